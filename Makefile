@@ -1,0 +1,57 @@
+# Every target installs what it needs into .venv; nothing else on the machine is touched.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SEMCAST := $(BIN)/semcast
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+SEEDS  ?= 2000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check swarm bench figures clean
+
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else f"semcast needs Python 3.11 or newer, {v[0]}.{v[1]} found: make PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/lab: $(VENV)/python pyproject.toml constraints.txt
+	@echo "installing semcast[lab] into $(VENV)" >&2
+	@$(PIP) install -c constraints.txt -e '.[lab]'
+	@touch $@
+
+$(VENV)/dev: $(VENV)/lab
+	@echo "installing semcast[dev] into $(VENV)" >&2
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/dev  ## install everything for working on semcast
+
+demo: $(VENV)/lab  ## a slow receiver, reliable beside semantic
+	@$(SEMCAST) demo --out out/demo
+
+check: $(VENV)/dev  ## format, lint, types, import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+test: check  ## every check, under ten minutes on two cores
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+swarm: $(VENV)/lab  ## SEEDS fault-injected runs of each protocol, then every mutant
+	@for p in s-sm s-rm sm rm causal item; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
+	@$(SEMCAST) sim mutants
+
+bench: $(VENV)/dev  ## speed of the simulator and of the buffers, as ratios
+	@$(BIN)/python bench/buffer.py
+	@$(BIN)/python bench/simulator.py
+
+figures: $(VENV)/lab  ## the papers' figures into out/figures
+	@$(SEMCAST) figures all --out out/figures
+
+clean:  ## remove .venv and everything that was generated
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

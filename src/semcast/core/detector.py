@@ -1,0 +1,189 @@
+"""Stability and safety: how far has everyone, or have f + 1, come in each stream?
+
+Guarantees: `agreed[s]` was reached in stream s by the frontiers of a quorum.  All members make
+it *stability*, f + 1 make it *safety* [SRM §5.3].
+Idea: members gossip one candidate per stream with the set of those that reached it.  Whoever
+reached a higher candidate reached the lower one, so two ballots merge into the lower with both
+sets of voters; that is true whatever was lost, repeated or late, and needs no rounds.  Where
+every vote is needed a member that is behind lowers the candidate; elsewhere it abstains, so
+that a slow member does not hold up safety.
+Rejected: gossiping everybody's frontier, n entries per stream instead of one.
+"""
+
+from random import Random
+
+from semcast.terms.effects import Effects
+from semcast.terms.messages import Ballot, Rank, SafetyGossip, Seq, StabilityGossip
+
+NEVER = float("inf")
+
+
+class QuorumDetector:
+    """Lives as long as the member.  Invariant: each voter's frontier is >= the candidate."""
+
+    def __init__(
+        self,
+        rank: Rank,
+        members: int,
+        quorum: int | None,
+        frontier: list[Seq],
+        rng: Random,
+        period_s: float,
+        fanout: int,
+        gossip: type[StabilityGossip] | type[SafetyGossip],
+    ) -> None:
+        self.rank = rank
+        self.quorum = quorum  # None: every member that was not forgotten
+        self.indispensable = quorum is None or quorum == members
+        self.live = (1 << members) - 1
+        self.frontier = frontier  # shared with the reception, which alone writes it
+        self.rng = rng
+        self.period_s = period_s
+        self.fanout = fanout
+        self.gossip = gossip
+        self.peers = [peer for peer in range(members) if peer != rank]
+        self.agreed: list[Seq] = [0] * members
+        self.candidate: list[Seq] = [0] * members
+        self.voters: list[int] = [0] * members
+        self.enabled = True
+        self.open: dict[Rank, None] = {}  # streams not agreed up to what is known here
+        self.behind: dict[Rank, dict[Rank, None]] = {}  # peers to tell, and of which streams
+        self.deadline = NEVER
+
+    def __repr__(self) -> str:
+        return (
+            f"QuorumDetector(quorum={self.quorum}, agreed={self.agreed}, "
+            f"candidate={self.candidate}, voters={[bin(v) for v in self.voters]})"
+        )
+
+    def on_frontier(self, sender: Rank, now: float) -> None:
+        """The member's own frontier in a stream moved."""
+        self.open[sender] = None
+        if self.enabled and self.deadline == NEVER:
+            self.deadline = now + self.period_s * (0.5 + 0.5 * self.rng.random())
+
+    def enable(self, enabled: bool, now: float) -> None:
+        """Switch own initiative on or off; peers that ask are answered all the same."""
+        if enabled and not self.enabled and self.open and self.deadline == NEVER:
+            self.deadline = now + self.period_s * self.rng.random()
+        self.enabled = enabled
+
+    def on_gossip(self, peer: Rank, ballots: tuple[Ballot, ...], now: float) -> list[Rank]:
+        """Merge a peer's knowledge; the streams in which agreement advanced.
+
+        Idempotent: loss, duplicates and delay are harmless.
+        """
+        advanced = []
+        for ballot in ballots:
+            sender = ballot.sender
+            before = self.agreed[sender]
+            self._merge(ballot)
+            self._vote(sender)
+            if self.agreed[sender] > before:
+                advanced.append(sender)
+            if ballot.agreed < self.agreed[sender] or self._owes_vote(ballot):
+                self.behind.setdefault(peer, {})[sender] = None
+        if (self.behind or (self.enabled and self.open)) and self.deadline == NEVER:
+            self.deadline = now + self.period_s * self.rng.random()
+        return advanced
+
+    def _owes_vote(self, ballot: Ballot) -> bool:
+        """Whether a peer lacks a vote that own gossip, switched off, will not bring it."""
+        mine = 1 << self.rank
+        counted = int.from_bytes(ballot.voters, "little") & mine
+        return not self.enabled and not counted and bool(self.voters[ballot.sender] & mine)
+
+    def _merge(self, ballot: Ballot) -> None:
+        sender = ballot.sender
+        if ballot.agreed > self.agreed[sender]:
+            self._agree(sender, ballot.agreed)
+        if ballot.candidate <= self.agreed[sender]:
+            return
+        self.open[sender] = None
+        voters = int.from_bytes(ballot.voters, "little")
+        if self.candidate[sender]:
+            self.candidate[sender] = min(self.candidate[sender], ballot.candidate)
+            self.voters[sender] |= voters
+        else:
+            self.candidate[sender], self.voters[sender] = ballot.candidate, voters
+
+    def _vote(self, sender: Rank) -> None:
+        """Add the own vote where it is true, and agree while there is a quorum."""
+        while True:
+            frontier, candidate = self.frontier[sender], self.candidate[sender]
+            if frontier > self.agreed[sender]:
+                if not candidate or (self.indispensable and frontier < candidate):
+                    candidate = self.candidate[sender] = frontier
+                if frontier >= candidate:
+                    self.voters[sender] |= 1 << self.rank
+            if not candidate or not self._has_quorum(self.voters[sender]):
+                return
+            self._agree(sender, candidate)
+
+    def _has_quorum(self, voters: int) -> bool:
+        if self.quorum is None:
+            return voters & self.live == self.live
+        return voters.bit_count() >= self.quorum
+
+    def _agree(self, sender: Rank, seq: Seq) -> None:
+        self.agreed[sender] = seq
+        if self.candidate[sender] <= seq:
+            self.candidate[sender] = self.voters[sender] = 0
+        if self.frontier[sender] <= seq and not self.candidate[sender]:
+            self.open.pop(sender, None)
+
+    def on_time(self, now: float, out: Effects) -> list[Rank]:
+        """Gossip if it is time; the streams in which the own vote completed agreement."""
+        if now < self.deadline:
+            return []
+        advanced = self._vote_everywhere()
+        self._send(out)
+        busy = self.enabled and self.open
+        self.deadline = now + self.period_s if busy else NEVER
+        return advanced
+
+    def _vote_everywhere(self) -> list[Rank]:
+        advanced = []
+        for sender in list(self.open):
+            before = self.agreed[sender]
+            self._vote(sender)
+            if self.agreed[sender] > before:
+                advanced.append(sender)
+        return advanced
+
+    def _send(self, out: Effects) -> None:
+        behind, self.behind = self.behind, {}
+        for peer, streams in behind.items():
+            out.send.append((peer, self._compose(streams | self.open if self.enabled else streams)))
+        if not (self.enabled and self.open):
+            return
+        targets = [peer for peer in self.peers if peer not in behind]
+        wanted = max(0, self.fanout - len(behind))
+        if len(targets) > wanted:
+            targets = self.rng.sample(targets, wanted)
+        gossip = self._compose(self.open)
+        for peer in targets:
+            out.send.append((peer, gossip))
+
+    def _compose(self, streams: dict[Rank, None]) -> StabilityGossip | SafetyGossip:
+        ballots = []
+        for sender in streams:
+            voters = self.voters[sender]
+            ballots.append(
+                Ballot(
+                    sender,
+                    self.frontier[sender],
+                    self.candidate[sender],
+                    voters.to_bytes((voters.bit_length() + 7) // 8, "little"),
+                    self.agreed[sender],
+                )
+            )
+        return self.gossip(tuple(ballots))
+
+    def forget(self, member: Rank) -> list[Rank]:
+        """Go on without a member; the streams in which it had held up agreement."""
+        self.live &= ~(1 << member)
+        self.behind.pop(member, None)
+        if member in self.peers:
+            self.peers.remove(member)
+        return self._vote_everywhere()

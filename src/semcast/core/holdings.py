@@ -1,0 +1,178 @@
+"""Everything a member holds, under one bound.
+
+Guarantees: at most `buffer` distinct messages and `buffer_bytes` of payload are held for
+retransmission and delivery together [SRM §5.3], plus one message per sender of whom nothing is
+held: without that reserve two streams can each fill the buffer that the other needs, and FIFO
+order turns flow control into deadlock.
+At the bound: purge, then refuse.  Nothing that was admitted is dropped for want of room.
+Only what waits is purged: a message that a ready application takes at once never is [SRM §6.3].
+"""
+
+from semcast.core.delivery import DeliveryQueue
+from semcast.core.recipe import Recipe
+from semcast.core.retransmission import RetransmissionStore
+from semcast.terms.effects import Effects
+from semcast.terms.events import (
+    DELIVER,
+    DELIVERY,
+    MULTICAST,
+    PURGE,
+    RECEIVE,
+    RETRANSMISSION,
+    Event,
+)
+from semcast.terms.messages import Message, Rank, Seq
+
+
+class Holdings:
+    """The delivery queue and the retransmission store of one member."""
+
+    def __init__(self, recipe: Recipe, rank: Rank) -> None:
+        self.rank = rank
+        self.elsewhere = recipe.elsewhere
+        self.eager = recipe.purge == "eager"
+        self.messages_max = recipe.buffer
+        self.bytes_max = recipe.buffer_bytes
+        self.congested_messages = recipe.congested_at * recipe.buffer
+        self.congested_bytes = recipe.congested_at * recipe.buffer_bytes
+        self.queue = DeliveryQueue(recipe)
+        self.store = RetransmissionStore(recipe)
+        self.messages = 0
+        self.bytes = 0
+        self.held_of: list[int] = [0] * recipe.members
+        self.ready = 0  # how many messages the application would take now
+        self.delivered: list[Seq] = [0] * recipe.members
+        self.refused = False
+
+    def __repr__(self) -> str:
+        return f"Holdings({self.messages}/{self.messages_max}, {self.queue}, {self.store})"
+
+    @property
+    def free(self) -> int:
+        """How many more messages fit, as far as their number goes."""
+        return self.messages_max - self.messages if self.bytes < self.bytes_max else 0
+
+    @property
+    def congested(self) -> bool:
+        """Whether so much is held that purging for retransmission pays [SRM §6.4]."""
+        return self.messages >= self.congested_messages or self.bytes >= self.congested_bytes
+
+    def fits(self, message: Message) -> bool:
+        """Whether the bound allows one more."""
+        return (
+            self.messages < self.messages_max
+            and self.bytes + len(message.payload) <= self.bytes_max
+        )
+
+    def take(self, message: Message) -> None:
+        """Count a message as held."""
+        self.messages += 1
+        self.bytes += len(message.payload)
+        self.held_of[message.sender] += 1
+
+    def drop(self, message: Message, out: Effects) -> None:
+        """Count a message as no longer held."""
+        self.messages -= 1
+        self.bytes -= len(message.payload)
+        self.held_of[message.sender] -= 1
+        if self.refused:
+            out.room = True
+
+    def admit(self, message: Message, source: Rank, out: Effects) -> bool:
+        """Queue the next message of its stream, keep it for others; False if there is no room."""
+        stored = self.elsewhere or message.sender == self.rank
+        straight = self.ready > 0 and not self.queue
+        held = stored or not straight
+        if held and not self.fits(message) and not self._make_room(message, out):
+            return False
+        if held:
+            self.take(message)
+        self._record_admission(message, source, out)
+        if stored:
+            self.store.put(message)
+        if straight:
+            self._deliver(message, out)
+        else:
+            for purged, by in self.queue.push(message):
+                self._left_queue(purged, by, out)
+        if stored:
+            self.purge_stored(message.sender, out)
+        return True
+
+    def _record_admission(self, message: Message, source: Rank, out: Effects) -> None:
+        if out.events is None:
+            return
+        sender, seq, held = message.sender, message.seq, self.messages
+        if source == self.rank:
+            event = Event(MULTICAST, self.rank, sender, seq, message, 0, "", -1, held)
+        else:
+            event = Event(RECEIVE, self.rank, sender, seq, None, 0, "", source, held)
+        out.events.append(event)
+
+    def _make_room(self, message: Message, out: Effects) -> bool:
+        """At the bound: purge, count on what the message itself supersedes, or reserve."""
+        if not self.eager:
+            for purged, by in self.queue.relieve():
+                self._left_queue(purged, by, out)
+        for sender in self.store.streams:
+            self._purge(sender, out)
+        if self.fits(message) or self.held_of[message.sender] == 0:
+            return True
+        swapped = [m for m in self.queue.would_purge(message) if not self.store.holds(m)]
+        if message.sender == self.rank and not self.elsewhere:
+            buffer = self.store.stream(self.rank).buffer
+            swapped += [buffer.held[seq] for seq in buffer.index.obsoleted_by(message)]
+        freed = sum(len(m.payload) for m in swapped)
+        return (
+            self.messages - len(swapped) < self.messages_max
+            and self.bytes - freed + len(message.payload) <= self.bytes_max
+        )
+
+    def purge_stored(self, sender: Rank, out: Effects) -> None:
+        """Purge one stream of the store if that pays now."""
+        if self.congested if self.eager else self.messages > self.messages_max:
+            self._purge(sender, out)
+
+    def _purge(self, sender: Rank, out: Effects) -> None:
+        for purged, by in self.store.purge(sender):
+            if not self.queue.holds(purged):
+                self.drop(purged, out)
+            self._record_purge(purged, by, RETRANSMISSION, out)
+
+    def _left_queue(self, purged: Message, by: Seq, out: Effects) -> None:
+        if not self.store.holds(purged):
+            self.drop(purged, out)
+        self._record_purge(purged, by, DELIVERY, out)
+
+    def _record_purge(self, purged: Message, by: Seq, where: str, out: Effects) -> None:
+        if out.events is not None:
+            sender, seq, held = purged.sender, purged.seq, self.messages
+            out.events.append(Event(PURGE, self.rank, sender, seq, None, by, where, -1, held))
+
+    def on_safe(self, sender: Rank, safe: Seq, out: Effects) -> None:
+        """Messages up to `safe` may now purge others from retransmission."""
+        self.store.stream(sender).safe = safe
+        self.purge_stored(sender, out)
+
+    def on_stable(self, sender: Rank, stable: Seq, out: Effects) -> None:
+        """Every member has received up to `stable`."""
+        for message in self.store.reclaim(sender, stable):
+            if not self.queue.holds(message):
+                self.drop(message, out)
+
+    def on_ready(self, count: int, out: Effects) -> None:
+        """The application can take `count` more messages."""
+        self.ready += count
+        while self.ready > 0 and self.queue:
+            message = self.queue.pop()
+            if not self.store.holds(message):
+                self.drop(message, out)
+            self._deliver(message, out)
+
+    def _deliver(self, message: Message, out: Effects) -> None:
+        self.ready -= 1
+        self.delivered[message.sender] = message.seq
+        out.deliver.append(message)
+        if out.events is not None:
+            sender, seq, held = message.sender, message.seq, self.messages
+            out.events.append(Event(DELIVER, self.rank, sender, seq, message, 0, "", -1, held))

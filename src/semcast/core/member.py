@@ -1,0 +1,251 @@
+"""One member of a group: the machines of a recipe, wired together.  No protocol rule is here.
+
+A driver calls `multicast`, `on_datagram`, `on_ready`, `on_time` and `forget`, carries out the
+effects, and calls `on_time` at or after `deadline`.  The same object runs under the simulator
+and between real processes.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from semcast.core.detector import NEVER, QuorumDetector
+from semcast.core.holdings import Holdings
+from semcast.core.obsolescence import annotator
+from semcast.core.outbox import Outbox, batches
+from semcast.core.reception import Reception
+from semcast.core.recipe import Recipe
+from semcast.core.recovery import Recovery
+from semcast.terms.effects import Effects
+from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
+from semcast.terms.events import DISCARD, LEAVE, RECLAIM, SAFE, STABLE, Event
+from semcast.terms.messages import (
+    Ballot,
+    Data,
+    Datagram,
+    Excluded,
+    Message,
+    Nack,
+    Rank,
+    SafetyGossip,
+    Seq,
+    StabilityGossip,
+    Submission,
+    WindowEmpty,
+)
+
+
+class Member:
+    """Lives as long as the process takes part in the group."""
+
+    def __init__(self, recipe: Recipe, rank: Rank, rng: Random) -> None:
+        if not 0 <= rank < recipe.members:
+            raise ConfigError(f"rank: {rank} is not in 0..{recipe.members - 1}")
+        self.recipe = recipe
+        self.rank = rank
+        self.last: Seq = 0
+        self.forgotten: set[Rank] = set()
+        self.excluded = False
+        self.deadline = NEVER  # when `on_time` wants to be called next
+        self.annotator = annotator(recipe)
+        self.holdings = Holdings(recipe, rank)
+        self.reception = Reception(recipe, rank, self.holdings)
+        self.recovery = Recovery(recipe, rank, self.reception, self.holdings, rng)
+        self.outbox = Outbox(recipe, rank, self.holdings.store)
+        frontier = self.reception.frontier
+        members, fanout = recipe.members, recipe.fanout
+        self.stability = QuorumDetector(
+            rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip
+        )
+        self.safety = QuorumDetector(
+            rank, members, recipe.f + 1, frontier, rng, recipe.safety_period_s, fanout, SafetyGossip
+        )
+        self.needs_safety = recipe.needs_safety
+        self.safety.enabled = recipe.safety_always and recipe.needs_safety
+
+    def __repr__(self) -> str:
+        return f"Member({self.rank}, {self.reception}, {self.holdings}, {self.recovery})"
+
+    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """Send to the group; returns how many, from the front, there was room for.
+
+        The rest may be offered again once `out.room` was set; under overflow="error" having
+        room for none raises `BufferFull`.
+        """
+        if self.excluded:
+            raise LocalProtocolError("this member was excluded from the group; join it anew")
+        accepted = 0
+        for submission in submissions:
+            if not self._multicast_one(submission, now, out):
+                self.holdings.refused = True
+                break
+            accepted += 1
+        self.outbox.flush(now, out)
+        self._settle(now, out)
+        if not accepted and submissions and self.recipe.overflow == "error":
+            raise BufferFull(
+                f"buffer: all {self.holdings.messages} messages held may not be purged; "
+                f"wait, enlarge it, or forget the member that holds them up"
+            )
+        return accepted
+
+    def _multicast_one(self, submission: Submission, now: float, out: Effects) -> bool:
+        seq = self.last + 1
+        annotation = self.annotator.annotate(seq, submission)
+        item, covers, keep = annotation
+        message = Message(self.rank, seq, item, covers, keep, self._deps(), submission.payload)
+        if not self.holdings.admit(message, self.rank, out):
+            return False
+        self.last = seq
+        self.annotator.remember(seq, annotation)
+        self.reception.on_own(message)
+        self.outbox.add(message, now)
+        return True
+
+    def _deps(self) -> tuple[tuple[Rank, Seq], ...]:
+        if self.recipe.order != "causal":
+            return ()
+        delivered = enumerate(self.holdings.delivered)
+        return tuple((rank, seq) for rank, seq in delivered if seq and rank != self.rank)
+
+    def on_datagram(self, source: Rank, datagram: Datagram, now: float, out: Effects) -> None:
+        """Something came from `source`."""
+        if self.excluded:
+            return
+        if source in self.forgotten:
+            self._turn_away(source, out)
+            return
+        _HANDLERS[type(datagram)](self, source, datagram, now, out)
+        if not self.excluded:
+            self._settle(now, out)
+
+    def _turn_away(self, source: Rank, out: Effects) -> None:
+        out.send.append((source, Excluded(source)))
+        if out.events is not None:
+            out.events.append(Event(DISCARD, self.rank, note="forgotten", peer=source))
+
+    def _on_data(self, source: Rank, data: Data, now: float, out: Effects) -> None:
+        if data.purged:
+            self.reception.on_notices(data.purged, source, out)
+        self.reception.on_messages(data.messages, source, out)
+        if data.answers:
+            self.recovery.on_answer(data, now)
+
+    def _on_nack(self, source: Rank, nack: Nack, now: float, out: Effects) -> None:
+        messages, notices = self.holdings.store.find(
+            nack.sender, nack.ranges, self.reception.frontier[nack.sender], nack.limit
+        )
+        if not messages and not notices:
+            return
+        *parts, last = batches(messages, self.recipe.datagram_bytes) or [()]
+        for part in parts:
+            out.send.append((source, Data(part)))
+        # The last part closes the request: were it the first, the rest would be asked for twice.
+        out.send.append((source, Data(last, tuple(notices), nack.number)))
+
+    def _on_stability(self, source: Rank, g: StabilityGossip, now: float, out: Effects) -> None:
+        self._take_hints(source, g.ballots)
+        self._on_stable(self.stability.on_gossip(source, g.ballots, now), out)
+
+    def _on_safety(self, source: Rank, g: SafetyGossip, now: float, out: Effects) -> None:
+        self._take_hints(source, g.ballots)
+        self._on_safe(self.safety.on_gossip(source, g.ballots, now), out)
+
+    def _on_window_empty(self, source: Rank, w: WindowEmpty, now: float, out: Effects) -> None:
+        self.reception.learn(w.sender, w.last)
+
+    def _on_excluded(self, source: Rank, e: Excluded, now: float, out: Effects) -> None:
+        if e.member == self.rank:
+            self.excluded = out.excluded = True
+            self.deadline = NEVER
+
+    def _take_hints(self, source: Rank, ballots: tuple[Ballot, ...]) -> None:
+        """Gossip tells where streams end and who holds them [SRM §5.3]."""
+        for ballot in ballots:
+            self.reception.learn(ballot.sender, max(ballot.frontier, ballot.candidate))
+            self.recovery.on_claim(source, ballot.sender, ballot.frontier)
+
+    def _on_stable(self, streams: list[Rank], out: Effects) -> None:
+        for sender in streams:
+            stable = self.stability.agreed[sender]
+            self._record(STABLE, sender, stable, out)
+            if self.recipe.elsewhere or sender == self.rank:
+                self.holdings.on_stable(sender, stable, out)
+                self._record(RECLAIM, sender, stable, out)
+
+    def _on_safe(self, streams: list[Rank], out: Effects) -> None:
+        for sender in streams:
+            safe = self.safety.agreed[sender]
+            self._record(SAFE, sender, safe, out)
+            self.holdings.on_safe(sender, safe, out)
+
+    def _record(self, kind: str, sender: Rank, seq: Seq, out: Effects) -> None:
+        if out.events is not None:
+            held = self.holdings.messages
+            out.events.append(Event(kind, self.rank, sender, seq, None, 0, "", -1, held))
+
+    def on_ready(self, count: int, now: float, out: Effects) -> None:
+        """The application can take `count` more messages."""
+        self.holdings.on_ready(count, out)
+        self._settle(now, out)
+
+    def on_time(self, now: float, out: Effects) -> None:
+        """Time has passed."""
+        if self.excluded:
+            return
+        self.outbox.on_time(now, out)
+        if now >= self.stability.deadline:
+            self._on_stable(self.stability.on_time(now, out), out)
+        if now >= self.safety.deadline:
+            self._on_safe(self.safety.on_time(now, out), out)
+        self._settle(now, out)
+
+    def forget(self, member: Rank, now: float, out: Effects) -> None:
+        """Go on without a member that crashed or was given up; at most f of them."""
+        if member == self.rank or not 0 <= member < self.recipe.members:
+            raise LocalProtocolError(f"forget: {member} is not another member of the group")
+        if member in self.forgotten:
+            return
+        if len(self.forgotten) >= self.recipe.f:
+            raise LocalProtocolError(
+                f"forget: at most f = {self.recipe.f} members can be forgotten"
+            )
+        self.forgotten.add(member)
+        if out.events is not None:
+            out.events.append(Event(LEAVE, self.rank, peer=member))
+        self.recovery.forget(member)
+        self._on_safe(self.safety.forget(member), out)
+        self._on_stable(self.stability.forget(member), out)
+        self._settle(now, out)
+
+    def _settle(self, now: float, out: Effects) -> None:
+        """After every input: let the detectors see the frontier, and recovery the gaps."""
+        moved = self.reception.moved
+        if moved:
+            for sender in moved:
+                self.stability.on_frontier(sender, now)
+                if self.needs_safety:
+                    self.safety.on_frontier(sender, now)
+            moved.clear()
+        if self.needs_safety and not self.recipe.safety_always:
+            self.safety.enable(self.holdings.congested, now)  # [SRM §6.4]
+        self.recovery.poll(now, out)
+        if out.room:
+            self.holdings.refused = False
+        self.deadline = min(
+            self.outbox.flush_at,
+            self.outbox.idle_at,
+            self.stability.deadline,
+            self.safety.deadline,
+            self.recovery.deadline,
+        )
+
+
+_HANDLERS: dict[type, Callable[[Member, Rank, Any, float, Effects], None]] = {
+    Data: Member._on_data,
+    Nack: Member._on_nack,
+    StabilityGossip: Member._on_stability,
+    SafetyGossip: Member._on_safety,
+    WindowEmpty: Member._on_window_empty,
+    Excluded: Member._on_excluded,
+}

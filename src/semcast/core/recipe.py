@@ -1,0 +1,105 @@
+"""What a member is assembled from: protocol, order, relation, bounds and periods.
+
+A recipe is the same at every member of a group.  `sm` and `rm` are `s-sm` and `s-rm` with the
+empty relation: purging off gives the reliable protocols, buffering elsewhere off gives the
+sender-reliable ones, and it is one code [SRM §5.3].
+"""
+
+from dataclasses import dataclass, field
+
+from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.promises import promised
+
+RELATIONS = ("item", "bitmap", "list", "all", "update-fin", "none")
+PURGING = ("eager", "lazy")
+OVERFLOWS = ("block", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """The settings of a group.  Times are seconds; `bandwidth_max` is bytes per second.
+
+    `buffer` bounds the distinct messages held for retransmission or delivery at a member, and
+    `buffer_bytes` their payload; beyond either, at most one message per sender is admitted, so
+    that no stream waits for another for ever.  `f` defaults to (members - 1) // 2.
+    """
+
+    members: int
+    protocol: str = "s-rm"
+    order: str = "fifo"
+    relation: str = "item"
+    k: int = 256
+    chain_limit: int | None = None
+    f: int = -1
+    buffer: int = 1000
+    buffer_bytes: int = 64 << 20
+    purge: str = "eager"
+    overflow: str = "block"
+    period_s: float = 0.03
+    safety_period_s: float = 0.0
+    fanout: int = 3
+    congested_at: float = 0.5
+    safety_always: bool = False
+    datagram_bytes: int = 1400
+    coalesce_s: float = 0.0
+    bandwidth_max: float | None = None
+    nack_delay_s: float = 0.002
+    timeout_min_s: float = 0.02
+    timeout_max_s: float = 1.0
+    elsewhere: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.members < 1:
+            raise ConfigError(f"members: {self.members} is not at least 1")
+        promised(self.protocol, self.order)
+        if self.relation not in RELATIONS:
+            raise one_of("relation", self.relation, RELATIONS)
+        if self.purge not in PURGING:
+            raise one_of("purge", self.purge, PURGING)
+        if self.overflow not in OVERFLOWS:
+            raise one_of("overflow", self.overflow, OVERFLOWS)
+        self._fill_in()
+        self._check_numbers()
+        if self.order == "item":
+            self._check_item_order()
+
+    def _fill_in(self) -> None:
+        if self.protocol in ("sm", "rm"):
+            object.__setattr__(self, "relation", "none")
+        object.__setattr__(self, "elsewhere", self.protocol in ("s-rm", "rm"))
+        if self.f == -1:
+            object.__setattr__(self, "f", (self.members - 1) // 2)
+        if not self.safety_period_s:
+            object.__setattr__(self, "safety_period_s", self.period_s)
+
+    def _check_numbers(self) -> None:
+        if not 0 <= self.f < self.members:
+            raise ConfigError(f"f: {self.f} is not in 0..{self.members - 1} (members - 1)")
+        for name in ("k", "buffer", "buffer_bytes", "fanout", "datagram_bytes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: {getattr(self, name)} is not at least 1")
+        for name in ("period_s", "safety_period_s", "timeout_min_s", "timeout_max_s"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
+        for name in ("coalesce_s", "nack_delay_s"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name}: {getattr(self, name)} is not at least 0")
+        if not 0 <= self.congested_at <= 1:
+            raise ConfigError(f"congested_at: {self.congested_at} is not in 0..1")
+        if self.chain_limit is not None and self.chain_limit < 1:
+            raise ConfigError(f"chain_limit: {self.chain_limit} is not at least 1")
+        if self.chain_limit is not None and self.relation != "item":
+            raise ConfigError(f"chain_limit: works on item tags, not on relation {self.relation}")
+        if self.bandwidth_max is not None and self.bandwidth_max <= 0:
+            raise ConfigError(f"bandwidth_max: {self.bandwidth_max} is not above 0")
+
+    def _check_item_order(self) -> None:
+        if self.relation not in ("item", "none"):
+            raise ConfigError(f"order: item needs relation item or none, not {self.relation}")
+        if self.purge != "eager":
+            raise ConfigError("order: item needs eager purging, not lazy")
+
+    @property
+    def needs_safety(self) -> bool:
+        """Whether a message must be safe before it purges others from retransmission."""
+        return self.elsewhere and self.relation != "none"

@@ -1,0 +1,136 @@
+"""Getting what is missing: receiver-initiated, in ranges, under a TCP-like window.
+
+Guarantees: while a stream has a gap and there is room, somebody who may hold the messages is
+asked again and again.
+Idea: one request per stream is under way at a time; it names the missing ranges and how many
+messages the window and the free room allow.  First the sender is asked; under S-RM, when it
+stays silent, a member whose gossip claims to be further, then anyone [SRM §5.3].
+At the bound: with no room nothing is asked for, which is the flow control of the protocol.
+"""
+
+from random import Random
+
+from semcast.core.detector import NEVER
+from semcast.core.holdings import Holdings
+from semcast.core.reception import Reception
+from semcast.core.recipe import Recipe
+from semcast.core.window import Window
+from semcast.terms.effects import Effects
+from semcast.terms.messages import Data, Nack, Rank, Seq
+
+RANGES_MAX = 64
+
+
+class Request:
+    """One Nack under way."""
+
+    __slots__ = ("attempts", "deadline", "number", "sent_at")
+
+    def __init__(self, number: int, attempts: int, sent_at: float, deadline: float) -> None:
+        self.number = number
+        self.attempts = attempts
+        self.sent_at = sent_at
+        self.deadline = deadline
+
+
+class Recovery:
+    """Lives as long as the member."""
+
+    def __init__(
+        self, recipe: Recipe, rank: Rank, reception: Reception, holdings: Holdings, rng: Random
+    ) -> None:
+        self.rank = rank
+        self.elsewhere = recipe.elsewhere
+        self.delay_s = recipe.nack_delay_s
+        # Asking for single messages doubles the traffic of a full receiver; an eighth does not.
+        self.room_min = max(1, recipe.buffer // 8)
+        self.reception = reception
+        self.holdings = holdings
+        self.rng = rng
+        self.window = Window(recipe.timeout_min_s, recipe.timeout_max_s)
+        self.peers = [peer for peer in range(recipe.members) if peer != rank]
+        self.noticed: dict[Rank, float] = {}
+        self.asked: dict[Rank, Request] = {}
+        self.holders: dict[Rank, tuple[Rank, Seq]] = {}  # who last claimed to be furthest
+        self.number = 0
+        self.deadline = NEVER
+
+    def __repr__(self) -> str:
+        return f"Recovery(asked={list(self.asked)}, {self.window})"
+
+    def on_claim(self, peer: Rank, sender: Rank, frontier: Seq) -> None:
+        """A peer's gossip says how far it has come in a stream."""
+        if frontier >= self.holders.get(sender, (peer, 0))[1]:
+            self.holders[sender] = (peer, frontier)
+
+    def on_answer(self, data: Data, now: float) -> None:
+        """A repair came; if it answers the request under way, the next may go out."""
+        for sender, request in self.asked.items():
+            if request.number == data.answers:
+                round_trip_s = now - request.sent_at if request.attempts == 0 else None
+                self.window.on_answer(max(1, len(data.messages)), round_trip_s)
+                del self.asked[sender]
+                return
+
+    def poll(self, now: float, out: Effects) -> None:
+        """Ask for what is missing, where that is due."""
+        self.deadline = NEVER
+        gaps = self.reception.gaps
+        if not gaps or not self.peers:
+            if self.noticed or self.asked:
+                self.noticed.clear()
+                self.asked.clear()
+            return
+        for sender in [s for s in self.noticed if s not in gaps]:
+            del self.noticed[sender]
+            self.asked.pop(sender, None)
+        for sender in gaps:
+            self._poll_one(sender, now, out)
+
+    def _poll_one(self, sender: Rank, now: float, out: Effects) -> None:
+        request = self.asked.get(sender)
+        due = request.deadline if request else self.noticed.setdefault(sender, now) + self.delay_s
+        if now < due:
+            self.deadline = min(self.deadline, due)
+            return
+        attempts = 0
+        if request:
+            self.window.on_timeout()
+            attempts = request.attempts + 1
+            del self.asked[sender]
+        limit = self._limit(sender)
+        ranges = self.reception.missing(sender, RANGES_MAX) if limit else ()
+        if not ranges:
+            return
+        self.number += 1
+        deadline = now + self.window.timeout_s
+        self.asked[sender] = Request(self.number, attempts, now, deadline)
+        self.deadline = min(self.deadline, deadline)
+        out.send.append((self._target(sender, attempts), Nack(sender, ranges, limit, self.number)))
+
+    def _limit(self, sender: Rank) -> int:
+        """How many messages may be asked for: what the window and the room allow."""
+        holdings = self.holdings
+        room = holdings.free + self.reception.early  # What is early gives way.
+        if room < self.room_min <= len(holdings.queue):
+            return 0
+        if room <= 0:
+            return 1 if holdings.held_of[sender] == 0 else 0
+        return min(int(self.window.size), room)
+
+    def _target(self, sender: Rank, attempts: int) -> Rank:
+        if not self.elsewhere:
+            return sender
+        if attempts % 3 == 0 and sender in self.peers:
+            return sender
+        holder, frontier = self.holders.get(sender, (self.rank, 0))
+        further = frontier > self.reception.frontier[sender] and holder in self.peers
+        if further and attempts % 3 != 2:
+            return holder
+        return self.rng.choice(self.peers)
+
+    def forget(self, member: Rank) -> None:
+        """Ask this member no more."""
+        if member in self.peers:
+            self.peers.remove(member)
+        self.asked.clear()

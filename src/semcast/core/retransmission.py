@@ -1,0 +1,112 @@
+"""What a member keeps so that others can still get it.
+
+Guarantees: of each message at or below the member's frontier it keeps the data or the notice
+that it was purged, until the message is stable.  Data is purged only for a message that is held
+here and safe [SRB §2.3, TP5]; under S-SM, whose sender alone repairs, being held is enough.
+The notices of messages that were skipped here only speed repair up: of the f + 1 members that
+made the witness safe a correct one had the data, and still has it or purged it itself.
+Departs: [SRB §2.5] infers a purge from the window and [SRM §5.3] fakes stability; an explicit
+notice is the same for every holder and survives the crash of the purger.
+"""
+
+from semcast.core.holes import Holes
+from semcast.core.purging import PurgingBuffer
+from semcast.core.recipe import Recipe
+from semcast.terms.messages import Message, Purged, Rank, Seq
+
+
+class Kept:
+    """One sender's stream: messages and holes between `stable` and the frontier."""
+
+    __slots__ = ("buffer", "holes", "safe", "stable")
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.buffer = PurgingBuffer(recipe)
+        self.holes = Holes()
+        self.safe: Seq = 0
+        self.stable: Seq = 0
+
+    def __repr__(self) -> str:
+        return f"Kept(stable={self.stable}, safe={self.safe}, {self.buffer}, {self.holes})"
+
+
+class RetransmissionStore:
+    """Lives as long as the member; streams open when their first message is kept."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.needs_safety = recipe.needs_safety
+        self.streams: dict[Rank, Kept] = {}
+
+    def __repr__(self) -> str:
+        return f"RetransmissionStore({self.streams})"
+
+    def stream(self, sender: Rank) -> Kept:
+        """The stream of `sender`, opened when needed."""
+        kept = self.streams.get(sender)
+        if kept is None:
+            kept = self.streams[sender] = Kept(self.recipe)
+        return kept
+
+    def holds(self, message: Message) -> bool:
+        """Whether this message is kept here."""
+        kept = self.streams.get(message.sender)
+        return kept is not None and message.seq in kept.buffer.held
+
+    def put(self, message: Message) -> None:
+        """Keep the next message of its stream."""
+        self.stream(message.sender).buffer.add(message)
+
+    def skip(self, sender: Rank, first: Seq, last: Seq, witness: Seq) -> None:
+        """Keep the notice of messages that were purged before they came here."""
+        self.stream(sender).holes.add(first, last, witness)
+
+    def purge(self, sender: Rank) -> list[tuple[Message, Seq]]:
+        """Drop what is obsolete for certain: pairs (purged, by)."""
+        kept = self.stream(sender)
+        unapplied = kept.buffer.unapplied
+        if not unapplied:
+            return []
+        horizon = kept.safe if self.needs_safety else unapplied[-1].seq
+        purged = kept.buffer.purge(horizon)
+        for message, by in purged:
+            kept.holes.add(message.seq, message.seq, by)
+        return purged
+
+    def reclaim(self, sender: Rank, stable: Seq) -> list[Message]:
+        """Drop what every member has received."""
+        kept = self.stream(sender)
+        held = kept.buffer.held
+        reclaimed = [
+            kept.buffer.remove(seq) for seq in range(kept.stable + 1, stable + 1) if seq in held
+        ]
+        kept.stable = max(kept.stable, stable)
+        kept.buffer.settle(stable)
+        kept.holes.forget(stable)
+        return reclaimed
+
+    def find(
+        self, sender: Rank, ranges: tuple[tuple[Seq, Seq], ...], frontier: Seq, limit: int
+    ) -> tuple[list[Message], list[Purged]]:
+        """Answer a Nack: at most `limit` messages, and every notice met on the way."""
+        messages: list[Message] = []
+        notices: list[Purged] = []
+        kept = self.streams.get(sender)
+        if kept is None:
+            return messages, notices
+        for first, last in ranges:
+            seq, last = max(first, kept.stable + 1), min(last, frontier)
+            while seq <= last:
+                message = kept.buffer.held.get(seq)
+                if message is not None:
+                    if len(messages) == limit:
+                        return messages, notices
+                    messages.append(message)
+                    seq += 1
+                    continue
+                hole = kept.holes.at(seq)
+                if hole is None:
+                    break  # Neither data nor notice: not ours to tell.
+                notices.append(Purged(sender, seq, hole.last, hole.witness))
+                seq = hole.last + 1
+        return messages, notices

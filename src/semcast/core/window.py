@@ -1,0 +1,51 @@
+"""How many messages a receiver may ask for at a time, and how long it waits for them.
+
+Rule: slow start, congestion avoidance and timeouts as TCP does [SRM §5.3], so that repair
+never overruns a slow link.  The window counts messages; the timeout is the smoothed round trip
+plus four deviations, doubled while nothing comes back.
+"""
+
+
+class Window:
+    """Invariant: 1 <= size, and timeout_s stays between its bounds."""
+
+    __slots__ = ("backoff", "deviation_s", "size", "smoothed_s", "threshold", "timeouts_s")
+
+    def __init__(self, timeout_min_s: float, timeout_max_s: float) -> None:
+        self.timeouts_s = (timeout_min_s, timeout_max_s)
+        self.size = 4.0
+        self.threshold = float("inf")
+        self.smoothed_s = 0.0
+        self.deviation_s = 0.0
+        self.backoff = 1
+
+    def __repr__(self) -> str:
+        return f"Window(size={self.size:.1f}, threshold={self.threshold}, {self.timeout_s:.3f} s)"
+
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait for an answer."""
+        lowest, highest = self.timeouts_s
+        if not self.smoothed_s:
+            return min(highest, 5 * lowest * self.backoff)
+        patience = self.smoothed_s + 4 * self.deviation_s
+        return min(highest, max(lowest, patience) * self.backoff)
+
+    def on_answer(self, messages: int, round_trip_s: float | None) -> None:
+        """An answer came; `round_trip_s` is None if the request was repeated [Karn]."""
+        self.backoff = 1
+        self.size += messages if self.size < self.threshold else messages / self.size
+        if round_trip_s is None:
+            return
+        if not self.smoothed_s:
+            self.smoothed_s, self.deviation_s = round_trip_s, round_trip_s / 2
+            return
+        error = round_trip_s - self.smoothed_s
+        self.smoothed_s += error / 8
+        self.deviation_s += (abs(error) - self.deviation_s) / 4
+
+    def on_timeout(self) -> None:
+        """Nothing came: assume congestion."""
+        self.threshold = max(self.size / 2, 2.0)
+        self.size = 1.0
+        self.backoff = min(self.backoff * 2, 1 << 16)

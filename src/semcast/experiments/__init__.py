@@ -1,0 +1,1 @@
+"""The papers' experiments: model beside simulation, and later beside the live system."""

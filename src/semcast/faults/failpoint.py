@@ -1,0 +1,81 @@
+"""Crashes at a place in the protocol instead of a moment in time.
+
+Random seeds rarely hit the window between a purge and the sends that should follow it.  A
+failpoint names the event; the process stops inside the handler in which it occurs, after only
+a share of what that handler wanted to send and deliver has happened.
+"""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import msgspec
+
+from semcast.faults.limits import within
+from semcast.terms.effects import Effects
+from semcast.terms.events import DELIVER, Event
+from semcast.terms.messages import EVERYONE
+
+
+class Failpoint(msgspec.Struct, frozen=True, tag="failpoint"):
+    """Crash `pid` in the handler of its `nth` event of that `kind` (and `note`, unless None).
+
+    `keep_effects` is the share of the handler's effects that still happens; a multicast counts
+    once per destination.
+    """
+
+    pid: int
+    kind: str
+    note: str | None = None
+    nth: int = 1
+    keep_effects: float = 0.0
+    announced_after_s: float | None = None
+
+    def __post_init__(self) -> None:
+        within("pid", self.pid, 0)
+        within("nth", self.nth, 1)
+        within("keep_effects", self.keep_effects, 0, 1)
+        if self.announced_after_s is not None:
+            within("announced_after_s", self.announced_after_s, 0)
+
+
+class Tripwire:
+    """The failpoints of one process, with how many events each still has to see."""
+
+    __slots__ = ("_left", "_points")
+
+    def __init__(self, failpoints: Iterable[Failpoint]) -> None:
+        self._points = tuple(failpoints)
+        self._left = [point.nth for point in self._points]
+
+    def tripped(self, events: Sequence[Event]) -> Failpoint | None:
+        """Count one handler's events; the failpoint that they set off, if any."""
+        left = self._left
+        for event in events:
+            for i, point in enumerate(self._points):
+                if event.kind == point.kind and point.note in (None, event.note):
+                    left[i] -= 1
+                    if not left[i]:
+                        return point
+        return None
+
+
+def cut_short(out: Effects, keep_effects: float, peers: Sequence[int], rng: Random) -> None:
+    """Leave in `out` only a prefix of its effects, as a crash inside the handler would.
+
+    The destinations of a multicast are taken in drawn order, so that over many seeds every
+    subset of the members gets it.  The trace keeps what the process did to itself and loses the
+    deliveries that never reached the application.
+    """
+    sends = []
+    for rank, datagram in out.send:
+        ranks = rng.sample(peers, len(peers)) if rank == EVERYONE else [rank]
+        sends += [(one, datagram) for one in ranks]
+    keep = int(keep_effects * (len(sends) + len(out.deliver)))
+    delivered = max(keep - len(sends), 0)
+    lost = {(message.sender, message.seq) for message in out.deliver[delivered:]}
+    out.send[:] = sends[:keep]
+    del out.deliver[delivered:]
+    if out.events is not None:
+        out.events[:] = [
+            e for e in out.events if e.kind != DELIVER or (e.sender, e.seq) not in lost
+        ]

@@ -1,0 +1,83 @@
+"""Faults that happen at a stated time: cuts, pauses and crashes.
+
+A period holds at `start` and no longer at `end`.  A cut drops what is sent during it; what is
+already on its way arrives.
+"""
+
+from math import inf
+from typing import TypeAlias
+
+import msgspec
+
+from semcast.faults.limits import finite, interval, within
+from semcast.terms.errors import ConfigError
+
+
+class Partition(msgspec.Struct, frozen=True, tag="partition"):
+    """Members of different groups do not hear each other; those not named form one more group."""
+
+    start: float
+    end: float
+    groups: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        interval(self.start, self.end)
+        named = [pid for group in self.groups for pid in group]
+        if len(named) != len(set(named)) or any(pid < 0 for pid in named):
+            raise ConfigError(f"groups: {self.groups!r} must name pids of at least 0, each once")
+
+    def cuts(self, source: int, destination: int) -> bool:
+        """Whether a datagram from one to the other is dropped while the partition lasts."""
+        return self._group(source) != self._group(destination)
+
+    def _group(self, pid: int) -> int:
+        return next((i for i, group in enumerate(self.groups) if pid in group), -1)
+
+
+class OneWayCut(msgspec.Struct, frozen=True, tag="one-way-cut"):
+    """`destination` does not hear `source`; the way back is open."""
+
+    start: float
+    end: float
+    source: int
+    destination: int
+
+    def __post_init__(self) -> None:
+        interval(self.start, self.end)
+        within("source", self.source, 0)
+        within("destination", self.destination, 0)
+
+    def cuts(self, source: int, destination: int) -> bool:
+        """Whether a datagram from one to the other is dropped while the cut lasts."""
+        return source == self.source and destination == self.destination
+
+
+class Pause(msgspec.Struct, frozen=True, tag="pause"):
+    """The process handles nothing; what arrives waits in its socket buffer, which is bounded."""
+
+    pid: int
+    start: float
+    end: float
+
+    def __post_init__(self) -> None:
+        within("pid", self.pid, 0)
+        interval(self.start, self.end)
+        if self.end == inf:
+            raise ConfigError("end: inf is not finite; a process that never resumes is a Crash")
+
+
+class Crash(msgspec.Struct, frozen=True, tag="crash"):
+    """The process stops for good; the others are told after `announced_after_s`, or never."""
+
+    pid: int
+    at: float
+    announced_after_s: float | None = None
+
+    def __post_init__(self) -> None:
+        within("pid", self.pid, 0)
+        finite("at", self.at)
+        if self.announced_after_s is not None:
+            finite("announced_after_s", self.announced_after_s)
+
+
+Cut: TypeAlias = Partition | OneWayCut

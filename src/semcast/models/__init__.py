@@ -1,0 +1,1 @@
+"""Closed formulas of the papers, to stand beside simulation and measurement."""

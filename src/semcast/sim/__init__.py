@@ -1,0 +1,20 @@
+"""A deterministic discrete-event simulator that drives members: virtual clock, modelled network."""
+
+from semcast.sim.clock import Clock, Processor, stream
+from semcast.sim.network import Network, Traffic
+from semcast.sim.process import Consumer, Member, Observer, Process, Producer
+from semcast.sim.simulation import Simulation
+
+__all__ = [
+    "Clock",
+    "Consumer",
+    "Member",
+    "Network",
+    "Observer",
+    "Process",
+    "Processor",
+    "Producer",
+    "Simulation",
+    "Traffic",
+    "stream",
+]

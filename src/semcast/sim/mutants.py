@@ -1,0 +1,289 @@
+"""Deliberately broken protocols: what the monitors and the swarm must catch.
+
+Each mutant replaces one method for one run and is named after the mistake.  They exist only
+here: nothing in the API leads to them.  A mutant that survives is a missing test.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from semcast.core.delivery import DeliveryQueue
+from semcast.core.detector import QuorumDetector
+from semcast.core.holdings import Holdings
+from semcast.core.index import ItemIndex
+from semcast.core.member import Member
+from semcast.core.purging import PurgingBuffer
+from semcast.core.reception import Reception
+from semcast.core.recovery import Recovery
+from semcast.core.retransmission import RetransmissionStore
+from semcast.terms.effects import Effects
+from semcast.terms.errors import one_of
+from semcast.terms.messages import Message, Purged, Rank, Seq
+
+
+class Mutant(NamedTuple):
+    """`replaced` gets the original method and returns the broken one."""
+
+    owner: type
+    method: str
+    replaced: Callable[[Any], Callable[..., Any]]
+    scenario: str
+    protocol: str = "s-rm"
+
+
+def purge_before_safe(original: Any) -> Callable[..., Any]:
+    """The naive implementation of SRB §2.2: purge as soon as something newer is here."""
+
+    def purge(self: RetransmissionStore, sender: Rank) -> list[tuple[Message, Seq]]:
+        kept = self.stream(sender)
+        kept.safe = max([kept.safe, *kept.buffer.held])
+        return original(self, sender)  # type: ignore[no-any-return]
+
+    return purge
+
+
+def heard_counts_as_reached(original: Any) -> Callable[..., Any]:
+    """Votes for what was heard of, in order or not."""
+
+    def init(self: Member, *args: Any) -> None:
+        original(self, *args)
+        self.safety.frontier = self.reception.known
+
+    return init
+
+
+def sent_counts_as_held(original: Any) -> Callable[..., Any]:
+    """A sender takes it that everyone holds what it has sent to everyone."""
+
+    def vote(self: QuorumDetector, sender: Rank) -> None:
+        if sender == self.rank:
+            self.voters[sender] |= self.live
+        original(self, sender)
+
+    return vote
+
+
+def f_votes_suffice(original: Any) -> Callable[..., Any]:
+    """Off by one: safe with f votes instead of f + 1."""
+
+    def has_quorum(self: QuorumDetector, voters: int) -> bool:
+        if self.quorum is None:
+            return bool(original(self, voters))
+        return voters.bit_count() >= self.quorum - 1
+
+    return has_quorum
+
+
+def reclaim_on_majority(original: Any) -> Callable[..., Any]:
+    """Stable when most have it."""
+
+    def has_quorum(self: QuorumDetector, voters: int) -> bool:
+        if self.quorum is not None:
+            return bool(original(self, voters))
+        return 2 * voters.bit_count() > self.live.bit_count()
+
+    return has_quorum
+
+
+def skip_without_notice(original: Any) -> Callable[..., Any]:
+    """A gap in front of a message that came is taken for a purge [SRB §2.2]."""
+
+    def keep_ahead(self: Reception, message: Message, source: Rank, out: Effects) -> None:
+        sender = message.sender
+        first = self.frontier[sender] + 1
+        if first < message.seq and not message.deps:
+            self._skip(Purged(sender, first, message.seq - 1, message.seq), source, out)
+            self._enqueue(message, source, out)
+            self._advance(sender, source, out)
+        else:
+            original(self, message, source, out)
+
+    return keep_ahead
+
+
+def forget_purged(original: Any) -> Callable[..., Any]:
+    """Who purges keeps no notice of it."""
+
+    def purge(self: RetransmissionStore, sender: Rank) -> list[tuple[Message, Seq]]:
+        purged: list[tuple[Message, Seq]] = original(self, sender)
+        for message, _ in purged:
+            self.stream(sender).holes.forget(message.seq)
+        return purged
+
+    return purge
+
+
+def resurrect_duplicates(original: Any) -> Callable[..., Any]:
+    """A late copy of a message that was purged here is queued again."""
+
+    def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
+        held = self.holdings.queue.holds(message) or self.holdings.store.holds(message)
+        late = why == "duplicate" and message.seq <= self.frontier[message.sender]
+        if late and not held and self.holdings.queue:
+            self.holdings.take(message)
+            self.holdings.queue.push(message)
+        else:
+            original(self, message, why, source, out)
+
+    return discard
+
+
+def deliver_twice(original: Any) -> Callable[..., Any]:
+    """The duplicate of the newest message passes for the next one."""
+
+    def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
+        newest = why == "duplicate" and message.seq == self.frontier[message.sender]
+        if newest and self.holdings.ready > 0 and not self.holdings.queue:
+            self.holdings._deliver(message, out)
+        else:
+            original(self, message, why, source, out)
+
+    return discard
+
+
+def only_the_sender_repairs(original: Any) -> Callable[..., Any]:
+    """Nobody else is ever asked."""
+
+    def target(self: Recovery, sender: Rank, attempts: int) -> Rank:
+        return sender
+
+    return target
+
+
+def tail_loss_undetected(original: Any) -> Callable[..., Any]:
+    """Gossip and *window empty* are no hints: only a later message shows a gap."""
+
+    def learn(self: Reception, sender: Rank, seq: Seq) -> None:
+        pass
+
+    return learn
+
+
+def purge_the_newer(original: Any) -> Callable[..., Any]:
+    """The newcomer goes, the obsolete message stays."""
+
+    def push(self: DeliveryQueue, message: Message) -> list[tuple[Message, Seq]]:
+        older = self.would_purge(message)
+        if older:
+            return [(message, older[0].seq)]
+        return original(self, message)  # type: ignore[no-any-return]
+
+    return push
+
+
+def purge_the_wrong_item(original: Any) -> Callable[..., Any]:
+    """One item's update supersedes another's."""
+
+    def obsoleted_by(self: ItemIndex, message: Message) -> list[Seq]:
+        if message.item is None:
+            return []
+        return [seq for held in self.held.values() for seq in held if seq < message.seq]
+
+    return obsoleted_by
+
+
+def purge_what_must_stay(original: Any) -> Callable[..., Any]:
+    """ "Never purge" is forgotten."""
+
+    def purge(self: PurgingBuffer, horizon: Seq) -> list[tuple[Message, Seq]]:
+        applied = [by for by in self.unapplied if by.seq <= horizon and by.item is not None]
+        purged: list[tuple[Message, Seq]] = original(self, horizon)
+        for by in applied:
+            same = [m for m in self.held.values() if m.keep and m.item == by.item]
+            purged += [(self.remove(m.seq), by.seq) for m in same if m.seq < by.seq]
+        return purged
+
+    return purge
+
+
+def move_across_kept(original: Any) -> Callable[..., Any]:
+    """Under order `item` a newer value overtakes one that may not be purged."""
+
+    def place(self: DeliveryQueue, message: Message, purged: list[tuple[Message, Seq]]) -> int:
+        self.barrier[message.sender] = 0
+        return int(original(self, message, purged))
+
+    return place
+
+
+def ignore_causality(original: Any) -> Callable[..., Any]:
+    """Predecessors of other senders are not waited for."""
+
+    def is_due(self: Reception, message: Message) -> bool:
+        return True
+
+    return is_due
+
+
+def early_never_gives_way(original: Any) -> Callable[..., Any]:
+    """Messages ahead of a gap keep the room that closing it needs: FIFO deadlock."""
+
+    def give_way(self: Reception, sender: Rank, out: Effects) -> bool:
+        return False
+
+    return give_way
+
+
+def no_reserve(original: Any) -> Callable[..., Any]:
+    """A full buffer admits nothing, even of a sender of whom nothing is held."""
+
+    def make_room(self: Holdings, message: Message, out: Effects) -> bool:
+        return self.held_of[message.sender] > 0 and bool(original(self, message, out))
+
+    return make_room
+
+
+def drop_deliveries(original: Any) -> Callable[..., Any]:
+    """The canary: every third message is not delivered, and nobody is told."""
+
+    def deliver(self: Holdings, message: Message, out: Effects) -> None:
+        if message.seq % 3 == 0:
+            self.ready -= 1
+        else:
+            original(self, message, out)
+
+    return deliver
+
+
+CANARY = "canary"
+MUTANTS: dict[str, Mutant] = {
+    CANARY: Mutant(Holdings, "_deliver", drop_deliveries, "slow-member"),
+    "purge-before-safe": Mutant(RetransmissionStore, "purge", purge_before_safe, "slow-member"),
+    "heard-counts-as-reached": Mutant(Member, "__init__", heard_counts_as_reached, "purge-crash"),
+    "sent-counts-as-held": Mutant(QuorumDetector, "_vote", sent_counts_as_held, "slow-member"),
+    "f-votes-suffice": Mutant(QuorumDetector, "_has_quorum", f_votes_suffice, "slow-member"),
+    "reclaim-on-majority": Mutant(QuorumDetector, "_has_quorum", reclaim_on_majority, "lost-tail"),
+    "skip-without-notice": Mutant(Reception, "_keep_ahead", skip_without_notice, "duplicates"),
+    "forget-purged": Mutant(RetransmissionStore, "purge", forget_purged, "purge-crash"),
+    "resurrect-duplicates": Mutant(Reception, "_discard", resurrect_duplicates, "duplicates"),
+    "deliver-twice": Mutant(Reception, "_discard", deliver_twice, "duplicates"),
+    "only-the-sender-repairs": Mutant(Recovery, "_target", only_the_sender_repairs, "sender-crash"),
+    "tail-loss-undetected": Mutant(Reception, "learn", tail_loss_undetected, "lost-tail"),
+    "purge-the-newer": Mutant(DeliveryQueue, "push", purge_the_newer, "slow-member"),
+    "purge-the-wrong-item": Mutant(ItemIndex, "obsoleted_by", purge_the_wrong_item, "slow-member"),
+    "purge-what-must-stay": Mutant(PurgingBuffer, "purge", purge_what_must_stay, "slow-member"),
+    "move-across-kept": Mutant(DeliveryQueue, "_place", move_across_kept, "in-place"),
+    "ignore-causality": Mutant(Reception, "_is_due", ignore_causality, "causal-relay", "causal"),
+    "early-never-gives-way": Mutant(
+        Reception, "_give_way", early_never_gives_way, "early-arrivals"
+    ),
+    "no-reserve": Mutant(Holdings, "_make_room", no_reserve, "crossed-buffers"),
+}
+
+
+@contextmanager
+def mutated(name: str | None) -> Iterator[None]:
+    """Break the protocol while the context lasts; None leaves it as it is."""
+    if name is None:
+        yield
+        return
+    if name not in MUTANTS:
+        raise one_of("mutant", name, MUTANTS)
+    mutant = MUTANTS[name]
+    original = getattr(mutant.owner, mutant.method)
+    setattr(mutant.owner, mutant.method, mutant.replaced(original))
+    try:
+        yield
+    finally:
+        setattr(mutant.owner, mutant.method, original)

@@ -1,0 +1,1 @@
+"""What the papers promise, executable: relation, properties as monitors, abstract algorithms."""

@@ -1,0 +1,92 @@
+"""Causal Order and Causal Completeness.
+
+Happens-before is computed from the multicasts and deliveries of the trace alone, never from what
+a message claims about itself: a multicast depends on everything its sender had delivered or
+multicast before.  One vector per message suffices, the latest number known of each sender.
+
+Rule: [SRM §4.4]; Causal Completeness is FIFO Completeness over all causal predecessors.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from semcast.specs.history import History, Watch
+from semcast.specs.violations import Ledger
+from semcast.terms.events import DELIVER, MULTICAST, Event
+from semcast.terms.messages import Rank, Seq
+
+Clock: TypeAlias = list[Seq]
+
+
+class CausalOrder:
+    """No process delivers m after m' if m causally precedes m'.
+
+    Invariant: `_horizon[p][s]` is, among the messages p delivered, the one that knows most of
+    sender s; whatever of s it knows precedes it.
+    """
+
+    __slots__ = ("_clock", "_history", "_horizon", "_ledger", "_past")
+
+    def __init__(self, history: History, ledger: Ledger) -> None:
+        n = history.n
+        self._history = history
+        self._ledger = ledger
+        self._clock: list[Clock] = [[0] * n for _ in range(n)]
+        self._past: list[dict[Seq, Clock]] = [{} for _ in range(n)]  # [sender][seq]
+        self._horizon: list[list[tuple[Seq, Event] | None]] = [[None] * n for _ in range(n)]
+
+    def watches(self) -> Mapping[str, Watch]:
+        """The events it judges or learns from."""
+        return {MULTICAST: self.on_multicast, DELIVER: self.on_deliver}
+
+    def on_multicast(self, event: Event) -> None:
+        """Note what the new message depends on."""
+        clock = self._clock[event.pid]
+        clock[event.sender] = max(clock[event.sender], event.seq)
+        self._past[event.sender].setdefault(event.seq, clock.copy())
+
+    def on_deliver(self, event: Event) -> None:
+        """Judge the delivery, then let its past become the process's own."""
+        past = self._past[event.sender].get(event.seq)
+        if past is None:
+            return  # Never multicast: integrity's concern.
+        row = self._horizon[event.pid]
+        knows = row[event.sender]
+        if knows is not None and knows[0] >= event.seq and not _same(knows[1], event):
+            self._report(event, knows[1])
+        clock = self._clock[event.pid]
+        for sender, seq in enumerate(past):
+            clock[sender] = max(clock[sender], seq)
+            known = row[sender]
+            if seq and (known is None or known[0] < seq):
+                row[sender] = seq, event
+
+    def on_end(self, owed: list[Rank]) -> None:
+        """No correct process delivers m' without some m'' ⊒ m for each m before it."""
+        for pid in owed:
+            for sender, known in enumerate(self._horizon[pid]):
+                if known is None:
+                    continue
+                latest, after = known
+                for seq in self._history.unsatisfied(pid, sender):
+                    if seq > latest:
+                        break
+                    self._incomplete(pid, sender, seq, after)
+
+    def _report(self, event: Event, after: Event) -> None:
+        m, later = f"{event.sender}:{event.seq}", f"{after.sender}:{after.seq}"
+        what = f"process {event.pid} delivered {m} after {later}, which {m} causally precedes"
+        multicast = self._history.multicast[event.sender].get(event.seq)
+        self._ledger.add("causal_order", what, multicast, after, event)
+
+    def _incomplete(self, pid: Rank, sender: Rank, seq: Seq, after: Event) -> None:
+        what = (
+            f"process {pid} delivered {after.sender}:{after.seq} but nothing for {sender}:{seq}, "
+            "which causally precedes it"
+        )
+        multicast = self._history.multicast[sender].get(seq)
+        self._ledger.add("causal_completeness", what, multicast, after)
+
+
+def _same(one: Event, other: Event) -> bool:
+    return one.sender == other.sender and one.seq == other.seq

@@ -1,0 +1,107 @@
+"""Traces as text, one event a line, to read in a report and to write by hand in a test.
+
+    0 multicast 0:1 item=7
+    1 receive 0:1
+    1 purge 0:1 by=2 note=delivery
+    1 deliver 0:2
+    1 leave peer=2
+
+A deliver that says nothing about its message delivers what was multicast under that number.
+Bitmaps and payloads are hexadecimal.  Times, local indices, buffer levels and causal
+dependencies are left out; monitors use none of them.
+"""
+
+from collections.abc import Iterable
+
+from semcast.terms.events import DELIVER, MULTICAST, Event
+from semcast.terms.messages import Message, Rank, Seq
+
+
+def lines(events: Iterable[Event]) -> str:
+    """The transcript of `events`."""
+    return "\n".join(line(event) for event in events)
+
+
+def line(event: Event) -> str:
+    """One event as one line, without its end."""
+    words = [str(event.pid), event.kind]
+    if event.sender >= 0:
+        words.append(f"{event.sender}:{event.seq}")
+    if event.by_seq:
+        words.append(f"by={event.by_seq}")
+    if event.peer >= 0:
+        words.append(f"peer={event.peer}")
+    if event.note:
+        words.append(f"note={event.note}")
+    if event.message is not None:
+        words.extend(_annotation(event.message))
+    return " ".join(words)
+
+
+def _annotation(message: Message) -> Iterable[str]:
+    if message.item is not None:
+        yield f"item={message.item}"
+    if message.covers:
+        if isinstance(message.covers, tuple):
+            yield "list=" + ",".join(map(str, message.covers))
+        else:
+            yield f"bitmap={message.covers.hex()}"
+    if message.keep:
+        yield "keep"
+    if message.payload:
+        yield f"payload={message.payload.hex()}"
+
+
+def parse(text: str) -> list[Event]:
+    """The events of a transcript.  Empty lines and what follows a # are ignored."""
+    multicast: dict[tuple[Rank, Seq], Message] = {}
+    events = []
+    for row in text.splitlines():
+        words = row.partition("#")[0].split()
+        if words:
+            events.append(_event(words, multicast))
+    return events
+
+
+def _event(words: list[str], multicast: dict[tuple[Rank, Seq], Message]) -> Event:
+    pid, kind, *rest = words
+    event = Event(kind=kind, pid=int(pid))
+    if rest and ":" in rest[0]:
+        sender, _, seq = rest.pop(0).partition(":")
+        event.sender, event.seq = int(sender), int(seq)
+    options = dict(_option(word) for word in rest)
+    event.by_seq = int(options.pop("by", "0"))
+    event.peer = int(options.pop("peer", "-1"))
+    event.note = options.pop("note", "")
+    if kind in (MULTICAST, DELIVER):
+        known = multicast.get((event.sender, event.seq))
+        own = _message(event.sender, event.seq, options)
+        event.message = own if options or known is None else known
+        if kind == MULTICAST:
+            multicast.setdefault((event.sender, event.seq), own)
+            event.message = own
+    elif options:
+        raise ValueError(f"{' '.join(words)}: {', '.join(options)} does not belong to {kind}")
+    return event
+
+
+def _option(word: str) -> tuple[str, str]:
+    name, _, value = word.partition("=")
+    return name, value
+
+
+def _message(sender: Rank, seq: Seq, options: dict[str, str]) -> Message:
+    unknown = options.keys() - {"item", "list", "bitmap", "keep", "payload"}
+    if unknown:
+        raise ValueError(f"{sender}:{seq}: unknown {', '.join(sorted(unknown))}")
+    covers: bytes | tuple[int, ...] = bytes.fromhex(options.get("bitmap", ""))
+    if "list" in options:
+        covers = tuple(int(distance) for distance in options["list"].split(","))
+    return Message(
+        sender=sender,
+        seq=seq,
+        item=int(options["item"]) if "item" in options else None,
+        covers=covers,
+        keep="keep" in options,
+        payload=bytes.fromhex(options.get("payload", "")),
+    )

@@ -1,0 +1,1 @@
+"""Ids, messages, effects, trace events and errors: the words every other package speaks."""

@@ -1,0 +1,116 @@
+"""What travels between members.
+
+`Message` is one application message with its obsolescence annotation; the rest are datagrams.
+All are immutable and array-like on the wire, so that msgspec checks hostile bytes for us.
+Ranks (places in the fixed membership) name members; `seq` starts at 1 and is dense per sender.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+Rank: TypeAlias = int
+Seq: TypeAlias = int
+
+EVERYONE: Rank = -1
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One application message.
+
+    `item` is its item tag.  `covers` says which earlier messages of the same sender it makes
+    obsolete when the relation is richer than items: bytes are a little-endian bitmap whose
+    n-th bit (counted from 1) names the n-th preceding message [SRM §3.2]; a tuple lists
+    distances.  `keep` means that no later message makes this one obsolete.  `deps` are, under
+    causal order, the last sequence numbers its sender had delivered from every sender.
+    """
+
+    sender: Rank
+    seq: Seq
+    item: int | None = None
+    covers: bytes | tuple[int, ...] = b""
+    keep: bool = False
+    deps: tuple[tuple[Rank, Seq], ...] = ()
+    payload: bytes = b""
+
+
+class Purged(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The notice that messages `first` to `last` of `sender` were purged as obsolete.
+
+    `witness` is at or after each message that superseded one of them, and was safe (under S-SM:
+    held by the sender).  It says how far a receiver must still get, not what to wait for.
+    """
+
+    sender: Rank
+    first: Seq
+    last: Seq
+    witness: Seq
+
+
+class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """A batch: first transmission when `answers` is 0, otherwise repair for that `Nack`."""
+
+    messages: tuple[Message, ...]
+    purged: tuple[Purged, ...] = ()
+    answers: int = 0
+
+
+class Nack(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """A receiver asks for at most `limit` messages of `sender` among the missing `ranges`."""
+
+    sender: Rank
+    ranges: tuple[tuple[Seq, Seq], ...]
+    limit: int
+    number: int
+
+
+class Ballot(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one member knows of one stream: how far it got itself, the candidate under vote,
+    who reached that candidate (a little-endian bit mask of ranks), and what was agreed."""
+
+    sender: Rank
+    frontier: Seq
+    candidate: Seq
+    voters: bytes
+    agreed: Seq
+
+
+class StabilityGossip(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """Ballots that need the vote of every member."""
+
+    ballots: tuple[Ballot, ...]
+
+
+class SafetyGossip(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """Ballots that need f + 1 votes."""
+
+    ballots: tuple[Ballot, ...]
+
+
+class WindowEmpty(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """The sender has nothing more to send after `last` [SRB §2.5]."""
+
+    sender: Rank
+    last: Seq
+
+
+class Excluded(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+    """The group went on without `member`; it must not take part again under that rank."""
+
+    member: Rank
+
+
+Datagram: TypeAlias = Data | Nack | StabilityGossip | SafetyGossip | WindowEmpty | Excluded
+
+
+class Submission(msgspec.Struct, frozen=True, gc=False):
+    """What the application asks to multicast.
+
+    `obsoletes` lists sequence numbers of this member's own earlier messages.  Under the
+    update/fin relation a submission with an item is an update and one without is a *fin*.
+    """
+
+    payload: bytes = b""
+    item: int | None = None
+    obsoletes: tuple[Seq, ...] = ()
+    never_purge: bool = False

@@ -1,0 +1,1 @@
+"""Files: recorded executions as Parquet, and keyed files of other programs."""

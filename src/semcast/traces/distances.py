@@ -1,0 +1,89 @@
+"""The column `dist`: how far back the latest message lies that a message makes obsolete.
+
+The run's relation says what makes a message obsolete: an item tag (`item`), the distances that
+`covers` names (`bitmap`, `list`, `update-fin`), being earlier (`all`), or nothing (`none`).  A
+message marked `keep` never becomes obsolete.
+"""
+
+from array import array
+from typing import Final
+
+from semcast.terms.errors import one_of
+from semcast.terms.messages import Message
+
+_BY_COVERS: Final = ("bitmap", "list", "update-fin")
+RELATIONS: Final = ("item", *_BY_COVERS, "all", "none")
+
+
+class Distances:
+    """Learns from each multicast.  A deliver row needs the distance long after its multicast, so
+    all are kept: 5 bytes for each message, and one sequence number for each item of a sender."""
+
+    def __init__(self, relation: str) -> None:
+        """`relation` may carry a parameter ("bitmap:32"), which is ignored."""
+        self._relation = relation.partition(":")[0]
+        if self._relation not in RELATIONS:
+            raise one_of("relation", relation, RELATIONS)
+        self._streams: dict[int, _Stream] = {}
+
+    def on_multicast(self, message: Message) -> None:
+        """Learn a message; those of a sender come in the order of their sequence numbers."""
+        stream = self._streams.setdefault(message.sender, _Stream())
+        stream.reach(message.seq)
+        stream.kept[message.seq] = message.keep
+        stream.nearest[message.seq] = self._nearest(stream, message)
+
+    def of(self, message: Message) -> int | None:
+        """None where it makes nothing obsolete, or where its multicast was not seen."""
+        stream = self._streams.get(message.sender)
+        if stream is None or message.seq >= len(stream.nearest):
+            return None
+        return stream.nearest[message.seq] or None
+
+    def _nearest(self, stream: "_Stream", message: Message) -> int:
+        if self._relation in _BY_COVERS:
+            for distance in distances_covered(message):
+                if distance < message.seq and not stream.kept[message.seq - distance]:
+                    return distance
+            return 0
+        if self._relation == "none" or (self._relation == "item" and message.item is None):
+            return 0
+        item = message.item if self._relation == "item" else None  # under `all`: one for all
+        distance = message.seq - stream.latest.get(item, message.seq)
+        if not message.keep:
+            stream.latest[item] = message.seq
+        return distance
+
+
+class _Stream:
+    """What is known of one sender's messages, by sequence number; place 0 is unused."""
+
+    def __init__(self) -> None:
+        self.nearest = array("i")
+        self.kept = bytearray()
+        self.latest: dict[int | None, int] = {}
+
+    def reach(self, seq: int) -> None:
+        missing = seq + 1 - len(self.kept)
+        if missing > 0:
+            self.nearest.extend([0] * missing)
+            self.kept.extend(bytes(missing))
+
+
+def distances_covered(message: Message) -> tuple[int, ...]:
+    """The distances that `covers` names, nearest first."""
+    if isinstance(message.covers, tuple):
+        return tuple(sorted(message.covers))
+    bitmap = int.from_bytes(message.covers, "little")
+    # The n-th bit, counted from 1, names the n-th preceding message. [SRM §3.2]
+    return tuple(n for n in range(1, bitmap.bit_length() + 1) if bitmap >> (n - 1) & 1)
+
+
+def covers_of(distances: list[int] | None, relation: str) -> bytes | tuple[int, ...]:
+    """The annotation that names these distances, in the form that the relation uses."""
+    if relation.partition(":")[0] == "bitmap":
+        bitmap = sum(1 << (distance - 1) for distance in distances or ())
+        return bitmap.to_bytes((bitmap.bit_length() + 7) // 8, "little")
+    if relation.partition(":")[0] in _BY_COVERS:
+        return tuple(distances or ())
+    return b""

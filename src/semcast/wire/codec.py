@@ -1,0 +1,155 @@
+"""Datagrams as MessagePack, and back from bytes that nobody vouches for.
+
+Whatever bytes come in, `decode` returns a datagram whose numbers make sense or raises
+`RemoteProtocolError`; nothing else escapes.  msgspec checks shapes and types; the pass below
+checks ranges, so that no machine meets a negative rank, sequence number 0 or a message that
+obsoletes one before the first.  That a rank exists in this group is for the member to check.
+Memory is bounded by the datagram: msgspec allocates no more elements than bytes are there.
+Rejected: range annotations on the messages' fields; the types stay free of wire limits, and a
+check over several fields (`first` <= `last`) cannot be annotated at all.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
+from semcast.terms.messages import (
+    Ballot,
+    Data,
+    Datagram,
+    Excluded,
+    Message,
+    Nack,
+    Purged,
+    SafetyGossip,
+    StabilityGossip,
+    WindowEmpty,
+)
+
+DATAGRAM_BYTES_MAX: Final = 65_507  # what UDP over IPv4 carries
+RANK_MAX: Final = 65_535
+SEQ_MAX: Final = 2**63 - 1
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Datagram] = msgspec.msgpack.Decoder(Datagram)
+
+
+def encode(datagram: Datagram) -> bytes:
+    """The bytes of a datagram; equal datagrams have equal bytes."""
+    try:
+        data = _encoder.encode(datagram)
+    except OverflowError as error:
+        raise LocalProtocolError(
+            f"{type(datagram).__name__} holds an integer of over 64 bits"
+        ) from error
+    if len(data) > DATAGRAM_BYTES_MAX:
+        raise LocalProtocolError(
+            f"{type(datagram).__name__} takes {len(data)} bytes, at most {DATAGRAM_BYTES_MAX} fit"
+        )
+    return data
+
+
+def decode(data: bytes) -> Datagram:
+    """The datagram in these bytes, or `RemoteProtocolError`."""
+    if len(data) > DATAGRAM_BYTES_MAX:
+        raise RemoteProtocolError(f"{len(data)} bytes, at most {DATAGRAM_BYTES_MAX} are a datagram")
+    try:
+        datagram = _decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a datagram: {error}") from error
+    _CHECKS[type(datagram)](datagram)
+    return datagram
+
+
+def _data(data: Data) -> None:
+    for message in data.messages:
+        _message(message)
+    for notice in data.purged:
+        _purged(notice)
+    if not 0 <= data.answers <= SEQ_MAX:
+        raise _refused("answers", data.answers)
+
+
+def _message(message: Message) -> None:
+    _rank(message.sender)
+    seq = message.seq
+    if not 1 <= seq <= SEQ_MAX:
+        raise _refused("seq", seq)
+    covers = message.covers
+    if covers:
+        if isinstance(covers, bytes):
+            reach = int.from_bytes(covers, "little").bit_length()
+        else:
+            reach = max(covers) if min(covers) >= 1 else seq
+        if reach >= seq:
+            raise RemoteProtocolError(f"covers of message {seq} names no earlier message")
+    for rank, last in message.deps:
+        _rank(rank)
+        _seq("deps", last)
+
+
+def _purged(notice: Purged) -> None:
+    _rank(notice.sender)
+    # What supersedes `last` comes after it, and the witness is no earlier than that.
+    if not 1 <= notice.first <= notice.last < notice.witness <= SEQ_MAX:
+        raise _refused("purged", (notice.first, notice.last, notice.witness))
+
+
+def _nack(nack: Nack) -> None:
+    _rank(nack.sender)
+    for first, last in nack.ranges:
+        if not 1 <= first <= last <= SEQ_MAX:
+            raise _refused("ranges", (first, last))
+    _seq("limit", nack.limit)
+    if not 1 <= nack.number <= SEQ_MAX:  # 0 marks a first transmission
+        raise _refused("number", nack.number)
+
+
+def _gossip(gossip: StabilityGossip | SafetyGossip) -> None:
+    for ballot in gossip.ballots:
+        _ballot(ballot)
+
+
+def _ballot(ballot: Ballot) -> None:
+    _rank(ballot.sender)
+    _seq("frontier", ballot.frontier)
+    _seq("candidate", ballot.candidate)
+    _seq("agreed", ballot.agreed)
+    if len(ballot.voters) * 8 > RANK_MAX + 1:
+        raise _refused("voters", f"{len(ballot.voters)} bytes")
+
+
+def _window_empty(window: WindowEmpty) -> None:
+    _rank(window.sender)
+    _seq("last", window.last)
+
+
+def _excluded(excluded: Excluded) -> None:
+    _rank(excluded.member)
+
+
+def _rank(rank: int) -> None:
+    if not 0 <= rank <= RANK_MAX:
+        raise _refused("rank", rank)
+
+
+def _seq(field: str, seq: int) -> None:
+    """A place in a stream that may also be before its first message."""
+    if not 0 <= seq <= SEQ_MAX:
+        raise _refused(field, seq)
+
+
+def _refused(field: str, value: object) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{field} out of range: {value!r}")
+
+
+_CHECKS: Final[dict[type, Callable[[Any], None]]] = {
+    Data: _data,
+    Nack: _nack,
+    StabilityGossip: _gossip,
+    SafetyGossip: _gossip,
+    WindowEmpty: _window_empty,
+    Excluded: _excluded,
+}

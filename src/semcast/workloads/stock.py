@@ -1,0 +1,36 @@
+"""Quotes of a stock-trading application: 875 stocks, half of all quotes on 25 of them.
+
+Rule: [SRB §3.2], the table of item access frequencies.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate, count
+from random import Random
+from typing import Final
+
+from semcast.terms.errors import ConfigError
+from semcast.terms.messages import Submission
+from semcast.workloads.items import item_tag, numbered_payload
+
+# (number of stocks, share of all quotes that falls on them together) [SRB §3.2]
+STOCK_GROUPS: Final = ((25, 0.50), (100, 0.40), (750, 0.10))
+
+
+def stock_probabilities() -> tuple[float, ...]:
+    """The probability that a quote is of each stock, in the order of their numbers."""
+    return tuple(share / stocks for stocks, share in STOCK_GROUPS for _ in range(stocks))
+
+
+def quotes(rng: Random, *, size: int = 64) -> Iterator[Submission]:
+    """An endless stream of quotes; every payload has `size` bytes and begins with its number."""
+    if size < 0:
+        raise ConfigError(f"size: {size} is not allowed, must be 0 or more")
+    tags = [item_tag(f"stock-{number}") for number in range(sum(n for n, _ in STOCK_GROUPS))]
+    bounds = list(accumulate(stock_probabilities()))
+    return _stream(tags, bounds, rng, size)
+
+
+def _stream(tags: list[int], bounds: list[float], rng: Random, size: int) -> Iterator[Submission]:
+    for number in count():
+        [item] = rng.choices(tags, cum_weights=bounds)
+        yield Submission(payload=numbered_payload(number, size), item=item)

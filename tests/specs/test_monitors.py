@@ -1,0 +1,171 @@
+"""Every monitor rejects a bad trace and accepts the repaired one.
+
+A case, in `cases/*.txt`, is one transcript with the repair as a diff: lines marked - are in the bad
+trace only, lines marked + in the repaired one only.  The bad trace breaks exactly the properties
+named; the repaired one breaks none of those promised.  Unless `run:` says otherwise the run is
+S-RM with FIFO order, items, two processes and f = 1.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from semcast.specs.monitors import Monitors
+from semcast.specs.transcript import lines, parse
+from semcast.specs.violations import KEPT_PER_PROPERTY
+from semcast.terms.errors import ConfigError
+from semcast.terms.events import CRASH, MULTICAST, Event
+from semcast.terms.messages import Message
+from semcast.terms.promises import ORDERS, PROTOCOLS, promised
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    breaks: set[str]
+    says: str
+    diff: str
+    protocol: str = "s-rm"
+    order: str = "fifo"
+    relation: str = "item"
+    f: int = 1
+    n: int = 2
+    complete: bool = False
+
+
+def read_cases(name: str) -> list[Case]:
+    text = (Path(__file__).parent / "cases" / f"{name}.txt").read_text()
+    return [read_case(block) for block in text.split("== ")[1:]]
+
+
+def read_case(block: str) -> Case:
+    title, *rows = block.splitlines()
+    head = dict(
+        row.split(": ", 1) for row in rows if row.startswith(("breaks: ", "says: ", "run: "))
+    )
+    run = dict(word.split("=") for word in head.get("run", "").split())
+    return Case(
+        name=title,
+        breaks=set(head["breaks"].split()),
+        says=head["says"],
+        diff="\n".join(rows[len(head) :]),
+        protocol=run.get("protocol", "s-rm"),
+        order=run.get("order", "fifo"),
+        relation=run.get("relation", "item"),
+        f=int(run.get("f", 1)),
+        n=int(run.get("n", 2)),
+    )
+
+
+LIVENESS = read_cases("liveness")
+CASES = [
+    *read_cases("safety"),
+    *read_cases("purging"),
+    *(replace(case, complete=True) for case in LIVENESS),
+]
+
+
+def transcripts(diff: str) -> tuple[str, str]:
+    """The bad trace and the repaired one."""
+    rows = [row.strip() for row in diff.splitlines()]
+    bad = "\n".join(row.removeprefix("- ") for row in rows if not row.startswith("+ "))
+    repaired = "\n".join(row.removeprefix("+ ") for row in rows if not row.startswith("- "))
+    return bad, repaired
+
+
+def judge(case: Case, text: str) -> Monitors:
+    monitors = Monitors(case.protocol, case.order, case.relation, case.f, case.n)
+    events = parse(text)
+    for event in events:
+        monitors.on_event(event)
+    crashed = {event.pid for event in events if event.kind == CRASH}
+    monitors.on_end(frozenset(range(case.n)) - crashed, case.complete)
+    return monitors
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_bad_trace_is_rejected_and_the_repaired_one_accepted(case: Case) -> None:
+    bad, repaired = transcripts(case.diff)
+    verdict = judge(case, bad)
+    assert verdict.counts.keys() == case.breaks
+    assert any(case.says in violation.explanation for violation in verdict.violations)
+    assert judge(case, repaired).violations == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_evidence_is_taken_from_the_trace_in_order(case: Case) -> None:
+    bad, _ = transcripts(case.diff)
+    rows = lines(parse(bad)).splitlines()
+    for violation in judge(case, bad).violations:
+        assert violation.events
+        places = iter(rows)
+        assert all(row in places for row in lines(violation.events).splitlines())
+        assert str(violation).startswith(f"{violation.property}: {violation.explanation}\n")
+
+
+def test_no_promise_is_without_a_case() -> None:
+    combinations = [(p, o) for p in PROTOCOLS for o in ORDERS]
+    combinations = [(p, o) for p, o in combinations if o != "causal" or p in ("s-rm", "rm")]
+    promises = frozenset().union(*(promised(p, o) for p, o in combinations))
+    assert frozenset().union(*(case.breaks for case in CASES)) == promises
+
+
+@pytest.mark.parametrize("case", LIVENESS, ids=lambda case: case.name)
+def test_liveness_of_an_unfinished_run_is_not_judged(case: Case) -> None:
+    bad, _ = transcripts(case.diff)
+    unfinished = judge(case, bad)  # `complete` is false here.
+    assert unfinished.violations == []
+    assert case.breaks <= unfinished.unjudged < unfinished.names
+    finished = judge(replace(case, complete=True), bad)
+    assert finished.unjudged == frozenset()
+
+
+def test_only_what_is_promised_is_judged() -> None:
+    wrong_order = "0 multicast 0:1 item=7\n0 multicast 0:2 item=8\n0 deliver 0:2\n0 deliver 0:1"
+    case = Case("", set(), "", "", order="item")
+    assert judge(case, wrong_order).violations == []
+
+
+def test_many_violations_are_counted_and_few_are_kept() -> None:
+    case = Case("", set(), "", "", n=1, f=0)
+    verdict = judge(case, "\n".join(f"0 deliver 0:{seq}" for seq in range(1, 101)))
+    assert verdict.counts == {"integrity": 100}
+    assert len(verdict.violations) == KEPT_PER_PROPERTY
+
+
+FOUR = "\n".join(f"0 multicast 0:{seq}" for seq in (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("purge_safety", f"{FOUR}\n1 receive 0:1\n1 receive 0:2\n1 receive 0:1\n1 receive 0:3"),
+        ("purge_safety", f"{FOUR}\n1 receive 0:3\n1 receive 0:4"),
+        ("integrity", "0 multicast 0:1 payload=01\n0 multicast 0:1 payload=02\n0 deliver 0:1"),
+        ("fifo_order", "0 deliver 0:2\n0 deliver 0:1\n0 deliver 0:3"),
+    ],
+)
+def test_one_fault_is_reported_once(name: str, text: str) -> None:
+    assert judge(Case("", set(), "", ""), text).counts[name] == 1
+
+
+def test_a_multicast_must_carry_the_message_it_names() -> None:
+    for message in (None, Message(0, 2), Message(1, 1)):
+        monitors = Monitors("s-rm", "fifo", "item", f=0, n=2)
+        monitors.on_event(Event(MULTICAST, 0, 0, 1, message))
+        assert monitors.counts == {"integrity": 1}
+
+
+def test_who_crashed_is_owed_nothing_whatever_the_caller_says() -> None:
+    monitors = Monitors("s-sm", "fifo", "none", f=1, n=2)
+    for event in parse("0 multicast 0:1\n0 deliver 0:1\n1 crash"):
+        monitors.on_event(event)
+    monitors.on_end(frozenset({0, 1}), complete=True)
+    assert monitors.violations == []
+
+
+@pytest.mark.parametrize(("f", "n"), [(-1, 2), (2, 2), (0, 0)])
+def test_an_impossible_number_of_crashes_is_refused(f: int, n: int) -> None:
+    with pytest.raises(ConfigError, match="not between 0 and n - 1"):
+        Monitors("s-rm", "fifo", "item", f, n)

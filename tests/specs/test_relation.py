@@ -1,0 +1,143 @@
+"""The relation's sweeps and walks against a deliberately dumb twin that builds the closure."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semcast.specs.relation import RELATIONS, Obsolescence
+from semcast.terms.errors import ConfigError
+from semcast.terms.messages import Message
+
+LENGTH = 9
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[str, list[Message], set[int]]:
+    relation = draw(st.sampled_from(RELATIONS))
+    messages = []
+    for seq in range(1, draw(st.integers(0, LENGTH)) + 1):
+        back = draw(st.lists(st.integers(1, LENGTH + 2), max_size=3, unique=True))
+        bits = sum(1 << (distance - 1) for distance in back).to_bytes(2, "little")
+        messages.append(
+            Message(
+                sender=0,
+                seq=seq,
+                item=draw(st.sampled_from((None, 1, 2))),
+                covers=bits if relation == "bitmap" else tuple(back),
+                keep=draw(st.integers(0, 4)) == 0,
+            )
+        )
+    delivered = draw(st.sets(st.integers(1, LENGTH)))
+    return relation, messages, delivered & {m.seq for m in messages}
+
+
+def dumb_direct(relation: str, old: Message, new: Message) -> bool:
+    if old.seq >= new.seq or old.keep:
+        return False
+    distance = new.seq - old.seq
+    match relation:
+        case "none":
+            return False
+        case "all":
+            return True
+        case "item":
+            return old.item is not None and old.item == new.item
+        case "bitmap":
+            return f"{int.from_bytes(new.covers, 'little'):064b}"[::-1][distance - 1] == "1"
+        case _:
+            return distance in new.covers
+
+
+def dumb_closure(relation: str, messages: list[Message]) -> set[tuple[int, int]]:
+    pairs = {
+        (old.seq, new.seq)
+        for old, new in itertools.product(messages, repeat=2)
+        if dumb_direct(relation, old, new)
+    }
+    while True:
+        more = {(a, d) for (a, b), (c, d) in itertools.product(pairs, repeat=2) if b == c}
+        if more <= pairs:
+            return pairs
+        pairs |= more
+
+
+def learned(relation: str, messages: list[Message]) -> Obsolescence:
+    obsolescence = Obsolescence(relation)
+    for m in messages:
+        obsolescence.on_multicast(m)
+    return obsolescence
+
+
+@settings(deadline=None, max_examples=300)
+@given(streams())
+def test_agrees_with_the_dumb_closure(stream: tuple[str, list[Message], set[int]]) -> None:
+    relation, messages, delivered = stream
+    fast, closure = learned(relation, messages), dumb_closure(relation, messages)
+    seqs = [m.seq for m in messages]
+    for old, new in itertools.product(messages, repeat=2):
+        assert fast.directly(0, old.seq, new.seq) == dumb_direct(relation, old, new)
+        assert fast.obsoletes(0, old.seq, new.seq) == ((old.seq, new.seq) in closure)
+    assert fast.unsatisfied(0, delivered) == tuple(
+        seq
+        for seq in seqs
+        if seq not in delivered and not any((seq, by) in closure for by in delivered)
+    )
+
+
+def test_bits_count_from_one_and_bytes_are_little_endian() -> None:
+    fast = learned("bitmap:16", [Message(0, seq) for seq in range(1, 12)])
+    fast.on_multicast(Message(0, 12, covers=b"\x01\x02"))  # distances 1 and 10
+    assert [seq for seq in range(1, 12) if fast.directly(0, seq, 12)] == [2, 11]
+
+
+def test_a_sweep_bridges_numbers_that_were_never_multicast() -> None:
+    fast = learned("bitmap", [Message(0, 1), Message(0, 2), Message(0, 5, covers=b"\x08")])
+    assert fast.unsatisfied(0, {5}) == (2,)
+
+
+def test_streams_of_two_senders_are_unrelated() -> None:
+    fast = learned("all", [Message(0, 1), Message(1, 2)])
+    assert not fast.obsoletes(0, 1, 2)
+    assert fast.unsatisfied(0, set()) == (1,)
+    assert fast.unsatisfied(1, {2}) == ()
+
+
+def test_what_was_never_multicast_neither_obsoletes_nor_is_missing() -> None:
+    fast = learned("all", [Message(0, 1)])
+    assert not fast.obsoletes(0, 1, 2)
+    assert not fast.obsoletes(7, 1, 2)
+    assert fast.unsatisfied(7, {1}) == ()
+
+
+@pytest.mark.parametrize(("relation", "covers"), [("bitmap", (1,)), ("list", b"\x01\x01")])
+def test_the_other_kind_of_annotation_says_nothing(
+    relation: str, covers: bytes | tuple[int, ...]
+) -> None:
+    fast = learned(relation, [Message(0, 1), Message(0, 2, covers=covers)])
+    assert not fast.directly(0, 1, 2)
+    assert not fast.obsoletes(0, 1, 2)
+    assert fast.unsatisfied(0, {2}) == (1,)
+
+
+@pytest.mark.parametrize("relation", ["item", "all", "bitmap", "list"])
+def test_a_hot_item_of_ten_thousand_updates_is_one_sweep(relation: str) -> None:
+    covers = {"bitmap": b"\x01", "list": (1,)}.get(relation, b"")
+    count = 10_000
+    fast = learned(relation, [Message(0, s, item=1, covers=covers) for s in range(1, count + 1)])
+    assert fast.unsatisfied(0, {count}) == ()
+    assert fast.unsatisfied(0, {count - 1}) == (count,)
+    assert fast.obsoletes(0, 1, count)
+
+
+def test_a_dense_relation_is_walked_without_visiting_every_path() -> None:
+    """Each message obsoletes all before it but the first: 2^60 paths, none of them to it."""
+    fast = learned("list", [Message(0, s, covers=tuple(range(1, s - 1))) for s in range(1, 61)])
+    assert not fast.obsoletes(0, 1, 60)
+    assert fast.obsoletes(0, 2, 60)
+
+
+def test_unknown_relations_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="'newest' is not one of none, item"):
+        Obsolescence("newest")
