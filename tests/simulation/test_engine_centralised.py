@@ -125,3 +125,14 @@ def test_a_handler_interrupted_by_a_pause_ends_after_it():
     sim = run(Processor(stack_s=0.0, replay=replay), faults=[Pause(1, 11.2, 15.0)])
     assert received(sim, 1) == [15.0]
     assert received(sim, 0) == [15.0 + WIRE_S]
+
+
+def test_a_process_adds_up_what_it_was_charged():
+    replay = [0, 0, 100 * MS, 200 * MS, 400 * MS]
+    sim = run(Processor(stack_s=0.001, factor=2.0, replay=replay))
+    # Each sends one datagram and receives one.
+    assert [process.busy_s for process in sim.processes] == pytest.approx([1.002, 0.402])
+
+
+def test_without_a_processor_nothing_is_charged():
+    assert [process.busy_s for process in run(None).processes] == [0.0, 0.0]

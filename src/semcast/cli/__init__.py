@@ -1,0 +1,1 @@
+"""The command line: parsing, tables and exit codes; everything else lives below."""

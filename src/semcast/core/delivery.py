@@ -2,8 +2,8 @@
 
 Orders: under `fifo` a newer value goes to the tail, as in the papers.  That starves hot items
 under lasting overload, so under `item` it takes the place of the value it supersedes: order per
-sender and item holds, FIFO order across items does not.  It never moves across a message of its
-sender that may not be purged, which may be what gives later values their meaning.
+sender and item holds, FIFO order across items does not.  Nothing moves across a message of the
+same sender that may not be purged, which may be what gives later values their meaning.
 Rejected: a heap by item age; the slot of an insertion-ordered table is already the place.
 """
 
@@ -56,15 +56,16 @@ class DeliveryQueue:
             self.barrier[sender] = 0
         lane.add(message)
         purged = lane.purge(message.seq) if self.eager else []
-        slot = self._place(message, purged) if self.in_place else 0
+        fixed = message.keep or message.item is None
+        slot = self._place(message, purged) if self.in_place and not fixed else 0
         if not slot:
             slot = self.next_slot
             self.next_slot += 1
         self._vacate(purged, keeping=slot)
         self.slots[slot] = message
         self.slot_of[sender][message.seq] = slot
-        if message.keep or message.item is None:
-            self.barrier[sender] = max(self.barrier[sender], slot)
+        if fixed:
+            self.barrier[sender] = slot
         return purged
 
     def _place(self, message: Message, purged: list[tuple[Message, Seq]]) -> int:
@@ -92,7 +93,7 @@ class DeliveryQueue:
         return message
 
     def relieve(self) -> list[tuple[Message, Seq]]:
-        """Lazy purging: the buffer is full, so drop whatever is obsolete here."""
+        """Room is short: drop whatever is obsolete here, which is nothing if purging is eager."""
         purged: list[tuple[Message, Seq]] = []
         for lane in self.lanes.values():
             if lane.unapplied:

@@ -4,9 +4,9 @@ Guarantees: `agreed[s]` was reached in stream s by the frontiers of a quorum.  A
 it *stability*, f + 1 make it *safety* [SRM §5.3].
 Idea: members gossip one candidate per stream with the set of those that reached it.  Whoever
 reached a higher candidate reached the lower one, so two ballots merge into the lower with both
-sets of voters; that is true whatever was lost, repeated or late, and needs no rounds.  Where
-every vote is needed a member that is behind lowers the candidate; elsewhere it abstains, so
-that a slow member does not hold up safety.
+sets of voters; that is true whatever was lost, repeated or late, and needs no rounds.  A member
+behind the candidate lowers it to its own frontier; once more was agreed than it has reached, it
+has nothing to say, so that a slow member does not hold up safety.
 Rejected: gossiping everybody's frontier, n entries per stream instead of one.
 """
 
@@ -34,7 +34,6 @@ class QuorumDetector:
     ) -> None:
         self.rank = rank
         self.quorum = quorum  # None: every member that was not forgotten
-        self.indispensable = quorum is None or quorum == members
         self.live = (1 << members) - 1
         self.frontier = frontier  # shared with the reception, which alone writes it
         self.rng = rng
@@ -58,13 +57,15 @@ class QuorumDetector:
 
     def on_frontier(self, sender: Rank, now: float) -> None:
         """The member's own frontier in a stream moved."""
+        if self.frontier[sender] <= self.agreed[sender]:
+            return  # A quorum without this member came here first.
         self.open[sender] = None
         if self.enabled and self.deadline == NEVER:
             self.deadline = now + self.period_s * (0.5 + 0.5 * self.rng.random())
 
     def enable(self, enabled: bool, now: float) -> None:
         """Switch own initiative on or off; peers that ask are answered all the same."""
-        if enabled and not self.enabled and self.open and self.deadline == NEVER:
+        if enabled and self.open and self.deadline == NEVER:
             self.deadline = now + self.period_s * self.rng.random()
         self.enabled = enabled
 
@@ -86,6 +87,13 @@ class QuorumDetector:
         if (self.behind or (self.enabled and self.open)) and self.deadline == NEVER:
             self.deadline = now + self.period_s * self.rng.random()
         return advanced
+
+    def on_agreed(self, sender: Rank, agreed: Seq) -> list[Rank]:
+        """Somebody says what was agreed; the streams in which that is news."""
+        if agreed <= self.agreed[sender]:
+            return []
+        self._agree(sender, agreed)
+        return [sender]
 
     def _owes_vote(self, ballot: Ballot) -> bool:
         """Whether a peer lacks a vote that own gossip, switched off, will not bring it."""
@@ -112,10 +120,9 @@ class QuorumDetector:
         while True:
             frontier, candidate = self.frontier[sender], self.candidate[sender]
             if frontier > self.agreed[sender]:
-                if not candidate or (self.indispensable and frontier < candidate):
+                if not candidate or frontier < candidate:
                     candidate = self.candidate[sender] = frontier
-                if frontier >= candidate:
-                    self.voters[sender] |= 1 << self.rank
+                self.voters[sender] |= 1 << self.rank
             if not candidate or not self._has_quorum(self.voters[sender]):
                 return
             self._agree(sender, candidate)

@@ -111,11 +111,7 @@ class Holdings:
 
     def _make_room(self, message: Message, out: Effects) -> bool:
         """At the bound: purge, count on what the message itself supersedes, or reserve."""
-        if not self.eager:
-            for purged, by in self.queue.relieve():
-                self._left_queue(purged, by, out)
-        for sender in self.store.streams:
-            self._purge(sender, out)
+        self.relieve(out)
         if self.fits(message) or self.held_of[message.sender] == 0:
             return True
         swapped = [m for m in self.queue.would_purge(message) if not self.store.holds(m)]
@@ -127,6 +123,13 @@ class Holdings:
             self.messages - len(swapped) < self.messages_max
             and self.bytes - freed + len(message.payload) <= self.bytes_max
         )
+
+    def relieve(self, out: Effects) -> None:
+        """Room is short: purge whatever may be purged."""
+        for purged, by in self.queue.relieve():
+            self._left_queue(purged, by, out)
+        for sender in self.store.streams:
+            self._purge(sender, out)
 
     def purge_stored(self, sender: Rank, out: Effects) -> None:
         """Purge one stream of the store if that pays now."""

@@ -61,7 +61,8 @@ class Member:
             rank, members, recipe.f + 1, frontier, rng, recipe.safety_period_s, fanout, SafetyGossip
         )
         self.needs_safety = recipe.needs_safety
-        self.safety.enabled = recipe.safety_always and recipe.needs_safety
+        self.adapts = recipe.needs_safety and not recipe.safety_always
+        self.safety.enabled = recipe.needs_safety and recipe.safety_always
 
     def __repr__(self) -> str:
         return f"Member({self.rank}, {self.reception}, {self.holdings}, {self.recovery})"
@@ -70,18 +71,21 @@ class Member:
         """Send to the group; returns how many, from the front, there was room for.
 
         The rest may be offered again once `out.room` was set; under overflow="error" having
-        room for none raises `BufferFull`.
+        room for none raises `BufferFull`.  A submission that says something impossible raises
+        `LocalProtocolError`; those before it are on their way.
         """
         if self.excluded:
             raise LocalProtocolError("this member was excluded from the group; join it anew")
         accepted = 0
-        for submission in submissions:
-            if not self._multicast_one(submission, now, out):
-                self.holdings.refused = True
-                break
-            accepted += 1
-        self.outbox.flush(now, out)
-        self._settle(now, out)
+        try:
+            for submission in submissions:
+                if not self._multicast_one(submission, now, out):
+                    self.holdings.refused = True
+                    break
+                accepted += 1
+        finally:
+            self.outbox.flush(now, out)
+            self._settle(now, out)
         if not accepted and submissions and self.recipe.overflow == "error":
             raise BufferFull(
                 f"buffer: all {self.holdings.messages} messages held may not be purged; "
@@ -125,6 +129,8 @@ class Member:
             out.events.append(Event(DISCARD, self.rank, note="forgotten", peer=source))
 
     def _on_data(self, source: Rank, data: Data, now: float, out: Effects) -> None:
+        if data.safe:
+            self._on_safe(self.safety.on_agreed(source, data.safe), out)
         if data.purged:
             self.reception.on_notices(data.purged, source, out)
         self.reception.on_messages(data.messages, source, out)
@@ -132,6 +138,8 @@ class Member:
             self.recovery.on_answer(data, now)
 
     def _on_nack(self, source: Rank, nack: Nack, now: float, out: Effects) -> None:
+        if nack.sender == self.rank and nack.ranges:
+            self.outbox.on_nack(source, nack)
         messages, notices = self.holdings.store.find(
             nack.sender, nack.ranges, self.reception.frontier[nack.sender], nack.limit
         )
@@ -164,6 +172,8 @@ class Member:
         for ballot in ballots:
             self.reception.learn(ballot.sender, max(ballot.frontier, ballot.candidate))
             self.recovery.on_claim(source, ballot.sender, ballot.frontier)
+            if ballot.sender == self.rank:
+                self.outbox.on_claim(source, ballot.frontier)
 
     def _on_stable(self, streams: list[Rank], out: Effects) -> None:
         for sender in streams:
@@ -214,6 +224,7 @@ class Member:
         if out.events is not None:
             out.events.append(Event(LEAVE, self.rank, peer=member))
         self.recovery.forget(member)
+        self.outbox.forget(member)
         self._on_safe(self.safety.forget(member), out)
         self._on_stable(self.stability.forget(member), out)
         self._settle(now, out)
@@ -227,9 +238,10 @@ class Member:
                 if self.needs_safety:
                     self.safety.on_frontier(sender, now)
             moved.clear()
-        if self.needs_safety and not self.recipe.safety_always:
-            self.safety.enable(self.holdings.congested, now)  # [SRM §6.4]
-        self.recovery.poll(now, out)
+        if self.adapts and self.holdings.congested != self.safety.enabled:
+            self.safety.enable(not self.safety.enabled, now)  # [SRM §6.4]
+        if self.reception.gaps or self.recovery.noticed:
+            self.recovery.poll(now, out)
         if out.room:
             self.holdings.refused = False
         self.deadline = min(

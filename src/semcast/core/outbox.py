@@ -5,6 +5,11 @@ unless it is larger itself; not faster than `bandwidth_max` [SRM §5.3].  Messag
 `coalesce_s` for company.  Once nothing follows, *window empty* tells where the stream ends, so
 that the loss of its tail is noticed at once [SRB §2.5]; gossip says it again if that is lost.
 What was purged while it waited for bandwidth does not leave; a notice goes in its place.
+Without IP multicast each member gets its own copy, as over the channels of [SRB §3.2].  One that
+asks for a wide range has lost most of what was sent to it; more would only take the bandwidth
+that its repair needs, so it is left to pull from the store, which purges, until it has caught up.
+What the sender knows to be safe goes along: were its buffers purged before those of fast members,
+these would fill up first and miss messages.
 """
 
 from collections import deque
@@ -13,7 +18,7 @@ from semcast.core.detector import NEVER
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Data, Message, Purged, Rank, WindowEmpty
+from semcast.terms.messages import EVERYONE, Data, Message, Nack, Purged, Rank, Seq, WindowEmpty
 
 HEADER_BYTES = 24  # per message beside its payload; an estimate good enough to fill datagrams
 
@@ -46,6 +51,10 @@ class Outbox:
         self.rate = recipe.bandwidth_max
         self.credit = float(recipe.datagram_bytes)
         self.credited_at = 0.0
+        self.peers = [peer for peer in range(recipe.members) if peer != rank]
+        self.unicast = recipe.unicast
+        self.wide = max(1, recipe.buffer // 8)
+        self.pulling: dict[Rank, Seq] = {}  # who pulls, and what it must have reached to be sent to
         self.waiting: deque[Message] = deque()
         self.flush_at = NEVER
         self.idle_at = NEVER
@@ -74,9 +83,32 @@ class Outbox:
                 return
             for _ in range(taken):
                 self.waiting.popleft()
-            out.send.append((EVERYONE, Data(messages, notices)))
+            self._transmit(Data(messages, notices, safe=self.store.stream(self.rank).safe), out)
             self.idle_at = now + self.idle_s
         self.flush_at = NEVER
+
+    def _transmit(self, data: Data, out: Effects) -> None:
+        if not self.unicast:
+            out.send.append((EVERYONE, data))
+            return
+        for peer in self.peers:
+            if peer not in self.pulling:
+                out.send.append((peer, data))
+
+    def on_nack(self, peer: Rank, nack: Nack) -> None:
+        """A peer asks for own messages; over a wide range it had better pull."""
+        if self.unicast and nack.ranges[-1][1] - nack.ranges[0][0] >= self.wide:
+            self.pulling[peer] = self.last
+
+    def on_claim(self, peer: Rank, frontier: Seq) -> None:
+        """A peer has come so far in the own stream."""
+        if frontier >= self.pulling.get(peer, self.last + 1):
+            del self.pulling[peer]
+
+    def forget(self, member: Rank) -> None:
+        """Send nothing to this member any more."""
+        self.peers.remove(member)
+        self.pulling.pop(member, None)
 
     def _next_batch(self) -> tuple[tuple[Message, ...], tuple[Purged, ...], int]:
         """What goes into the next datagram, and how many waiting messages that accounts for."""

@@ -99,7 +99,7 @@ class Reception:
         return admitted
 
     def _give_way(self, sender: Rank, out: Effects) -> bool:
-        """Drop the message furthest ahead; it counts nowhere and will be asked for again."""
+        """Drop a message ahead of a gap; it counts nowhere and will be asked for again."""
         for stream in (sender, *range(len(self.ahead))):
             if self.ahead[stream]:
                 _, message = self.ahead[stream].popitem()
@@ -109,10 +109,8 @@ class Reception:
         return False
 
     def _keep_ahead(self, message: Message, source: Rank, out: Effects) -> None:
-        sender = message.sender
-        gap = message.seq - self.frontier[sender] - len(self.ahead[sender])
-        if gap <= self.holdings.free and self.holdings.fits(message):
-            self.ahead[sender][message.seq] = message
+        if self.holdings.fits(message):
+            self.ahead[message.sender][message.seq] = message
             self.early += 1
             self.holdings.take(message)
         else:
@@ -141,7 +139,7 @@ class Reception:
                 self.early -= 1
                 self.holdings.drop(message, out)
                 if not self._enqueue(message, source, out):
-                    return
+                    self._discard(message, "full", source, out)  # A notice may do instead.
                 continue
             hole = notices.at(seq)
             if hole is None:

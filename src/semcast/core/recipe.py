@@ -21,7 +21,9 @@ class Recipe:
 
     `buffer` bounds the distinct messages held for retransmission or delivery at a member, and
     `buffer_bytes` their payload; beyond either, at most one message per sender is admitted, so
-    that no stream waits for another for ever.  `f` defaults to (members - 1) // 2.
+    that no stream waits for another for ever.  `f` defaults to (members - 1) // 2.  `unicast` is
+    for networks without multicast: first transmissions go to each member, and one that is far
+    behind is left to pull.
     """
 
     members: int
@@ -43,6 +45,7 @@ class Recipe:
     datagram_bytes: int = 1400
     coalesce_s: float = 0.0
     bandwidth_max: float | None = None
+    unicast: bool = False
     nack_delay_s: float = 0.002
     timeout_min_s: float = 0.02
     timeout_max_s: float = 1.0

@@ -19,18 +19,26 @@ from semcast.terms.effects import Effects
 from semcast.terms.messages import Data, Nack, Rank, Seq
 
 RANGES_MAX = 64
+REPEATS_REMEMBERED = 8
 
 
 class Request:
-    """One Nack under way."""
+    """One Nack under way, with all its repetitions."""
 
-    __slots__ = ("attempts", "deadline", "number", "sent_at")
+    __slots__ = ("attempts", "deadline", "sent_at")
 
-    def __init__(self, number: int, attempts: int, sent_at: float, deadline: float) -> None:
-        self.number = number
-        self.attempts = attempts
-        self.sent_at = sent_at
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.deadline = NEVER
+        self.sent_at: dict[int, float] = {}  # by number, so that an answer tells its round trip
+
+    def repeat(self, number: int, now: float, deadline: float) -> None:
+        """It goes out once more."""
+        self.attempts += 1
         self.deadline = deadline
+        self.sent_at[number] = now
+        if len(self.sent_at) > REPEATS_REMEMBERED:
+            del self.sent_at[next(iter(self.sent_at))]
 
 
 class Recovery:
@@ -47,7 +55,7 @@ class Recovery:
         self.reception = reception
         self.holdings = holdings
         self.rng = rng
-        self.window = Window(recipe.timeout_min_s, recipe.timeout_max_s)
+        self.window = Window(recipe.buffer, recipe.timeout_min_s, recipe.timeout_max_s)
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         self.noticed: dict[Rank, float] = {}
         self.asked: dict[Rank, Request] = {}
@@ -66,9 +74,9 @@ class Recovery:
     def on_answer(self, data: Data, now: float) -> None:
         """A repair came; if it answers the request under way, the next may go out."""
         for sender, request in self.asked.items():
-            if request.number == data.answers:
-                round_trip_s = now - request.sent_at if request.attempts == 0 else None
-                self.window.on_answer(max(1, len(data.messages)), round_trip_s)
+            sent_at = request.sent_at.get(data.answers)
+            if sent_at is not None:
+                self.window.on_answer(max(1, len(data.messages)), now - sent_at)
                 del self.asked[sender]
                 return
 
@@ -77,9 +85,8 @@ class Recovery:
         self.deadline = NEVER
         gaps = self.reception.gaps
         if not gaps or not self.peers:
-            if self.noticed or self.asked:
-                self.noticed.clear()
-                self.asked.clear()
+            self.noticed.clear()
+            self.asked.clear()
             return
         for sender in [s for s in self.noticed if s not in gaps]:
             del self.noticed[sender]
@@ -93,24 +100,29 @@ class Recovery:
         if now < due:
             self.deadline = min(self.deadline, due)
             return
-        attempts = 0
         if request:
             self.window.on_timeout()
-            attempts = request.attempts + 1
-            del self.asked[sender]
-        limit = self._limit(sender)
-        ranges = self.reception.missing(sender, RANGES_MAX) if limit else ()
-        if not ranges:
+        else:
+            request = Request()
+        self.asked.pop(sender, None)
+        limit = self._limit(sender, out)
+        target = self._target(sender, request.attempts)
+        if not limit or target is None:
             return
+        ranges = self.reception.missing(sender, RANGES_MAX)
+        if not ranges:
+            return  # Everything is here and waits for causal predecessors.
         self.number += 1
-        deadline = now + self.window.timeout_s
-        self.asked[sender] = Request(self.number, attempts, now, deadline)
-        self.deadline = min(self.deadline, deadline)
-        out.send.append((self._target(sender, attempts), Nack(sender, ranges, limit, self.number)))
+        request.repeat(self.number, now, now + self.window.timeout_s)
+        self.asked[sender] = request
+        self.deadline = min(self.deadline, request.deadline)
+        out.send.append((target, Nack(sender, ranges, limit, self.number)))
 
-    def _limit(self, sender: Rank) -> int:
+    def _limit(self, sender: Rank, out: Effects) -> int:
         """How many messages may be asked for: what the window and the room allow."""
         holdings = self.holdings
+        if holdings.free < self.room_min and not holdings.eager:
+            holdings.relieve(out)
         room = holdings.free + self.reception.early  # What is early gives way.
         if room < self.room_min <= len(holdings.queue):
             return 0
@@ -118,9 +130,10 @@ class Recovery:
             return 1 if holdings.held_of[sender] == 0 else 0
         return min(int(self.window.size), room)
 
-    def _target(self, sender: Rank, attempts: int) -> Rank:
+    def _target(self, sender: Rank, attempts: int) -> Rank | None:
+        """Whom to ask; nobody if the one who could answer was forgotten."""
         if not self.elsewhere:
-            return sender
+            return sender if sender in self.peers else None
         if attempts % 3 == 0 and sender in self.peers:
             return sender
         holder, frontier = self.holders.get(sender, (self.rank, 0))
@@ -133,4 +146,5 @@ class Recovery:
         """Ask this member no more."""
         if member in self.peers:
             self.peers.remove(member)
+        self.holders = {s: claim for s, claim in self.holders.items() if claim[0] != member}
         self.asked.clear()

@@ -7,14 +7,23 @@ plus four deviations, doubled while nothing comes back.
 
 
 class Window:
-    """Invariant: 1 <= size, and timeout_s stays between its bounds."""
+    """Invariant: 1 <= size <= largest, and timeout_s stays between its bounds."""
 
-    __slots__ = ("backoff", "deviation_s", "size", "smoothed_s", "threshold", "timeouts_s")
+    __slots__ = (
+        "backoff",
+        "deviation_s",
+        "largest",
+        "size",
+        "smoothed_s",
+        "threshold",
+        "timeouts_s",
+    )
 
-    def __init__(self, timeout_min_s: float, timeout_max_s: float) -> None:
+    def __init__(self, largest: int, timeout_min_s: float, timeout_max_s: float) -> None:
         self.timeouts_s = (timeout_min_s, timeout_max_s)
-        self.size = 4.0
-        self.threshold = float("inf")
+        self.largest = float(largest)
+        self.size = min(4.0, self.largest)
+        self.threshold = self.largest
         self.smoothed_s = 0.0
         self.deviation_s = 0.0
         self.backoff = 1
@@ -31,12 +40,11 @@ class Window:
         patience = self.smoothed_s + 4 * self.deviation_s
         return min(highest, max(lowest, patience) * self.backoff)
 
-    def on_answer(self, messages: int, round_trip_s: float | None) -> None:
-        """An answer came; `round_trip_s` is None if the request was repeated [Karn]."""
+    def on_answer(self, messages: int, round_trip_s: float) -> None:
+        """An answer came, after that long; requests are numbered, so there is no doubt to which."""
         self.backoff = 1
-        self.size += messages if self.size < self.threshold else messages / self.size
-        if round_trip_s is None:
-            return
+        growth = messages if self.size < self.threshold else messages / self.size
+        self.size = min(self.largest, self.size + growth)
         if not self.smoothed_s:
             self.smoothed_s, self.deviation_s = round_trip_s, round_trip_s / 2
             return

@@ -39,6 +39,12 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return LeakyBucket(self.bandwidth_bps, self.queue_bytes)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether anything about it is drawn."""
+        faulty = self.loss or self.duplicate or self.reorder
+        return bool(faulty) or not isinstance(self.latency, Constant)
+
     def healed(self) -> "Link":
         """The same link without its faults: latency and bandwidth are what a network is."""
         return msgspec.structs.replace(self, loss=0.0, duplicate=0.0, reorder=0.0)

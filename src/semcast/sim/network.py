@@ -20,6 +20,7 @@ from semcast.terms.messages import EVERYONE, Datagram
 from semcast.wire import decode, encode
 
 UDP_IP_BYTES = 28
+NO_CHANCE = Random(0)  # of links on which nothing is drawn
 
 Receive: TypeAlias = Callable[[int, Datagram], None]
 
@@ -55,7 +56,7 @@ class _Path:
         self.destination = destination
         self.bucket = bucket
         self.arrive: Callable[[int, Any], None]
-        self.rng: Random
+        self.rng = NO_CHANCE
         self.use(link)
 
     def use(self, link: Link) -> None:
@@ -140,7 +141,7 @@ class Network:
                     path.arrive = partial(_arrive_unchanged, receive)
                 else:
                     path.arrive = receive
-                if path.plain_s < 0:
+                if path.link.is_random:  # A generator takes 2.5 KB; 256 members have 65,280 links.
                     path.rng = stream(seed, "network", path.source, path.destination)
 
     def cut(self, cuts: Iterable[Cut]) -> None:
@@ -221,16 +222,15 @@ class Network:
                 self.dropped["queue"] += 1
                 return
             leaves = admitted
-        link = path.link
-        random = path.rng.random
-        if link.loss and random() < link.loss:
+        link, rng = path.link, path.rng
+        if link.loss and rng.random() < link.loss:
             self.dropped["loss"] += 1
             return
-        copies = 2 if link.duplicate and random() < link.duplicate else 1
+        copies = 2 if link.duplicate and rng.random() < link.duplicate else 1
         for _ in range(copies):
-            arrives = leaves + link.latency.draw(path.rng)
-            if link.reorder and random() < link.reorder:
-                arrives += link.reorder_s * random()
+            arrives = leaves + link.latency.draw(rng)
+            if link.reorder and rng.random() < link.reorder:
+                arrives += link.reorder_s * rng.random()
             clock.at(arrives, path.arrive, (path.source, carried))
 
 

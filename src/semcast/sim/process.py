@@ -127,7 +127,7 @@ class Process:
     """Drives one member until it crashes.
 
     Invariant: `_out` is empty between handlers, except while the process is busy with the one
-    whose effects it holds.
+    whose effects it holds.  `busy_s` is all the processor time it was charged so far.
     """
 
     def __init__(
@@ -149,6 +149,7 @@ class Process:
         self.member = member
         self.pid = member.rank
         self.recorded = 0
+        self.busy_s = 0.0
         self.is_excluded = False
         self._clock = clock
         self._network = network
@@ -264,8 +265,10 @@ class Process:
             return
         cost = processor.run(handler, args, now, self._out)
         traversals = len(self._out.send) + (handler is self._on_datagram)
+        cost += traversals * processor.stack_s  # [SRM §5.4]
+        self.busy_s += cost
         self._held |= _BUSY
-        self._clock.at(now + cost + traversals * processor.stack_s, self._finish)  # [SRM §5.4]
+        self._clock.at(now + cost, self._finish)
 
     def _finish(self) -> None:
         """The handler's time is over: its outputs leave and the next input enters."""

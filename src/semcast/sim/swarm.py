@@ -5,9 +5,12 @@ odd ones) crash members at failpoints inside handlers, since random moments rare
 window between a purge and what should follow it.  At most f members crash.
 """
 
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from os import cpu_count
 from random import Random
@@ -24,6 +27,7 @@ from semcast.terms.errors import one_of
 
 PROTOCOLS = ("s-sm", "s-rm", "sm", "rm", "causal")
 CHUNK = 8
+WATCHDOG_S = 120.0  # a seed takes a hundredth of a second; this one would never end
 Fault = Partition | OneWayCut | Pause | Crash | Failpoint
 
 FAILPOINTS = (
@@ -45,7 +49,7 @@ def draw(protocol: str, seed: int) -> Case:
         raise one_of("protocol", protocol, PROTOCOLS)
     rng = stream(seed, "swarm", protocol)
     members = rng.choice((1, 2, 3, 3, 4, 5, 6))
-    recipe = draw_recipe(protocol, members, rng)
+    recipe = draw_recipe(protocol, members, stream(seed, "unicast").random() < 0.3, rng)
     phase_s = rng.uniform(0.5, 1.5)
     slow = [pid for pid in range(members) if rng.random() < 0.4]
     return Case(
@@ -62,7 +66,7 @@ def draw(protocol: str, seed: int) -> Case:
     )
 
 
-def draw_recipe(protocol: str, members: int, rng: Random) -> Recipe:
+def draw_recipe(protocol: str, members: int, unicast: bool, rng: Random) -> Recipe:
     """Settings across their whole range, small buffers above all."""
     causal = protocol == "causal"
     relation = rng.choice(("item", "item", "item", "bitmap", "list", "all", "update-fin", "none"))
@@ -89,6 +93,7 @@ def draw_recipe(protocol: str, members: int, rng: Random) -> Recipe:
         bandwidth_max=rng.choice((None, None, None, 20_000.0)),
         nack_delay_s=rng.choice((0.0, 0.002)),
         timeout_max_s=0.25,
+        unicast=unicast,
     )
 
 
@@ -149,11 +154,30 @@ def draw_crashes(
         yield Failpoint(pid, kind, note, nth, keep, announced)
 
 
+@contextmanager
+def watchdog(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError inside what takes longer, where signals allow it: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def bark(*_: object) -> None:
+        raise TimeoutError(f"no end after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, bark)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def run_seed(protocol: str, mutant: str | None, seed: int) -> Outcome:
     """Draw and run one seed, with a deliberately broken protocol if `mutant` names one."""
     case = draw(protocol, seed)
     try:
-        with mutated(mutant):
+        with mutated(mutant), watchdog(WATCHDOG_S):
             return run(case)
     except Exception as error:  # A machine that raises is one more way to break a promise.
         place = traceback.extract_tb(error.__traceback__)[-1]

@@ -48,11 +48,15 @@ class Purged(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """A batch: first transmission when `answers` is 0, otherwise repair for that `Nack`."""
+    """A batch: first transmission when `answers` is 0, otherwise repair for that `Nack`.
+
+    `safe` is how far the own stream of a first transmission's sender is safe, if it knows.
+    """
 
     messages: tuple[Message, ...]
     purged: tuple[Purged, ...] = ()
     answers: int = 0
+    safe: Seq = 0
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):

@@ -70,6 +70,7 @@ def _data(data: Data) -> None:
         _purged(notice)
     if not 0 <= data.answers <= SEQ_MAX:
         raise _refused("answers", data.answers)
+    _seq("safe", data.safe)
 
 
 def _message(message: Message) -> None:

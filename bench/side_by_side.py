@@ -1,0 +1,34 @@
+"""Runs made side by side: rounds alternate between the candidates, and ratios are reported.
+
+A machine's speed drifts by more than most changes are worth, so a number is only compared with
+one measured in the same minute.  Processor time is measured, not the wall clock.
+"""
+
+from collections.abc import Callable, Mapping
+from statistics import median
+from time import process_time
+
+
+def side_by_side(
+    candidates: Mapping[str, Callable[[], int]], *, rounds: int = 7
+) -> dict[str, list[float]]:
+    """By candidate, seconds per unit of work in each round; a candidate returns its units."""
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, candidate in candidates.items():
+            started = process_time()
+            units = candidate()
+            seconds[name].append((process_time() - started) / units)
+    return seconds
+
+
+def report(title: str, unit: str, seconds: Mapping[str, list[float]], base: str) -> None:
+    """A table of medians, spreads and ratios to the candidate `base`."""
+    print(f"\n{title}")
+    print(f"{'':34}{'ns/' + unit:>12}{'spread':>9}{unit + 's/s':>14}{'x ' + base:>16}")
+    reference = median(seconds[base])
+    for name, rounds in seconds.items():
+        middle = median(rounds)
+        spread = (max(rounds) - min(rounds)) / middle
+        row = f"{middle * 1e9:12,.0f}{spread:9.0%}{1 / middle:14,.0f}{middle / reference:16.2f}"
+        print(f"{name:34}{row}")

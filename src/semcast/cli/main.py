@@ -1,0 +1,133 @@
+"""The `semcast` command: finds the subcommand, runs it, and turns what happened into an exit code.
+
+0: success.  1: a verdict that failed.  2: bad input or environment, told in one line.
+Modules here import nothing but typer; what a command needs is imported when it runs, so that
+help comes at once.
+"""
+
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any, Final
+
+import typer
+import typer.main
+
+from semcast import __version__
+from semcast.cli import demo, figures, model, sim
+from semcast.cli.commands import Commands, new_app
+from semcast.terms.errors import SemcastError
+
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 128 + signal.SIGINT
+NOBODY_READS: Final = 141  # 128 + SIGPIPE, which not every system has
+
+# Newer versions of typer bring their own click, older ones depend on it; this is it in both.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+app = new_app(Commands, "Semantically reliable multicast: simulate, measure, draw, demonstrate.")
+app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+app.add_typer(sim.app, name="sim")
+app.command("figures", epilog=figures.EXAMPLE)(figures.figures)
+app.add_typer(model.app, name="model")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"semcast {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Example: semcast demo --seconds 5")
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # A poor terminal garbles a bar, not the run.
+    try:
+        with _quiet_interrupts():
+            code = _run(list(sys.argv[1:] if argv is None else argv) or ["--help"])
+            sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What is still buffered must not be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
+
+
+def _run(arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        # Not command.main(), which has its own mind about interrupts, pipes and exit codes.
+        with command.make_context("semcast", arguments) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as done:
+        return done.exit_code
+    except UsageError as error:
+        return _refuse(_usage(error))
+    except SemcastError as error:
+        return _refuse(str(error))
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("semcast"):
+            raise
+        return _refuse(f"{error.name}: not installed; pip install 'semcast[lab]'")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return _refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _refuse(reason: str) -> int:
+    print("semcast:", " ".join(reason.split()), file=sys.stderr)
+    return BAD_INPUT
+
+
+def _usage(error: Any) -> str:
+    """What the parser did not like, what it knows instead, and where to read about it."""
+    told, context = error.format_message().rstrip("."), error.ctx
+    if context is None:
+        return f"{told}; see semcast --help"
+    if type(error).__name__ == "NoSuchOption":
+        known = [option for param in context.command.get_params(context) for option in param.opts]
+        told = f"option: {error.option_name!r} is not one of {', '.join(known)}"
+    return f"{told}; see {context.command_path} --help"
+
+
+@contextmanager
+def _quiet_interrupts() -> Iterator[None]:
+    """Ctrl-C interrupts this process; workers forked from it go without a word."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pid = os.getpid()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != pid:
+            os._exit(INTERRUPTED)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""`semcast sim`: experiments, one command each, and the swarm of faults with its mutants.
+
+The experiments are looked up when a name is asked for, so that nothing here has to know them.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.main
+
+from semcast.cli.commands import Commands, Jobs, Json, Seed, new_app
+from semcast.cli.output import Output, cell, pairs, table
+
+if TYPE_CHECKING:
+    from semcast.experiments.experiment import Experiment, Value
+    from semcast.sim.swarm import Summary
+
+
+class Experiments(Commands):
+    """The commands declared below, and one for each experiment of the registry."""
+
+    noun = "experiment"
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every name."""
+        from semcast.experiments.registry import EXPERIMENTS
+
+        return [*super().list_commands(ctx), *EXPERIMENTS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, or None."""
+        declared = super().get_command(ctx, cmd_name)
+        if declared is not None:
+            return declared
+        from semcast.experiments.registry import EXPERIMENTS
+
+        return experiment_command(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
+
+
+app = new_app(Experiments, "Run the protocols in the simulator, watched by monitors.")
+
+
+@app.callback(epilog="Example: semcast sim list")
+def _sim() -> None:
+    pass
+
+
+@app.command("list", epilog="Example: semcast sim list --json")
+def list_experiments(json: Json = False) -> None:
+    """Name the experiments."""
+    from semcast.experiments.registry import EXPERIMENTS
+
+    rows = [
+        {"name": e.name, "source": e.source, "summary": e.summary} for e in EXPERIMENTS.values()
+    ]
+    output = Output(json)
+    output.say(*table(rows))
+    output.answer({"experiments": rows})
+
+
+def experiment_command(experiment: "Experiment") -> Any:
+    """The command that runs one point of an experiment."""
+    single = new_app(None)
+    parameters = (f"  {line}" for line in pairs(experiment.defaults))
+    example = f"semcast sim {experiment.name} --set {_example(experiment)}"
+
+    def run(
+        settings: Annotated[
+            list[str] | None, typer.Option("--set", metavar="K=V", help="Set a parameter.")
+        ] = None,
+        seed: Seed = 1,
+        trace: Annotated[
+            str | None, typer.Option(metavar="DIR", help="Record the execution there.")
+        ] = None,
+        json: Json = False,
+    ) -> int:
+        return run_experiment(experiment, settings or [], seed, trace, Output(json))
+
+    single.command(
+        experiment.name,
+        help=f"{experiment.source}: {experiment.summary}",
+        short_help=experiment.summary,
+        epilog="\n".join(["\b", "Parameters:", *parameters, "", "\b", f"Example: {example}"]),
+    )(run)
+    return typer.main.get_command(single)
+
+
+def run_experiment(
+    experiment: "Experiment", settings: list[str], seed: int, trace: str | None, output: Output
+) -> int:
+    """Run one point, tell its row, and fail if a promise was broken."""
+    parameters = experiment.parameters(dict(map(_setting, settings)))
+    output.progress(f"running {experiment.name}")
+    row = experiment.run(parameters, seed, trace)
+    results = {name: value for name, value in row.items() if name != "violations"}
+    violations = int(row.get("violations") or 0)
+    output.say(*pairs(results))
+    output.say("", f"{cell(violations)} violations" if violations else "no violation")
+    output.answer(
+        {
+            "experiment": experiment.name,
+            "seed": seed,
+            "parameters": dict(parameters),
+            "results": results,
+            "violations": violations,
+        }
+    )
+    return 1 if violations else 0
+
+
+@app.command(epilog="Example: semcast sim swarm --protocol s-rm --seeds 500")
+def swarm(
+    protocol: Annotated[str, typer.Option(metavar="P", help="The protocol to test.")],
+    seeds: Annotated[int, typer.Option(help="How many runs.")] = 200,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
+    mutant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Break the protocol on purpose.")
+    ] = None,
+    jobs: Jobs = None,
+    json: Json = False,
+) -> int:
+    """Draw groups, loads and faults from seeds; judge every run."""
+    import msgspec
+
+    from semcast.faults.limits import within
+    from semcast.sim import swarm as swarms
+    from semcast.sim.mutants import MUTANTS
+    from semcast.terms.errors import one_of
+
+    within("seeds", seeds, 1)
+    within("jobs", 1 if jobs is None else jobs, 1)
+    if mutant is not None and mutant not in MUTANTS:
+        raise one_of("mutant", mutant, MUTANTS)
+    output = Output(json)
+    summary = swarms.swarm(
+        protocol,
+        range(first, first + seeds),
+        mutant=mutant,
+        jobs=jobs,
+        on_progress=lambda so_far: output.progress(_progress(so_far, seeds)),
+    )
+    output.say(
+        f"{summary.protocol}: {summary.seeds:,} seeds, {summary.events:,} events, "
+        f"{summary.events_per_second:,.0f} per second and core, {summary.crashes:,} crashes, "
+        f"{summary.violations:,} violations"
+    )
+    if summary.first_failure is not None:
+        output.say("", summary.explanation, "", f"replay: {summary.first_failure}")
+    output.answer(msgspec.to_builtins(summary))
+    return 1 if summary.violations else 0
+
+
+@app.command(epilog="Example: semcast sim mutants --protocol s-rm --seeds 100")
+def mutants(
+    protocol: Annotated[
+        str | None, typer.Option(metavar="P", help="Only its mutants.", show_default="all")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds that the swarm may take for each.")] = 200,
+    jobs: Jobs = None,
+    json: Json = False,
+) -> int:
+    """Run every deliberately broken protocol; each must be caught."""
+    from semcast.faults.limits import within
+    from semcast.sim.mutant_hunt import hunt, of_protocol
+
+    within("seeds", seeds, 1)
+    within("jobs", 1 if jobs is None else jobs, 1)
+    output = Output(json)
+    names = of_protocol(protocol)
+    hunts = []
+    for number, name in enumerate(names, start=1):
+        say = partial(_hunting, output, f"{number} of {len(names)}: {name}", seeds)
+        hunts.append(hunt(name, range(seeds), jobs=jobs, on_progress=say))
+    survivors = [one.name for one in hunts if not one.caught]
+    rows = [
+        {
+            "name": one.name,
+            "protocol": one.protocol,
+            "caught": one.caught,
+            "by": one.by,
+            "seed": one.seed,
+        }
+        for one in hunts
+    ]
+    output.say(*table([{key: row[key] for key in ("name", "caught", "by")} for row in rows]))
+    survived = (
+        f"{len(survivors)} survived: {', '.join(survivors)}" if survivors else "none survived"
+    )
+    output.say("", f"{len(rows)} mutants, {survived}")
+    output.answer({"mutants": rows})
+    return 1 if survivors else 0
+
+
+def _hunting(output: Output, label: str, seeds: int, summary: "Summary") -> None:
+    output.progress(f"{label}, {_progress(summary, seeds)}")
+
+
+def _progress(summary: "Summary", seeds: int) -> str:
+    return f"{summary.seeds:,} of {seeds:,} seeds, {summary.violations:,} violations"
+
+
+def _setting(text: str) -> tuple[str, "Value"]:
+    from semcast.terms.errors import ConfigError
+
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ConfigError(f"set: {text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def _example(experiment: "Experiment") -> str:
+    """A setting of this experiment's own, for its help."""
+    name, value = next(iter(experiment.defaults.items()), ("name", "value"))
+    return f"{name}={value}"

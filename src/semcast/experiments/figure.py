@@ -1,0 +1,59 @@
+"""What a figure is: panels of curves, each curve one experiment swept over one parameter.
+
+A curve names which key of the experiment's row it shows, so that one run of a point serves both
+the simulated curve and the model beside it.  `Reading` is what the paper's text says, drawn as a
+mark; where simulation and paper disagree, `docs/results.md` says why.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from semcast.experiments.experiment import Value
+
+
+class Curve(NamedTuple):
+    """`y` of `experiment` over the values `xs` of its parameter `x`, other parameters fixed."""
+
+    label: str
+    experiment: str
+    x: str
+    xs: tuple[Value, ...]
+    y: str
+    fixed: Mapping[str, Value] = {}
+    style: str = "simulation"  # or "model", or "reliable": how it is drawn
+
+
+class Reading(NamedTuple):
+    """A point that the paper's text states."""
+
+    label: str
+    x: float
+    y: float
+
+
+class Panel(NamedTuple):
+    """One set of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    readings: tuple[Reading, ...] = ()
+    log_x: bool = False
+
+
+class Figure(NamedTuple):
+    """One picture; `source` names the paper's figure."""
+
+    name: str
+    title: str
+    source: str
+    panels: tuple[Panel, ...]
+    note: str = ""
+
+    def points(self) -> Iterator[tuple[str, dict[str, Value]]]:
+        """Every run that the figure needs: (experiment, given parameters), with repetitions."""
+        for panel in self.panels:
+            for curve in panel.curves:
+                for value in curve.xs:
+                    yield curve.experiment, {**curve.fixed, curve.x: value}

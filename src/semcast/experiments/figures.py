@@ -1,0 +1,230 @@
+"""All figures by name, and their rendering: PNG and CSV for each, one page for all.
+
+Every distinct point runs once, whichever figures and curves show it, and results are kept in the
+order of the figures, so that the number of workers changes nothing but the time.  Files are
+written only after every point has succeeded.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+from semcast.experiments import buffers, game, perturbed, scale, slow_receiver, stock
+from semcast.experiments.experiment import Parameters, Row, Value
+from semcast.experiments.figure import Curve, Figure, Panel, Reading
+from semcast.experiments.registry import experiment
+from semcast.terms.errors import ConfigError, SemcastError, one_of
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for module in (perturbed, stock, slow_receiver, buffers, scale, game)
+    for figure in module.FIGURES
+}
+
+QUICK_SECONDS = {"seconds": 6.0, "warmup_s": 2.0}
+
+
+class PointError(SemcastError):
+    """One point of a figure could not be run; the message names it."""
+
+
+class Point(NamedTuple):
+    """One run: an experiment with all its parameters, sorted by name, and a seed."""
+
+    experiment: str
+    parameters: tuple[tuple[str, Value], ...]
+    seed: int
+
+    def __str__(self) -> str:
+        defaults = experiment(self.experiment).defaults
+        given = " ".join(f"{n}={v}" for n, v in self.parameters if v != defaults[n])
+        return f"{self.experiment} {given} (seed {self.seed})"
+
+
+class Rendered(TypedDict):
+    """What was written for one figure."""
+
+    name: str
+    png: str
+    csv: str
+    source: str
+
+
+class Outcome(NamedTuple):
+    """What a reading of the paper is compared with: the value of one curve, None if not run."""
+
+    panel: Panel
+    reading: Reading
+    curve: Curve
+    value: Value
+
+
+class Results:
+    """The rows of all points, found again by curve and place on its axis."""
+
+    def __init__(self, rows: dict[Point, Row], seed: int, quick: bool) -> None:
+        self.rows = rows
+        self.seed = seed
+        self.quick = quick
+
+    def row(self, curve: Curve, x: Value) -> Row:
+        """The row of one point of a curve."""
+        return self.rows[point_of(curve, x, self.seed, self.quick)]
+
+    def outcomes(self, figure: Figure) -> Iterator[Outcome]:
+        """Each reading beside the curve that it speaks of, or beside every simulated one."""
+        for panel in figure.panels:
+            simulated = [curve for curve in panel.curves if curve.style != "model"]
+            for reading in panel.readings:
+                # "r = 0.5: 100" speaks of the curve "r = 0.5".
+                about = reading.label.partition(":")[0]
+                named = [curve for curve in simulated if curve.label == about]
+                for curve in named or simulated:
+                    x = next((x for x in curve.xs if x == reading.x), None)
+                    value = None if x is None else self.row(curve, x)[curve.y]
+                    yield Outcome(panel, reading, curve, value)
+
+
+def render(
+    names: Iterable[str],
+    out_dir: str | Path,
+    *,
+    jobs: int | None = None,
+    seed: int = 1,
+    quick: bool = False,
+    on_progress: Callable[[int, int, str], None] | None = None,
+) -> list[Rendered]:
+    """Run, draw and write the named figures ("all": every one), and `index.html` over them.
+
+    `on_progress(done, total, point)` is called after each point.  With `quick`, a few short
+    points instead of the full curves: enough to see that everything works, not to conclude.
+    """
+    from semcast.experiments.page import page
+    from semcast.experiments.plot import draw  # matplotlib is an extra, and slow to import
+
+    figures = [thinned(figure) if quick else figure for figure in _selected(names)]
+    jobs = os.cpu_count() or 1 if jobs is None else jobs
+    if jobs < 1:
+        raise ConfigError(f"jobs: {jobs} is not at least 1")
+    wanted = {point: None for figure in figures for point in points(figure, seed, quick)}
+    with _writing(out_dir) as out:
+        out.mkdir(parents=True, exist_ok=True)
+    results = Results(_run_all(list(wanted), jobs, on_progress), seed, quick)
+    pictures = {figure.name: draw(figure, results) for figure in figures}
+    with _writing(out_dir) as out:
+        for figure in figures:
+            (out / f"{figure.name}.png").write_bytes(pictures[figure.name])
+            (out / f"{figure.name}.csv").write_text(_csv(figure, results))
+        (out / "index.html").write_text(page(figures, results, pictures), encoding="utf-8")
+        return [_rendered(figure, out) for figure in figures]
+
+
+def _selected(names: Iterable[str]) -> list[Figure]:
+    """The figures of these names, each once, in the order of the papers."""
+    chosen = set(names)
+    for name in sorted(chosen - {"all"}):
+        if name not in FIGURES:
+            raise one_of("figure", name, (*FIGURES, "all"))
+    return [f for f in FIGURES.values() if f.name in chosen or "all" in chosen]
+
+
+def thinned(figure: Figure) -> Figure:
+    """The same figure with three values on each axis."""
+    panels = [
+        panel._replace(
+            curves=tuple(
+                c._replace(xs=(c.xs[0], c.xs[len(c.xs) // 2], c.xs[-1])) if len(c.xs) > 3 else c
+                for c in panel.curves
+            )
+        )
+        for panel in figure.panels
+    ]
+    return figure._replace(panels=tuple(panels))
+
+
+def point_of(curve: Curve, x: Value, seed: int, quick: bool = False) -> Point:
+    """The run behind one point of a curve."""
+    wanted = experiment(curve.experiment)
+    parameters = wanted.parameters({**curve.fixed, curve.x: x})
+    if quick:
+        parameters.update({n: v for n, v in QUICK_SECONDS.items() if n in parameters})
+    return Point(wanted.name, tuple(sorted(parameters.items())), seed)
+
+
+def points(figure: Figure, seed: int, quick: bool = False) -> list[Point]:
+    """The distinct runs of a figure in the order of its curves."""
+    curves = [curve for panel in figure.panels for curve in panel.curves]
+    return list(dict.fromkeys(point_of(c, x, seed, quick) for c in curves for x in c.xs))
+
+
+def run_point(point: Point) -> Row:
+    """One run; also what a worker process executes."""
+    try:
+        return experiment(point.experiment).run(
+            Parameters(dict(point.parameters)), point.seed, None
+        )
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise PointError(f"{point}: {reason}") from error
+
+
+def _run_all(
+    wanted: Sequence[Point], jobs: int, on_progress: Callable[[int, int, str], None] | None
+) -> dict[Point, Row]:
+    tell = on_progress or (lambda done, total, point: None)
+    rows: dict[Point, Row] = {}
+    if jobs == 1:
+        for point in wanted:
+            rows[point] = run_point(point)
+            tell(len(rows), len(wanted), str(point))
+        return rows
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        for point, row in zip(wanted, pool.map(run_point, wanted), strict=True):
+            rows[point] = row
+            tell(len(rows), len(wanted), str(point))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return rows
+
+
+def _csv(figure: Figure, results: Results) -> str:
+    """One line for each point: seed, all parameters, all that was measured."""
+    lines: list[dict[str, Value]] = [
+        {
+            "experiment": point.experiment,
+            "seed": point.seed,
+            **dict(point.parameters),
+            **results.rows[point],
+        }
+        for point in points(figure, results.seed, results.quick)
+    ]
+    columns = dict.fromkeys(name for line in lines for name in line)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _rendered(figure: Figure, out: Path) -> Rendered:
+    return {
+        "name": figure.name,
+        "png": str(out / f"{figure.name}.png"),
+        "csv": str(out / f"{figure.name}.csv"),
+        "source": figure.source,
+    }
+
+
+@contextmanager
+def _writing(out_dir: str | Path) -> Iterator[Path]:
+    """A directory to write to, whose troubles are bad input and not a traceback."""
+    try:
+        yield Path(out_dir)
+    except OSError as error:
+        raise ConfigError(f"out: {out_dir}: {error.strerror or error}") from error

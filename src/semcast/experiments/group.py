@@ -1,0 +1,142 @@
+"""One simulated group with one sender: assembled, run, measured and judged.
+
+The measured time is followed by a quiet one, so that liveness is judged of every point: the
+sender stops, the slow ones finish, and then each member must have what it was promised.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from semcast.core.member import Member
+from semcast.core.recipe import Recipe
+from semcast.experiments.experiment import Parameters
+from semcast.experiments.meter import Meter
+from semcast.sim.clock import Processor, stream
+from semcast.sim.network import Network
+from semcast.sim.process import Consumer, Observer, Producer
+from semcast.sim.quiet import fall_quiet
+from semcast.sim.simulation import Simulation
+from semcast.specs.monitors import Monitors
+from semcast.terms.events import Event
+from semcast.terms.messages import Submission
+from semcast.workloads.lists import name_predecessors
+
+SENDER = 0
+QUIET_WITHIN_S = 120.0
+
+
+class Group:
+    """A run of `seconds`, of which the first `warmup_s` are not measured.
+
+    `buffers` gives single members other bounds than the recipe's; `service_s` is what a member's
+    application spends on each message, nothing for those not named.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        network: Network,
+        arrivals: Iterable[float],
+        submissions: Iterable[Submission],
+        *,
+        seed: int,
+        seconds: float,
+        warmup_s: float,
+        service_s: Mapping[int, float] | None = None,
+        buffers: Mapping[int, int] | None = None,
+        batch: int = 1,
+        processor: Processor | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        self.recipe = recipe
+        self.members = [
+            Member(
+                replace(recipe, buffer=(buffers or {}).get(rank, recipe.buffer)),
+                rank,
+                stream(seed, "member", rank),
+            )
+            for rank in range(recipe.members)
+        ]
+        self.seconds = seconds
+        self.meter = Meter(SENDER, warmup_s, seconds)
+        self.monitors = Monitors(
+            recipe.protocol, recipe.order, recipe.relation, recipe.f, recipe.members
+        )
+        self.simulation = Simulation(
+            self.members,
+            network,
+            seed=seed,
+            consumers={pid: Consumer(s, 1) for pid, s in (service_s or {}).items() if s},
+            producers={SENDER: Producer(arrivals, submissions, batch=batch, until_s=seconds)},
+            observers=[self.monitors.on_event, self.meter.on_event, *observers],
+            processor=processor,
+        )
+
+    def run(self) -> Meter:
+        """Measure, then let it fall quiet and judge."""
+        self.simulation.run(self.seconds)
+        quiet = fall_quiet(self.simulation, self.members, QUIET_WITHIN_S)
+        self.monitors.on_end(frozenset(range(self.recipe.members)), complete=quiet)
+        return self.meter
+
+    @property
+    def violations(self) -> int:
+        """How many promises were broken."""
+        return sum(self.monitors.counts.values())
+
+
+def recipe_of(p: Parameters) -> Recipe:
+    """The recipe that an experiment's parameters describe."""
+    return Recipe(
+        protocol=p.text("protocol"),
+        order=p.text("order"),
+        relation=p.text("relation"),
+        purge=p.text("purge"),
+        members=p.whole("members"),
+        f=p.whole("f", at_least=0),
+        k=p.whole("k"),
+        buffer=p.whole("buffer"),
+        fanout=p.whole("fanout"),
+        period_s=p.duration_s("period_ms"),
+        unicast=bool(p.get("unicast")),
+    )
+
+
+def in_form(traffic: Iterator[Submission], recipe: Recipe) -> Iterator[Submission]:
+    """Traffic by items in the form that the recipe's relation takes."""
+    if recipe.relation == "bitmap":
+        return name_predecessors(traffic, recipe.k)
+    if recipe.relation == "list":
+        return name_predecessors(traffic, recipe.buffer * recipe.members)
+    return traffic
+
+
+@contextmanager
+def recording(
+    directory: str | None, name: str, recipe: Recipe, seed: int, parameters: Parameters
+) -> Iterator[list[Observer]]:
+    """Observers that write a trace to `directory`, or none."""
+    if directory is None:
+        yield []
+        return
+    from semcast.traces.parquet import TraceWriter  # pyarrow is an extra, and slow to import
+    from semcast.traces.schema import Run
+
+    run = Run(
+        name=name,
+        protocol=recipe.protocol,
+        order=recipe.order,
+        relation=recipe.relation,
+        f=recipe.f,
+        seed=seed,
+        parameters={key: str(value) for key, value in parameters.items()},
+    )
+    names = [f"p{rank}" for rank in range(recipe.members)]
+    with TraceWriter(directory, run, names) as writer:
+
+        def observe(event: Event) -> None:
+            writer.append((event,))
+
+        yield [observe]
+        writer.close(complete=True)

@@ -1,0 +1,194 @@
+"""EXP-1: one perturbed receiver slows a whole group down, unless messages become obsolete.
+
+Three members, at most 200 messages a second, and one receiver perturbed in one of three ways
+[SRM §2, fig. 1; §6.5, fig. 8]: `delivery`, its application takes `delay_ms` for each message;
+`latency`, packets to and from it take `delay_ms`; `bandwidth`, its access to the network carries
+`kbps` in each direction, behind a queue of `queue_bytes`.  The paper sends 4 bytes, and 1000
+where bandwidth is scarce: `size`.
+
+Equation 1 takes the capacity of the bottleneck: messages served, or datagrams of one message
+that fit the bandwidth.  It says nothing of latency, where the buffer is the limit.
+"""
+
+from semcast.experiments.experiment import Experiment, Parameters, Row, Value
+from semcast.experiments.figure import Curve, Figure, Panel
+from semcast.experiments.group import Group, in_form, recipe_of, recording
+from semcast.faults import Constant, Link
+from semcast.sim.clock import stream
+from semcast.sim.network import UDP_IP_BYTES, Network
+from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.messages import Data, Message
+from semcast.wire import encode
+from semcast.workloads import arrivals
+from semcast.workloads.synthetic import overwrites
+
+PERTURBATIONS = ("delivery", "latency", "bandwidth")
+PERTURBED = 2
+
+DEFAULTS: dict[str, Value] = {
+    "perturbation": "delivery",
+    "delay_ms": 10.0,
+    "kbps": 1000.0,
+    "queue_bytes": 16_384,
+    "protocol": "s-rm",
+    "order": "fifo",
+    "relation": "bitmap",
+    "purge": "eager",
+    "members": 3,
+    "f": 1,
+    "rate": 200.0,
+    "r": 0.5,
+    "d": 5,
+    "k": 32,
+    "buffer": 40,
+    "size": 4,
+    "latency_ms": 0.1,
+    "period_ms": 30.0,
+    "fanout": 3,
+    "unicast": False,
+    "seconds": 40.0,
+    "warmup_s": 10.0,
+}
+
+
+def run(p: Parameters, seed: int, trace: str | None) -> Row:
+    """One point of figures 1 and 8."""
+    if p.text("perturbation") not in PERTURBATIONS:
+        raise one_of("perturbation", p.text("perturbation"), PERTURBATIONS)
+    recipe = recipe_of(p)
+    if recipe.members <= PERTURBED:
+        raise ConfigError(f"members: {recipe.members} is not at least {PERTURBED + 1}")
+    size = p.whole("size", at_least=0)
+    traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=size)
+    slow_s = p.duration_s("delay_ms") if p.text("perturbation") == "delivery" else 0.0
+    seconds, warmup_s = p.span_s()
+    with recording(trace, "perturbed", recipe, seed, p) as observers:
+        group = Group(
+            recipe,
+            _network(p),
+            arrivals.constant(p.number("rate")),
+            in_form(traffic, recipe),
+            seed=seed,
+            seconds=seconds,
+            warmup_s=warmup_s,
+            service_s={PERTURBED: slow_s},
+            observers=observers,
+        )
+        meter = group.run()
+    return {
+        "accepted_rate": meter.accepted_rate,
+        "fast_rate": meter.rate(1),
+        "slow_rate": meter.rate(PERTURBED),
+        "purged_ratio": meter.purged_ratio(PERTURBED),
+        "fast_purged_ratio": meter.purged_ratio(1),
+        "latency_mean_ms": meter.latency_ms(PERTURBED),
+        "model_rate": _model_rate(p),
+        "violations": group.violations,
+    }
+
+
+def _network(p: Parameters) -> Network:
+    """All links alike, but for those of the perturbed receiver."""
+    members, latency = p.whole("members"), Constant(p.duration_s("latency_ms"))
+    if p.text("perturbation") == "latency":
+        latency = Constant(p.duration_s("delay_ms"))
+    bounded = p.text("perturbation") == "bandwidth"
+    perturbed = Link(
+        latency=latency,
+        bandwidth_bps=p.number("kbps") * 1000 if bounded else None,
+        queue_bytes=p.whole("queue_bytes"),
+    )
+    return Network(
+        members,
+        Link(latency=Constant(p.duration_s("latency_ms"))),
+        links={(PERTURBED, rank): perturbed for rank in range(members) if rank != PERTURBED},
+        links_into={PERTURBED: perturbed},
+        aggregate=True,
+    )
+
+
+def packet_bytes(payload_bytes: int, *, item: int | None = None, covers: bytes = b"") -> int:
+    """What a datagram with one message of a long-running sender takes on the wire."""
+    message = Message(0, 10_000, item, covers, payload=bytes(payload_bytes))
+    return len(encode(Data((message,)))) + UDP_IP_BYTES
+
+
+def _model_rate(p: Parameters) -> float | None:
+    """Equation 1 where there is a bottleneck of known capacity, else None."""
+    from semcast.models.throughput import horizon, purge_ratio, sender_rate
+
+    recipe, rate = recipe_of(p), p.number("rate")
+    if p.text("perturbation") == "latency":
+        return None
+    if p.text("perturbation") == "bandwidth":
+        capacity = p.number("kbps") * 125 / packet_bytes(p.whole("size", at_least=0))
+    else:
+        delay_s = p.duration_s("delay_ms")
+        capacity = 1 / delay_s if delay_s else rate
+    reach = horizon(recipe.buffer, recipe.k if recipe.relation == "bitmap" else None)
+    purges = recipe.relation != "none"
+    ratio = purge_ratio(p.share("r"), p.whole("d"), reach) if purges else 0.0
+    return float(sender_rate(rate, min(capacity, rate), ratio))
+
+
+PERTURBED_RECEIVER = Experiment(
+    "perturbed",
+    "one receiver is perturbed at its application or in its network; what do the others get?",
+    "SRM figs. 1 and 8",
+    DEFAULTS,
+    run,
+)
+
+
+def _panel(title: str, x: str, xs: tuple[Value, ...], x_label: str, **fixed: Value) -> Panel:
+    reliable = {**fixed, "protocol": "rm"}
+    curves = [
+        Curve("reliable (fig. 1)", "perturbed", x, xs, "fast_rate", reliable, "reliable"),
+        Curve("semantic (fig. 8)", "perturbed", x, xs, "fast_rate", fixed),
+    ]
+    if fixed["perturbation"] == "bandwidth":
+        by_copies = {**fixed, "unicast": True}
+        label = "semantic, a copy for each member"
+        curves.append(Curve(label, "perturbed", x, xs, "fast_rate", by_copies))
+    if fixed["perturbation"] != "latency":
+        curves += [
+            Curve("reliable (fig. 1)", "perturbed", x, xs, "model_rate", reliable, "model"),
+            Curve("semantic (fig. 8)", "perturbed", x, xs, "model_rate", fixed, "model"),
+        ]
+    return Panel(title, x_label, "at the unperturbed receiver (msg/s)", tuple(curves))
+
+
+FIGURES = (
+    Figure(
+        "perturbed",
+        "Throughput of a group with a single perturbed receiver",
+        "SRM figs. 1 and 8",
+        (
+            _panel(
+                "(a) Processing delay upon delivery",
+                "delay_ms",
+                (0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0),
+                "delay (ms)",
+                perturbation="delivery",
+            ),
+            _panel(
+                "(b) Packet delay in the network",
+                "delay_ms",
+                (0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 125.0, 150.0, 200.0),
+                "delay each way (ms)",
+                perturbation="latency",
+            ),
+            _panel(
+                "(c) Network link bandwidth",
+                "kbps",
+                (250.0, 500.0, 750.0, 1000.0, 1250.0, 1500.0, 1750.0, 2000.0, 2500.0),
+                "bandwidth (kbit/s)",
+                perturbation="bandwidth",
+                size=1000,
+            ),
+        ),
+        "Buffer 40, k = 32, period 30 ms, fanout 3; r = 0.5 and d = 5 where messages are purged. "
+        "In (c) payloads have 1000 bytes and the link's queue 16 KiB; the model counts datagrams "
+        "of one message and no gossip.",
+    ),
+)

@@ -1,0 +1,32 @@
+"""All experiments by name, in the order of the papers' figures."""
+
+from semcast.experiments.buffers import BUFFERS
+from semcast.experiments.experiment import Experiment
+from semcast.experiments.game import GAME, GAME_TRAFFIC
+from semcast.experiments.perturbed import PERTURBED_RECEIVER
+from semcast.experiments.replay import REPLAY
+from semcast.experiments.scale import SCALE
+from semcast.experiments.slow_receiver import SLOW_RECEIVER
+from semcast.experiments.stock import STOCK
+from semcast.terms.errors import one_of
+
+EXPERIMENTS: dict[str, Experiment] = {
+    e.name: e
+    for e in (
+        PERTURBED_RECEIVER,
+        STOCK,
+        SLOW_RECEIVER,
+        BUFFERS,
+        SCALE,
+        GAME,
+        GAME_TRAFFIC,
+        REPLAY,
+    )
+}
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in EXPERIMENTS:
+        raise one_of("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]

@@ -1,0 +1,37 @@
+"""Runs a command line in this process."""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from semcast.cli.main import main
+
+
+class Finished(NamedTuple):
+    """A command that ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The one JSON object, alone on standard output."""
+        lines = self.out.splitlines()
+        assert len(lines) == 1, self.out
+        found = json.loads(lines[0], parse_constant=pytest.fail)
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+def semcast(capfd: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
+    """`semcast("sim", "list")` gives what the command of these words did."""
+
+    def run(*argv: str) -> Finished:
+        code = main(argv)
+        return Finished(code, *capfd.readouterr())
+
+    return run

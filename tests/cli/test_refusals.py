@@ -1,0 +1,82 @@
+"""Bad input: exit code 2 and one line on standard error, with the field and what it allows."""
+
+import pytest
+
+MODEL = ("model", "throughput", "--d", "1", "--sender-rate", "100", "--receiver-rate", "50")
+SLOW = ("sim", "slow-receiver")
+SWARM = ("sim", "swarm", "--protocol", "s-rm")
+
+REFUSED = {
+    "unknown command": (("bogus",), "command: 'bogus' is not one of demo, figures, sim, model"),
+    "unknown experiment": (("sim", "bogus"), "experiment: 'bogus' is not one of list, swarm"),
+    "unknown model": (("model", "bogus"), "command: 'bogus' is not one of throughput"),
+    "no subcommand": (("sim",), "Missing command; see semcast sim --help"),
+    "unknown option": ((*SWARM, "--bogus"), "option: '--bogus' is not one of --protocol, --seeds"),
+    "misspelt option": ((*SWARM, "--sedes", "3"), "--seeds"),
+    "missing option": (("sim", "swarm"), "Missing option '--protocol'; see semcast sim swarm"),
+    "missing value": (("sim", "swarm", "--protocol"), "'--protocol' requires an argument"),
+    "missing argument": (("figures",), "Missing argument"),
+    "extra argument": ((*SWARM, "more"), "unexpected extra argument"),
+    "bad number": ((*SWARM, "--seeds", "many"), "'--seeds': "),
+    "unknown protocol": (("sim", "swarm", "--protocol", "x"), "protocol: 'x' is not one of s-sm"),
+    "no seeds": ((*SWARM, "--seeds", "0"), "seeds: 0 is not at least 1"),
+    "no jobs": ((*SWARM, "--jobs", "0"), "jobs: 0 is not at least 1"),
+    "unknown mutant": ((*SWARM, "--mutant", "x"), "mutant: 'x' is not one of canary"),
+    "mutants of none": (("sim", "mutants", "--protocol", "x"), "protocol: 'x' is not one of"),
+    "no seeds for mutants": (("sim", "mutants", "--seeds", "0"), "seeds: 0 is not at least 1"),
+    "unknown parameter": ((*SLOW, "--set", "x=1"), "parameter of slow-receiver: 'x' is not one of"),
+    "not a setting": ((*SLOW, "--set", "x"), "set: 'x' is not of the form NAME=VALUE"),
+    "setting of two lines": ((*SLOW, "--set", "x\ny"), "set: 'x\\ny' is not of the form"),
+    "experiment's protocol": ((*SLOW, "--set", "protocol=x"), "protocol: 'x' is not one of s-sm"),
+    "no members": ((*SLOW, "--set", "members=0"), "members: 0 is not"),
+    "no buffer": ((*SLOW, "--set", "buffer=0"), "buffer: 0 is not"),
+    "k = 0": ((*SLOW, "--set", "k=0", "--set", "relation=bitmap"), "k: 0 is not"),
+    "f >= n": ((*SLOW, "--set", "f=3"), "f: 3 is not in 0..2"),
+    "r out of range": ((*SLOW, "--set", "r=1.5"), "r: 1.5 is not a number from 0 to 1"),
+    "not a whole number": ((*SLOW, "--set", "members=x"), "members: 'x' is not a whole number"),
+    "model's r": ((*MODEL, "--buffer", "9", "--r", "2"), "r: 2 is not allowed, must be 0 to 1"),
+    "model's buffer": ((*MODEL, "--r", "0.5", "--buffer", "0"), "buffer: 0 is not at least 1"),
+    "model's k": ((*MODEL, "--r", "0.5", "--buffer", "9", "--k", "0"), "k: 0 is not at least 1"),
+    "model's rate": (
+        (*MODEL, "--r", "0.5", "--buffer", "9", "--sender-rate", "0"),
+        "sender-rate: 0.0 is not a finite number above 0",
+    ),
+    "small demo": (("demo", "--members", "2"), "members: 2 is not at least 3"),
+    "demo without end": (("demo", "--seconds", "inf"), "seconds: inf is not a finite number"),
+    "demo too slow": (("demo", "--slow-ms", "101"), "slow-ms: 101.0 is not within 0..100"),
+    "demo not slow": (("demo", "--slow-ms", "0"), "slow-ms: 0.0 is not a finite number above 0"),
+}
+
+
+@pytest.mark.parametrize(("argv", "reason"), REFUSED.values(), ids=REFUSED)
+def test_one_line_and_exit_code_2(argv, reason, semcast):
+    done = semcast(*argv)
+    assert done.code == 2
+    assert done.out == ""
+    assert reason in done.err
+    assert done.err.startswith("semcast: ")
+    assert done.err.endswith("\n")
+    assert done.err.count("\n") == 1
+
+
+def test_unusable_directories(semcast, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    short = ("--set", "seconds=1", "--set", "warmup_s=0")
+    for argv in (
+        (*SLOW, *short, "--trace", str(file)),
+        (*SLOW, *short, "--trace", str(file / "below")),
+        ("demo", "--out", str(file / "below")),
+    ):
+        done = semcast(*argv)
+        assert done.code == 2
+        assert done.err.count("\n") == 1
+        assert str(file) in done.err
+
+
+def test_a_trace_is_not_overwritten(semcast, tmp_path):
+    argv = (*SLOW, "--set", "seconds=1", "--set", "warmup_s=0", "--trace", str(tmp_path / "t"))
+    assert semcast(*argv).code == 0
+    again = semcast(*argv)
+    assert again.code == 2
+    assert "already holds a trace" in again.err

@@ -1,0 +1,258 @@
+"""Getting what is missing: NACK ranges under a window; the sender first, then any holder."""
+
+from itertools import pairwise
+
+import pytest
+
+from semcast.core.recipe import Recipe
+from semcast.terms.messages import Data, Message, Nack, StabilityGossip, WindowEmpty
+
+
+def nacks(w):
+    return [(s, t, d) for s, t, d in w.transit if isinstance(d, Nack)]
+
+
+def gap(w, last=3):
+    """Member 1 learns that member 0's stream goes up to `last`, of which it has nothing."""
+    w.transit.clear()
+    w.hand(0, 1, WindowEmpty(0, last))
+
+
+def test_a_gap_is_asked_for_after_a_moment(wire):
+    """The messages may merely have been overtaken: wait nack_delay_s."""
+    w = wire(Recipe(members=2, nack_delay_s=0.002))
+    w.now = 1.0
+    gap(w)
+    assert nacks(w) == []
+    assert w.members[1].deadline == pytest.approx(1.002)
+    w.tick()
+    assert nacks(w) == [(1, 0, Nack(0, ((1, 3),), 4, 1))]
+
+
+def test_a_gap_that_closes_in_time_is_not_asked_for(wire):
+    w = wire(Recipe(members=2, period_s=1000.0))
+    w.items(0, 1, 2, 3)
+    (_, _, data), *_ = w.transit
+    gap(w)
+    w.hand(0, 1, data)
+    while w.now < 5 and w.deadline < 5:
+        w.tick()
+    assert nacks(w) == []
+
+
+def test_one_request_per_stream_is_under_way(wire):
+    w = wire(Recipe(members=2))
+    gap(w)
+    w.tick()
+    w.hand(0, 1, WindowEmpty(0, 9))
+    assert len(nacks(w)) == 1
+
+
+def test_silence_is_asked_into_again_after_ever_longer_times(wire):
+    w = wire(Recipe(members=2, protocol="s-sm", period_s=1000.0, timeout_min_s=0.02))
+    gap(w)
+    times = []
+    while len(times) < 6:
+        w.tick()
+        times += [w.now] * len(nacks(w))
+        w.transit.clear()
+    waits = [round(b - a, 6) for a, b in pairwise(times)]
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.0]
+    assert w.members[1].recovery.window.size == 1
+
+
+def test_an_answer_lets_the_next_request_go_at_once(wire):
+    w = wire(Recipe(members=2))
+    gap(w, last=100)
+    w.tick()
+    ((_, _, first),) = nacks(w)
+    w.transit.clear()
+    messages = tuple(Message(0, seq) for seq in range(1, 5))
+    w.hand(0, 1, Data(messages, (), first.number))
+    ((_, _, second),) = nacks(w)
+    assert (first.limit, second.limit) == (4, 8)
+    assert second.ranges == ((5, 100),)
+    assert second.number != first.number
+
+
+def test_a_late_answer_to_an_earlier_repetition_counts(wire):
+    """Requests are numbered: each answer tells its own round trip."""
+    w = wire(Recipe(members=2, period_s=1000.0))
+    gap(w, last=100)
+    w.tick()
+    asked_at = w.now
+    w.tick()
+    w.transit.clear()
+    w.hand(0, 1, Data((Message(0, 1),), (), 1))
+    ((*_, nack),) = nacks(w)
+    assert nack.ranges == ((2, 100),)
+    assert w.members[1].recovery.window.smoothed_s == pytest.approx(w.now - asked_at)
+
+
+def test_an_answer_to_nothing_that_was_asked_opens_nothing(wire):
+    w = wire(Recipe(members=2, period_s=1000.0))
+    gap(w, last=100)
+    w.tick()
+    w.transit.clear()
+    size = w.members[1].recovery.window.size
+    w.hand(0, 1, Data((Message(0, 1),), (), 99))
+    assert nacks(w) == []
+    assert w.members[1].recovery.window.size == size
+
+
+def test_the_repetitions_remembered_are_few(wire):
+    w = wire(Recipe(members=2, protocol="s-sm", period_s=1000.0))
+    gap(w)
+    while w.now < 60:
+        w.tick()
+    assert len(nacks(w)) > 50
+    assert len(w.members[1].recovery.asked[0].sent_at) == 8
+
+
+def test_under_s_sm_only_the_sender_is_asked(wire):
+    w = wire(Recipe(members=4, protocol="s-sm", period_s=1000.0))
+    gap(w)
+    while w.now < 60:
+        w.tick()
+    assert {target for _, target, _ in nacks(w)} == {0}
+
+
+def test_under_s_rm_first_the_sender_then_who_claims_to_be_further_then_anyone(wire):
+    w = wire(Recipe(members=5, period_s=1000.0), seed=3)
+    gap(w)
+    w.members[1].recovery.on_claim(3, 0, 3)
+    targets = []
+    while len(targets) < 30:
+        w.tick()
+        targets += [target for _, target, _ in nacks(w)]
+        w.transit.clear()
+    assert set(targets[0::3]) == {0}
+    assert set(targets[1::3]) == {3}
+    assert set(targets[2::3]) == {0, 2, 3, 4}
+
+
+def test_of_those_who_claim_as_much_the_last_to_speak_is_asked(wire):
+    """The first may have crashed since."""
+    w = wire(Recipe(members=5, period_s=1000.0))
+    gap(w)
+    for peer, frontier in ((3, 3), (4, 3), (2, 1)):
+        w.members[1].recovery.on_claim(peer, 0, frontier)
+    while len(nacks(w)) < 2:
+        w.tick()
+    assert [target for _, target, _ in nacks(w)] == [0, 4]
+
+
+def test_a_gap_that_closed_leaves_no_request_behind(wire):
+    """The next gap is asked for after a moment, not after the old request's timeout."""
+    w = wire(Recipe(members=2, period_s=1000.0))
+    gap(w, last=1)
+    w.tick()
+    w.hand(0, 1, Data((Message(0, 1),)))
+    assert not w.members[1].recovery.asked
+    w.transit.clear()
+    asked_at = w.now
+    w.hand(0, 1, WindowEmpty(0, 2))
+    w.tick()
+    assert len(nacks(w)) == 1
+    assert w.now == pytest.approx(asked_at + w.recipe.nack_delay_s)
+
+
+def test_a_forgotten_member_is_asked_no_more(wire):
+    w = wire(Recipe(members=5, f=2, period_s=1000.0))
+    gap(w)
+    w.members[1].recovery.on_claim(3, 0, 3)
+    w.forget(1, 0)
+    w.forget(1, 3)
+    while len(nacks(w)) < 30:
+        w.tick()
+    assert {target for _, target, _ in nacks(w)} == {2, 4}
+
+
+def test_under_s_sm_a_forgotten_sender_leaves_nobody_to_ask(wire):
+    w = wire(Recipe(members=3, protocol="s-sm", period_s=1000.0))
+    gap(w)
+    w.forget(1, 0)
+    while w.deadline < 60:
+        w.tick()
+    assert nacks(w) == []
+
+
+def test_lazy_purges_before_it_declines_to_ask(wire):
+    """What is obsolete in a full queue is room."""
+    w = wire(Recipe(members=2, protocol="s-sm", purge="lazy", buffer=8, period_s=1000.0), ready=[0])
+    w.hand(0, 1, Data(tuple(Message(0, seq, item=1) for seq in range(1, 9))))
+    gap(w, last=20)
+    w.tick()
+    assert [d.limit for *_, d in nacks(w)] == [4]
+
+
+@pytest.mark.parametrize(
+    ("buffer", "held", "limit"),
+    [
+        (100, 0, 4),  # the window
+        (100, 98, None),  # less than an eighth is free, and the application will make room
+        (8, 5, 3),  # the room
+        (8, 8, None),
+        (4, 4, None),
+    ],
+)
+def test_what_is_asked_for_fits(wire, buffer, held, limit):
+    """With no room nothing is asked for: that is the flow control."""
+    w = wire(Recipe(members=3, protocol="s-sm", buffer=buffer, period_s=1000.0), ready=[0])
+    if held:
+        w.hand(2, 1, Data(tuple(Message(2, seq) for seq in range(1, held + 1))))
+    gap(w, last=99)
+    for _ in range(3):
+        if w.deadline < 1.0:
+            w.tick()
+    asked = [d.limit for *_, d in nacks(w)]
+    assert asked[:1] == ([] if limit is None else [limit])
+
+
+def test_room_for_one_is_asked_for_where_nothing_of_the_sender_is_held(wire):
+    """The reserve: a buffer full of others' messages for retransmission does not starve it."""
+    w = wire(Recipe(members=3, buffer=4, period_s=1000.0))
+    w.hand(2, 1, Data(tuple(Message(2, seq) for seq in range(1, 5))))
+    assert w.members[1].holdings.free == 0
+    gap(w)
+    w.tick()
+    assert [d.limit for *_, d in nacks(w)] == [1]
+
+
+def test_room_that_opens_is_used_at_once(wire):
+    w = wire(Recipe(members=3, protocol="s-sm", buffer=4, period_s=1000.0), ready=[0])
+    w.hand(0, 1, Data(tuple(Message(0, seq) for seq in range(1, 6))))
+    assert w.deadline > 0
+    while w.deadline < 1:
+        w.tick()
+    assert nacks(w) == []
+    w.ready(1, 2)
+    ((*_, nack),) = nacks(w)
+    assert (nack.ranges, nack.limit) == (((5, 5),), 2)
+
+
+def test_gossip_tells_where_a_stream_ends(wire):
+    """Control messages are hints that the last message was lost [SRM §5.3]."""
+    w = wire(Recipe(members=2))
+    w.items(0, 1, 2)
+    w.transit.clear()
+    w.lose = lambda source, target, datagram: (
+        not isinstance(datagram, StabilityGossip | Nack | Data)
+    )
+    w.run()
+    assert w.seqs(1) == [1, 2]
+
+
+def test_a_request_names_at_most_64_ranges(wire):
+    w = wire(Recipe(members=2, buffer=1000))
+    w.hand(0, 1, Data(tuple(Message(0, 2 * n) for n in range(1, 101))))
+    w.tick()
+    ((*_, nack),) = nacks(w)
+    assert nack.ranges == tuple((2 * n - 1, 2 * n - 1) for n in range(1, 65))
+
+
+def test_alone_there_is_nobody_to_ask(wire):
+    w = wire(Recipe(members=1))
+    w.members[0].reception.learn(0, 5)
+    w.ready(0, 1)
+    assert w.transit == []

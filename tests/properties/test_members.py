@@ -1,0 +1,173 @@
+"""Real members on a wire that loses, duplicates and reorders, judged by the specification.
+
+Each run has a bad phase, in which anything may happen to a datagram, and then a good one, in which
+everything arrives; after it nothing may be owed and nothing may be held.
+"""
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semcast.core.recipe import Recipe
+from semcast.terms.messages import Submission
+
+VARIANTS = st.sampled_from(
+    [
+        ("s-sm", "fifo"),
+        ("s-sm", "item"),
+        ("s-rm", "fifo"),
+        ("s-rm", "item"),
+        ("s-rm", "causal"),
+        ("sm", "fifo"),
+        ("rm", "fifo"),
+        ("rm", "causal"),
+    ]
+)
+RELATIONS = st.sampled_from(["item", "bitmap", "list", "all", "update-fin", "none"])
+
+
+@st.composite
+def recipes(draw):
+    protocol, order = draw(VARIANTS)
+    relation = draw(RELATIONS)
+    if order == "item":
+        relation = "item"
+    if protocol in ("sm", "rm"):
+        relation = "none"
+    members = draw(st.integers(1, 3))
+    return Recipe(
+        members=members,
+        protocol=protocol,
+        order=order,
+        relation=relation,
+        k=draw(st.integers(1, 70)),
+        f=draw(st.integers(0, members - 1)),
+        buffer=draw(st.integers(1, 12)),
+        buffer_bytes=draw(st.sampled_from([40, 1000])),
+        purge="eager",
+        chain_limit=draw(st.sampled_from([None, 1, 3])) if relation == "item" else None,
+        fanout=draw(st.integers(1, 3)),
+        congested_at=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        safety_always=draw(st.booleans()),
+        datagram_bytes=draw(st.sampled_from([30, 100, 1400])),
+        coalesce_s=draw(st.sampled_from([0.0, 0.005])),
+        unicast=draw(st.booleans()),
+    )
+
+
+def submission(rng, recipe, seq):
+    """Something to multicast; what it makes obsolete is recent enough for any k."""
+    listed = recipe.relation in ("bitmap", "list")
+    obsolete = () if not listed or seq == 1 or rng.random() < 0.4 else (seq - 1,)
+    return Submission(
+        payload=bytes(rng.randrange(20)),
+        item=rng.choice([None, 1, 1, 2, 3]),
+        obsoletes=obsolete,
+        never_purge=rng.random() < 0.1,
+    )
+
+
+def shake(w, rng, loss):
+    """Lose, repeat and reorder what is in transit."""
+    w.transit = [d for d in w.transit if rng.random() >= loss]
+    w.transit += [d for d in w.transit if rng.random() < 0.1]
+    rng.shuffle(w.transit)
+
+
+def check_bounds(w):
+    recipe = w.recipe
+    for member in w.members:
+        holdings = member.holdings
+        assert holdings.messages <= recipe.buffer + recipe.members
+        assert sum(holdings.held_of) == holdings.messages
+        assert holdings.messages >= len(holdings.queue)
+        for kept in holdings.store.streams.values():
+            assert len(kept.holes) <= len(kept.buffer.held) + 1
+            assert len(kept.buffer.unapplied) <= len(kept.buffer.held)
+        for notices in member.reception.notices:
+            assert len(notices) <= recipe.buffer
+        pairs = zip(member.reception.frontier, member.reception.known, strict=True)
+        for sender, (frontier, known) in enumerate(pairs):
+            assert frontier <= known
+            assert (frontier < known) == (sender in member.reception.gaps)
+
+
+@given(recipe=recipes(), seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.1, 0.5]))
+@settings(max_examples=150, deadline=None)
+def test_any_schedule_keeps_the_promises(wire, recipe, seed, loss):
+    rng = Random(seed)
+    w = wire(recipe, seed=seed, ready=(), judged=True)
+    ranks = range(recipe.members)
+    for _ in range(60):
+        action = rng.choice(["send", "send", "ready", "carry", "carry", "tick"])
+        rank = rng.choice(ranks)
+        if action == "send":
+            batch = rng.choice([1, 1, 3])
+            for _ in range(batch):
+                w.send(rank, submission(rng, recipe, w.members[rank].last + 1))
+        elif action == "ready":
+            w.ready(rank, rng.randint(1, 5))
+        elif action == "carry":
+            shake(w, rng, loss)
+            w.carry()
+        elif w.deadline < float("inf"):
+            w.tick()
+        check_bounds(w)
+    for rank in ranks:
+        w.ready(rank, 10**6)
+    w.run(until=w.now + 10, steps=60_000)
+    check_bounds(w)
+    for member in w.members:
+        holdings = member.holdings
+        assert (holdings.messages, holdings.bytes, sum(holdings.held_of)) == (0, 0, 0)
+        assert not member.outbox.waiting
+        assert not member.reception.gaps
+        assert not any(member.reception.ahead)
+        for kept in holdings.store.streams.values():
+            assert not kept.holes
+            assert not kept.buffer.unapplied
+    w.judge()
+
+
+@given(recipe=recipes(), seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_the_survivors_of_a_crash_keep_the_promises(wire, recipe, seed):
+    """At most f members stop for good, in the middle of anything."""
+    rng = Random(seed)
+    w = wire(recipe, seed=seed, ready=(), judged=True)
+    ranks = range(recipe.members)
+    crashing = rng.sample(ranks, rng.randint(0, recipe.f))
+    for step in range(80):
+        up = [rank for rank in ranks if rank not in w.down]
+        if step > 40 and crashing and rng.random() < 0.2:
+            w.down.add(crashing.pop())
+            continue
+        action = rng.choice(["send", "send", "ready", "carry", "carry", "tick"])
+        rank = rng.choice(up)
+        if action == "send":
+            w.send(rank, submission(rng, recipe, w.members[rank].last + 1))
+        elif action == "ready":
+            w.ready(rank, rng.randint(1, 5))
+        elif action == "carry":
+            shake(w, rng, 0.2)
+            w.carry()
+        elif w.deadline < float("inf"):
+            w.tick()
+        check_bounds(w)
+    for rank in ranks:
+        if rank not in w.down:
+            w.ready(rank, 10**6)
+    w.run(until=w.now + 5, steps=60_000)
+    for rank in ranks:
+        for gone in sorted(w.down):
+            if rank not in w.down:
+                w.forget(rank, gone)
+    w.run(until=w.now + 5, steps=60_000)
+    w.judge()
+    for rank in ranks:
+        if rank not in w.down:
+            member = w.members[rank]
+            assert len(member.holdings.queue) == 0
+            # What came early from a crashed sender waits for what nobody has.
+            assert member.holdings.messages == member.reception.early

@@ -1,0 +1,131 @@
+"""Swarms over seeds, safety phase then liveness phase; failed seeds are kept for ever."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from semcast.sim.case import run
+from semcast.sim.scenarios import SCENARIOS
+from semcast.sim.swarm import PROTOCOLS, draw, replay_line, run_seed, swarm
+from semcast.terms.errors import ConfigError
+
+SHARE = 120  # seeds per protocol in `make test`; `make swarm` runs 2,000 and more
+PARTS = 4
+
+# Seeds that once failed, with what was wrong then.
+REGRESSIONS = {
+    ("rm", 0): "messages ahead of a gap kept the room that asking for it needed",
+    ("s-sm", 6): "a silent crashed member pinned buffers, and liveness was judged all the same",
+    ("s-rm", 100171): "under order item a kept message took the place of an older value",
+    ("s-sm", 13): "a full table of notices refused the one at the frontier",
+}
+
+
+def fresh_seeds() -> int:
+    """Where the fresh seeds begin: elsewhere every day, the same all day long."""
+    return datetime.now(tz=UTC).toordinal() * 1000
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_seed_breaks_a_promise(protocol: str, part: int) -> None:
+    start = fresh_seeds() + part * (SHARE // PARTS)
+    summary = swarm(protocol, range(start, start + SHARE // PARTS), jobs=1)
+    assert summary.violations == 0, f"{summary.first_failure}\n{summary.explanation}"
+    assert summary.seeds == SHARE // PARTS
+    assert summary.events > 0
+
+
+@pytest.mark.parametrize(("protocol", "seed"), REGRESSIONS)
+def test_a_seed_that_once_failed_stays_mended(protocol: str, seed: int) -> None:
+    assert run_seed(protocol, None, seed).violations == ()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_protocol_passes_every_scenario(name: str) -> None:
+    outcome = run(SCENARIOS[name])
+    assert outcome.violations == ()
+
+
+def test_the_swarm_reaches_what_it_is_for() -> None:
+    """A net is only as good as what swims into it."""
+    seen: set[tuple[str, str]] = set()
+    for seed in range(60):
+        run(draw("s-rm", seed), lambda event: seen.add((event.kind, event.note)))
+    wanted = {
+        ("purge", "delivery"),
+        ("purge", "retransmission"),
+        ("skip", ""),
+        ("discard", "duplicate"),
+        ("discard", "full"),
+        ("safe", ""),
+        ("reclaim", ""),
+        ("crash", ""),
+        ("leave", ""),
+    }
+    assert wanted <= seen
+
+
+TRACE = """
+from semcast.sim.case import run
+from semcast.sim.swarm import draw
+for protocol, seed in (("s-rm", 5), ("s-rm", 8), ("causal", 9), ("s-sm", 12)):
+    run(draw(protocol, seed), lambda event: print(event))
+"""
+
+
+def trace_under(hash_seed: str) -> bytes:
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-c", TRACE]
+    return subprocess.run(command, env=environment, check=True, capture_output=True).stdout
+
+
+def test_the_same_seed_gives_the_same_trace_byte_for_byte() -> None:
+    first = trace_under("1")
+    assert len(first) > 10_000
+    assert trace_under("2") == first
+
+
+def test_a_failure_prints_one_line_that_replays_it() -> None:
+    summary = swarm("s-rm", range(3), mutant="canary", jobs=1)
+    assert summary.first_failure == replay_line("s-rm", "canary", 0)
+    assert summary.first_failure == (
+        "semcast sim swarm --protocol s-rm --seeds 1 --from 0 --mutant canary"
+    )
+    assert summary.explanation
+
+
+def test_a_seed_that_never_ends_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(_: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr("semcast.sim.swarm.run", hang)
+    monkeypatch.setattr("semcast.sim.swarm.WATCHDOG_S", 0.05)
+    (found,) = run_seed("s-rm", None, 1).violations
+    assert "no end after 0.05 s" in found
+
+
+def test_processes_share_the_work_and_agree_with_one() -> None:
+    one, two = swarm("s-rm", range(20), jobs=1), swarm("s-rm", range(20), jobs=2)
+    assert (one.events, one.crashes, one.violations) == (two.events, two.crashes, two.violations)
+
+
+def test_an_unknown_protocol_is_a_clear_error() -> None:
+    with pytest.raises(ConfigError, match="protocol: 'paxos' is not one of s-sm, s-rm"):
+        swarm("paxos", range(1))
+
+
+def test_nothing_in_the_api_leads_to_mutants() -> None:
+    """Only the simulator, its command line and the tests may name them."""
+    source = Path(__file__).parents[2] / "src" / "semcast"
+    naming = {
+        path.relative_to(source).parts[0]
+        for path in source.rglob("*.py")
+        if "mutants" in path.read_text() and path.parent.name != "__pycache__"
+    }
+    assert naming <= {"sim", "cli"}
