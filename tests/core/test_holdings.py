@@ -21,6 +21,8 @@ class Books:
     def admit(self, sender, item=None, size=0, keep=False):
         message = Message(sender, self.last[sender] + 1, item=item, payload=bytes(size), keep=keep)
         admitted = self.holdings.admit(message, sender, self.out)
+        if sender == self.holdings.rank:
+            self.holdings.purge_stored(sender, self.out)  # as a member does once it was sent
         self.last[sender] += admitted
         return admitted
 

@@ -27,7 +27,7 @@ def empty(member):
         "waiting": len(reception.waiting),
         "gaps": len(reception.gaps),
         "moved": len(reception.moved),
-        "outbox": len(member.outbox.waiting),
+        "outbox": member.outbox.last - member.outbox.sent,
         "asked": len(member.recovery.asked),
         "noticed": len(member.recovery.noticed),
         "behind": len(member.stability.behind) + len(member.safety.behind),

@@ -131,7 +131,7 @@ def test_what_was_purged_while_it_waited_for_bandwidth_leaves_as_a_notice(wire):
         )
     )
     w.items(0, 0, 0, 1, 1, 1)
-    while w.members[0].outbox.waiting:
+    while w.members[0].outbox.sent < w.members[0].outbox.last:
         w.tick()
     datagrams = [d for _, _, d in w.transit if isinstance(d, Data)]
     left = [m.seq for d in datagrams for m in d.messages]

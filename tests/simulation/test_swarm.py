@@ -21,6 +21,7 @@ REGRESSIONS = {
     ("rm", 0): "messages ahead of a gap kept the room that asking for it needed",
     ("s-sm", 6): "a silent crashed member pinned buffers, and liveness was judged all the same",
     ("s-rm", 100171): "under order item a kept message took the place of an older value",
+    ("s-rm", 739935068): "early messages kept a refused one from being asked for again",
     ("s-sm", 13): "a full table of notices refused the one at the frontier",
 }
 

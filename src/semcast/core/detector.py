@@ -107,8 +107,10 @@ class QuorumDetector:
             self._agree(sender, ballot.agreed)
         if ballot.candidate <= self.agreed[sender]:
             return
-        self.open[sender] = None
         voters = int.from_bytes(ballot.voters, "little")
+        if not voters & self.live:
+            return  # Whoever reached it was forgotten; nobody may have it.
+        self.open[sender] = None
         if self.candidate[sender]:
             self.candidate[sender] = min(self.candidate[sender], ballot.candidate)
             self.voters[sender] |= voters
@@ -193,4 +195,9 @@ class QuorumDetector:
         self.behind.pop(member, None)
         if member in self.peers:
             self.peers.remove(member)
+        for sender in list(self.open):
+            if not self.voters[sender] & self.live:
+                self.candidate[sender] = self.voters[sender] = 0
+                if self.frontier[sender] <= self.agreed[sender]:
+                    del self.open[sender]
         return self._vote_everywhere()

@@ -53,6 +53,11 @@ class Holdings:
         return self.messages_max - self.messages if self.bytes < self.bytes_max else 0
 
     @property
+    def is_full(self) -> bool:
+        """Whether the bound is reached."""
+        return self.messages >= self.messages_max or self.bytes >= self.bytes_max
+
+    @property
     def congested(self) -> bool:
         """Whether so much is held that purging for retransmission pays [SRM §6.4]."""
         return self.messages >= self.congested_messages or self.bytes >= self.congested_bytes
@@ -81,7 +86,7 @@ class Holdings:
     def admit(self, message: Message, source: Rank, out: Effects) -> bool:
         """Queue the next message of its stream, keep it for others; False if there is no room."""
         stored = self.elsewhere or message.sender == self.rank
-        straight = self.ready > 0 and not self.queue
+        straight = self.ready > 0  # Then nothing waits.
         held = stored or not straight
         if held and not self.fits(message) and not self._make_room(message, out):
             return False
@@ -95,8 +100,10 @@ class Holdings:
         else:
             for purged, by in self.queue.push(message):
                 self._left_queue(purged, by, out)
-        if stored:
+        if stored and source != self.rank:  # Own messages purge once they have left.
             self.purge_stored(message.sender, out)
+        if self.messages > self.messages_max or self.bytes > self.bytes_max:
+            self.relieve(out)  # It was admitted for what it supersedes.
         return True
 
     def _record_admission(self, message: Message, source: Rank, out: Effects) -> None:
@@ -133,7 +140,7 @@ class Holdings:
 
     def purge_stored(self, sender: Rank, out: Effects) -> None:
         """Purge one stream of the store if that pays now."""
-        if self.congested if self.eager else self.messages > self.messages_max:
+        if self.congested if self.eager else self.is_full:
             self._purge(sender, out)
 
     def _purge(self, sender: Rank, out: Effects) -> None:

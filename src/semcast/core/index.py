@@ -73,14 +73,15 @@ class ItemIndex:
         if message.item is None:
             return ()
         held = self.held.get(message.item, ())
-        return [seq for seq in held if seq < message.seq]
+        return list(takewhile(lambda seq: seq < message.seq, held))
 
 
 class BitmapIndex:
     """What is held as one integer: bit i stands for message `top` - i.
 
-    Invariant: wide enough.  Messages above *safe* are never purged, so the newest message lies
-    within a buffer's length of any that becomes safe, and that one reaches back by k.
+    Wide enough for what is held: messages above *safe* are not purged, so the newest lies within
+    a buffer's length of one that becomes safe, and that one reaches back by k.  Where many were
+    skipped it may lie further; then less is purged.
     """
 
     __slots__ = ("bits", "top", "width")
@@ -104,14 +105,16 @@ class BitmapIndex:
     def obsoleted_by(self, message: Message) -> Sequence[Seq]:
         covers = message.covers
         assert isinstance(covers, bytes)
+        bits, newest = int.from_bytes(covers, "little"), message.seq - 1
         # A kept message is not in `bits`, so `top` may lie on either side of it.
-        ahead = self.top - message.seq + 1
-        held = self.bits >> ahead if ahead >= 0 else self.bits << -ahead
-        bits = int.from_bytes(covers, "little") & held
+        if newest > self.top:
+            bits, newest = bits >> newest - self.top & self.bits, self.top
+        else:
+            bits &= self.bits >> self.top - newest
         found = []
         while bits:
             lowest = bits & -bits
-            found.append(message.seq - lowest.bit_length())
+            found.append(newest + 1 - lowest.bit_length())
             bits ^= lowest
         return found
 

@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from semcast.core.detector import NEVER, QuorumDetector
 from semcast.core.holdings import Holdings
 from semcast.core.obsolescence import annotator
-from semcast.core.outbox import Outbox, batches
+from semcast.core.outbox import Outbox, repairs
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
 from semcast.core.recovery import Recovery
+from semcast.core.vetting import Vetting
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
 from semcast.terms.events import DISCARD, LEAVE, RECLAIM, SAFE, STABLE, Event
@@ -47,6 +50,7 @@ class Member:
         self.forgotten: set[Rank] = set()
         self.excluded = False
         self.deadline = NEVER  # when `on_time` wants to be called next
+        self.vetting = Vetting(recipe)
         self.annotator = annotator(recipe)
         self.holdings = Holdings(recipe, rank)
         self.reception = Reception(recipe, rank, self.holdings)
@@ -85,6 +89,7 @@ class Member:
                 accepted += 1
         finally:
             self.outbox.flush(now, out)
+            self.holdings.purge_stored(self.rank, out)
             self._settle(now, out)
         if not accepted and submissions and self.recipe.overflow == "error":
             raise BufferFull(
@@ -98,6 +103,8 @@ class Member:
         annotation = self.annotator.annotate(seq, submission)
         item, covers, keep = annotation
         message = Message(self.rank, seq, item, covers, keep, self._deps(), submission.payload)
+        if not self.holdings.fits(message):
+            self.outbox.flush(now, out)  # What has left may be purged to make room.
         if not self.holdings.admit(message, self.rank, out):
             return False
         self.last = seq
@@ -113,15 +120,15 @@ class Member:
         return tuple((rank, seq) for rank, seq in delivered if seq and rank != self.rank)
 
     def on_datagram(self, source: Rank, datagram: Datagram, now: float, out: Effects) -> None:
-        """Something came from `source`."""
+        """Something came from `source`; raises RemoteProtocolError if this group cannot say it."""
         if self.excluded:
             return
         if source in self.forgotten:
             self._turn_away(source, out)
             return
+        self.vetting.check(datagram)
         _HANDLERS[type(datagram)](self, source, datagram, now, out)
-        if not self.excluded:
-            self._settle(now, out)
+        self._settle(now, out)
 
     def _turn_away(self, source: Rank, out: Effects) -> None:
         out.send.append((source, Excluded(source)))
@@ -143,13 +150,12 @@ class Member:
         messages, notices = self.holdings.store.find(
             nack.sender, nack.ranges, self.reception.frontier[nack.sender], nack.limit
         )
-        if not messages and not notices:
-            return
-        *parts, last = batches(messages, self.recipe.datagram_bytes) or [()]
+        *parts, last = repairs(messages, notices, self.recipe.datagram_bytes)
         for part in parts:
-            out.send.append((source, Data(part)))
-        # The last part closes the request: were it the first, the rest would be asked for twice.
-        out.send.append((source, Data(last, tuple(notices), nack.number)))
+            out.send.append((source, part))
+        if last.messages or last.purged:
+            # It closes the request: were the first part to, the rest would be asked for twice.
+            out.send.append((source, replace(last, answers=nack.number)))
 
     def _on_stability(self, source: Rank, g: StabilityGossip, now: float, out: Effects) -> None:
         self._take_hints(source, g.ballots)
@@ -165,7 +171,6 @@ class Member:
     def _on_excluded(self, source: Rank, e: Excluded, now: float, out: Effects) -> None:
         if e.member == self.rank:
             self.excluded = out.excluded = True
-            self.deadline = NEVER
 
     def _take_hints(self, source: Rank, ballots: tuple[Ballot, ...]) -> None:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
@@ -223,6 +228,7 @@ class Member:
         self.forgotten.add(member)
         if out.events is not None:
             out.events.append(Event(LEAVE, self.rank, peer=member))
+        self.reception.forget(member, out)
         self.recovery.forget(member)
         self.outbox.forget(member)
         self._on_safe(self.safety.forget(member), out)
@@ -231,6 +237,9 @@ class Member:
 
     def _settle(self, now: float, out: Effects) -> None:
         """After every input: let the detectors see the frontier, and recovery the gaps."""
+        if self.excluded:
+            self.deadline = NEVER
+            return
         moved = self.reception.moved
         if moved:
             for sender in moved:

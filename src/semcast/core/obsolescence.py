@@ -166,6 +166,7 @@ class UpdateFinAnnotator:
 
     def __init__(self) -> None:
         self.open: dict[int, list[Seq]] = {}
+        self.updates = 0  # of the open request
         self.closed: OrderedDict[int, list[Seq]] = OrderedDict()
 
     def annotate(self, seq: Seq, submission: Submission) -> Annotation:
@@ -178,11 +179,14 @@ class UpdateFinAnnotator:
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         item = annotation[0]
         if item is not None:
-            self.open.setdefault(item, []).append(seq)
+            if self.updates < ITEMS_REMEMBERED:
+                self.updates += 1
+                self.open.setdefault(item, []).append(seq)
             return
         for finished, updates in self.open.items():
             self.closed[finished] = updates
             self.closed.move_to_end(finished)
         self.open.clear()
+        self.updates = 0
         while len(self.closed) > ITEMS_REMEMBERED:
             self.closed.popitem(last=False)

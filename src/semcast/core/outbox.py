@@ -12,8 +12,6 @@ What the sender knows to be safe goes along: were its buffers purged before thos
 these would fill up first and miss messages.
 """
 
-from collections import deque
-
 from semcast.core.detector import NEVER
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
@@ -21,6 +19,12 @@ from semcast.terms.effects import Effects
 from semcast.terms.messages import EVERYONE, Data, Message, Nack, Purged, Rank, Seq, WindowEmpty
 
 HEADER_BYTES = 24  # per message beside its payload; an estimate good enough to fill datagrams
+NOTICE_BYTES = 32
+
+
+def size_of(message: Message) -> int:
+    """About what a message takes in a datagram."""
+    return len(message.payload) + len(message.covers) + HEADER_BYTES
 
 
 def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message, ...]]:
@@ -28,7 +32,7 @@ def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message,
     cut: list[tuple[Message, ...]] = []
     start = size = 0
     for place, message in enumerate(messages):
-        needs = len(message.payload) + len(message.covers) + HEADER_BYTES
+        needs = size_of(message)
         if size and size + needs > datagram_bytes:
             cut.append(tuple(messages[start:place]))
             start, size = place, 0
@@ -36,6 +40,17 @@ def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message,
     if start < len(messages):
         cut.append(tuple(messages[start:]))
     return cut
+
+
+def repairs(messages: list[Message], notices: list[Purged], datagram_bytes: int) -> list[Data]:
+    """The datagrams of an answer, at least one; a few notices travel with the last messages."""
+    parts = [Data(batch) for batch in batches(messages, datagram_bytes)]
+    many = max(1, datagram_bytes // NOTICE_BYTES)
+    if len(notices) <= many // 4:
+        *parts, last = parts or [Data(())]
+        return [*parts, Data(last.messages, tuple(notices))]
+    chunks = range(0, len(notices), many)
+    return parts + [Data((), tuple(notices[start : start + many])) for start in chunks]
 
 
 class Outbox:
@@ -51,40 +66,44 @@ class Outbox:
         self.rate = recipe.bandwidth_max
         self.credit = float(recipe.datagram_bytes)
         self.credited_at = 0.0
+        self.is_blocked = False  # until flush_at, for want of bandwidth
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         self.unicast = recipe.unicast
         self.wide = max(1, recipe.buffer // 8)
         self.pulling: dict[Rank, Seq] = {}  # who pulls, and what it must have reached to be sent to
-        self.waiting: deque[Message] = deque()
         self.flush_at = NEVER
         self.idle_at = NEVER
-        self.last = 0
+        self.last: Seq = 0
+        self.sent: Seq = 0  # what lies above waits for its first transmission
+        self.unsent_bytes = 0  # of it, as it was added
 
     def __repr__(self) -> str:
-        return f"Outbox(waiting={len(self.waiting)}, last={self.last})"
+        return f"Outbox(sent={self.sent}, last={self.last}, pulling={list(self.pulling)})"
 
     def add(self, message: Message, now: float) -> None:
-        """Queue an own message for its first transmission."""
-        if self.alone:
-            return
+        """The next own message waits for its first transmission, in the store."""
         self.last = message.seq
-        self.waiting.append(message)
+        if self.alone:
+            self.sent = message.seq
+            return
+        self.unsent_bytes += size_of(message)
         if self.flush_at == NEVER:
             self.flush_at = now + self.coalesce_s
 
     def flush(self, now: float, out: Effects) -> None:
         """Send every full datagram, and the rest when it has waited long enough."""
-        while self.waiting:
-            messages, notices, taken = self._next_batch()
-            if taken == len(self.waiting) and now < self.flush_at:
+        while self.sent < self.last:
+            if now < self.flush_at and (self.is_blocked or self.unsent_bytes < self.datagram_bytes):
                 return
-            size = sum(len(m.payload) + HEADER_BYTES for m in messages)
+            messages, notices, upto = self._next_batch()
+            size = sum(size_of(message) for message in messages)
             if self.rate is not None and not self._spend(size, now):
                 return
-            for _ in range(taken):
-                self.waiting.popleft()
-            self._transmit(Data(messages, notices, safe=self.store.stream(self.rank).safe), out)
-            self.idle_at = now + self.idle_s
+            self.sent = upto
+            self.unsent_bytes = max(0, self.unsent_bytes - size) if upto < self.last else 0
+            if messages or notices:
+                self._transmit(Data(messages, notices, safe=self.store.stream(self.rank).safe), out)
+                self.idle_at = now + self.idle_s
         self.flush_at = NEVER
 
     def _transmit(self, data: Data, out: Effects) -> None:
@@ -102,7 +121,7 @@ class Outbox:
 
     def on_claim(self, peer: Rank, frontier: Seq) -> None:
         """A peer has come so far in the own stream."""
-        if frontier >= self.pulling.get(peer, self.last + 1):
+        if peer in self.pulling and frontier >= self.pulling[peer]:
             del self.pulling[peer]
 
     def forget(self, member: Rank) -> None:
@@ -110,25 +129,26 @@ class Outbox:
         self.peers.remove(member)
         self.pulling.pop(member, None)
 
-    def _next_batch(self) -> tuple[tuple[Message, ...], tuple[Purged, ...], int]:
-        """What goes into the next datagram, and how many waiting messages that accounts for."""
+    def _next_batch(self) -> tuple[tuple[Message, ...], tuple[Purged, ...], Seq]:
+        """What goes into the next datagram, and up to which message that accounts for all."""
         messages: list[Message] = []
-        notices: dict[int, Purged] = {}
-        size = taken = 0
+        notices: list[Purged] = []
         kept = self.store.stream(self.rank)
-        for message in self.waiting:
-            needs = len(message.payload) + len(message.covers) + HEADER_BYTES
-            if message.seq in kept.buffer.held:
-                if messages and size + needs > self.datagram_bytes:
+        size, seq = 0, max(self.sent, kept.stable) + 1
+        while seq <= self.last:
+            message = kept.buffer.held.get(seq)
+            if message is not None:
+                size += size_of(message)
+                if messages and size > self.datagram_bytes:
                     break
                 messages.append(message)
-                size += needs
-            else:
-                hole = kept.holes.at(message.seq)
-                if hole is not None:
-                    notices[hole.first] = Purged(self.rank, *hole)
-            taken += 1
-        return tuple(messages), tuple(notices.values()), taken
+                seq += 1
+                continue
+            hole = kept.holes.at(seq)
+            assert hole is not None, "an own message is held, purged or stable"
+            notices.append(Purged(self.rank, seq, hole.last, hole.witness))
+            seq = hole.last + 1
+        return tuple(messages), tuple(notices), seq - 1
 
     def _spend(self, size: int, now: float) -> bool:
         """Leaky bucket: pay for a datagram, or set the time when there will be enough."""
@@ -136,11 +156,12 @@ class Outbox:
         burst = float(max(self.datagram_bytes, size))
         self.credit = min(burst, self.credit + (now - self.credited_at) * self.rate)
         self.credited_at = now
-        if self.credit < size - 0.5:  # Less than a byte short is rounding.
+        self.is_blocked = self.credit < size - 0.5  # Less than a byte short is rounding.
+        if self.is_blocked:
             self.flush_at = now + (size - self.credit) / self.rate
-            return False
-        self.credit -= size
-        return True
+        else:
+            self.credit -= size
+        return not self.is_blocked
 
     def on_time(self, now: float, out: Effects) -> None:
         """Flush what has waited, and say when the stream has ended."""
@@ -148,5 +169,5 @@ class Outbox:
             self.flush(now, out)
         if now >= self.idle_at:
             self.idle_at = NEVER
-            if not self.waiting and self.store.stream(self.rank).stable < self.last:
+            if self.sent == self.last and self.store.stream(self.rank).stable < self.last:
                 out.send.append((EVERYONE, WindowEmpty(self.rank, self.last)))

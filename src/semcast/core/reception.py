@@ -30,6 +30,7 @@ class Reception:
         self.early = 0  # how many messages are held ahead of a gap, over all streams
         self.waiting: dict[Rank, None] = {}  # streams whose head waits for causal predecessors
         self.gaps: dict[Rank, None] = {}  # streams with frontier < known
+        self.refused: dict[Rank, Message] = {}  # streams whose next message found no room
         self.moved: dict[Rank, None] = {}  # streams whose frontier moved since last asked
 
     def __repr__(self) -> str:
@@ -58,6 +59,7 @@ class Reception:
                 self._discard(message, "duplicate", source, out)
             elif seq == self.frontier[sender] + 1 and self._is_due(message):
                 if not self._enqueue(message, source, out):
+                    self.refused[sender] = message
                     self._discard(message, "full", source, out)
                 elif self.ahead[sender] or self.notices[sender] or self.waiting:
                     self._advance(sender, source, out)
@@ -94,19 +96,33 @@ class Reception:
         while not admitted and self._give_way(message.sender, out):
             admitted = self.holdings.admit(message, source, out)
         if admitted:
-            self.frontier[message.sender] = message.seq
-            self.moved[message.sender] = None
+            self._move(message.sender, message.seq)
         return admitted
 
+    def _move(self, sender: Rank, frontier: Seq) -> None:
+        self.frontier[sender] = frontier
+        self.moved[sender] = None
+        if self.refused:
+            self.refused.pop(sender, None)
+
     def _give_way(self, sender: Rank, out: Effects) -> bool:
-        """Drop a message ahead of a gap; it counts nowhere and will be asked for again."""
+        """Drop the message furthest ahead; it counts nowhere and will be asked for again."""
         for stream in (sender, *range(len(self.ahead))):
             if self.ahead[stream]:
-                _, message = self.ahead[stream].popitem()
-                self.early -= 1
-                self.holdings.drop(message, out)
+                self._drop_early(stream, max(self.ahead[stream]), out)
                 return True
         return False
+
+    def _drop_early(self, sender: Rank, seq: Seq, out: Effects) -> Message:
+        message = self.ahead[sender].pop(seq)
+        self.early -= 1
+        self.holdings.drop(message, out)
+        return message
+
+    def forget(self, member: Rank, out: Effects) -> None:
+        """What came early from a forgotten member may wait for ever; others can be asked again."""
+        for seq in list(self.ahead[member]):
+            self._drop_early(member, seq, out)
 
     def _keep_ahead(self, message: Message, source: Rank, out: Effects) -> None:
         if self.holdings.fits(message):
@@ -135,9 +151,7 @@ class Reception:
             if message is not None:
                 if not self._is_due(message):
                     return
-                del ahead[seq]
-                self.early -= 1
-                self.holdings.drop(message, out)
+                self._drop_early(sender, seq, out)
                 if not self._enqueue(message, source, out):
                     self._discard(message, "full", source, out)  # A notice may do instead.
                 continue
@@ -157,8 +171,7 @@ class Reception:
 
     def _skip(self, gone: Purged, source: Rank, out: Effects) -> None:
         sender = gone.sender
-        self.frontier[sender] = gone.last
-        self.moved[sender] = None
+        self._move(sender, gone.last)
         if self.elsewhere:
             self.holdings.store.skip(sender, gone.first, gone.last, gone.witness)
         if out.events is not None:

@@ -126,8 +126,13 @@ class Recovery:
         room = holdings.free + self.reception.early  # What is early gives way.
         if room < self.room_min <= len(holdings.queue):
             return 0
+        if holdings.held_of[sender] == 0:
+            return max(1, min(int(self.window.size), room))
+        refused = self.reception.refused.get(sender)
+        if refused is not None and not self.reception.early and not holdings.fits(refused):
+            return 0  # Asked for now, it would be refused again.
         if room <= 0:
-            return 1 if holdings.held_of[sender] == 0 else 0
+            return 0
         return min(int(self.window.size), room)
 
     def _target(self, sender: Rank, attempts: int) -> Rank | None:
