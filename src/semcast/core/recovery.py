@@ -92,19 +92,22 @@ class Recovery:
             del self.noticed[sender]
             self.asked.pop(sender, None)
         for sender in gaps:
-            self._poll_one(sender, now, out)
+            request = self.asked.get(sender)
+            if request:
+                due = request.deadline
+            else:
+                due = self.noticed.setdefault(sender, now) + self.delay_s
+            if now >= due:
+                self._ask(sender, now, out)
+            elif due < self.deadline:
+                self.deadline = due
 
-    def _poll_one(self, sender: Rank, now: float, out: Effects) -> None:
-        request = self.asked.get(sender)
-        due = request.deadline if request else self.noticed.setdefault(sender, now) + self.delay_s
-        if now < due:
-            self.deadline = min(self.deadline, due)
-            return
+    def _ask(self, sender: Rank, now: float, out: Effects) -> None:
+        request = self.asked.pop(sender, None)
         if request:
             self.window.on_timeout()
         else:
             request = Request()
-        self.asked.pop(sender, None)
         limit = self._limit(sender, out)
         target = self._target(sender, request.attempts)
         if not limit or target is None:

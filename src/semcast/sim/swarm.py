@@ -49,14 +49,14 @@ def draw(protocol: str, seed: int) -> Case:
         raise one_of("protocol", protocol, PROTOCOLS)
     rng = stream(seed, "swarm", protocol)
     members = rng.choice((1, 2, 3, 3, 4, 5, 6))
-    recipe = draw_recipe(protocol, members, stream(seed, "unicast").random() < 0.3, rng)
+    recipe = draw_recipe(protocol, members, rng)
     phase_s = rng.uniform(0.5, 1.5)
     slow = [pid for pid in range(members) if rng.random() < 0.4]
     return Case(
         seed=seed,
         recipe=recipe,
         senders=tuple(draw_senders(members, phase_s, rng)),
-        service_s={pid: rng.choice((0.0005, 0.003, 0.01)) for pid in slow},
+        service_s={pid: rng.choice((0.0002, 0.001, 0.005)) for pid in slow},
         take={pid: rng.choice((1, 1, 4)) for pid in slow},
         link=draw_link(rng),
         faults=(*draw_cuts(members, phase_s, rng), *draw_crashes(recipe, phase_s, seed % 2, rng)),
@@ -66,7 +66,7 @@ def draw(protocol: str, seed: int) -> Case:
     )
 
 
-def draw_recipe(protocol: str, members: int, unicast: bool, rng: Random) -> Recipe:
+def draw_recipe(protocol: str, members: int, rng: Random) -> Recipe:
     """Settings across their whole range, small buffers above all."""
     causal = protocol == "causal"
     relation = rng.choice(("item", "item", "item", "bitmap", "list", "all", "update-fin", "none"))
@@ -81,10 +81,10 @@ def draw_recipe(protocol: str, members: int, unicast: bool, rng: Random) -> Reci
         k=rng.choice((16, 64, 256)),
         chain_limit=rng.choice((None, None, 1, 3)) if relation == "item" else None,
         f=rng.choice(((members - 1) // 2, (members - 1) // 2, rng.randrange(members))),
-        buffer=rng.choice((1, 2, 4, 8, 16, 40)),
+        buffer=rng.choice((1, 3, 8, 20, 40, 100)),
         buffer_bytes=rng.choice((64 << 20, 64 << 20, 200)),
         purge="eager" if in_place else rng.choice(("eager", "eager", "lazy")),
-        period_s=rng.choice((0.005, 0.02, 0.05)),
+        period_s=rng.choice((0.01, 0.03, 0.05)),
         fanout=rng.choice((1, 2, 3)),
         congested_at=rng.choice((0.0, 0.0, 0.5, 1.0)),
         safety_always=rng.random() < 0.3,
@@ -93,14 +93,14 @@ def draw_recipe(protocol: str, members: int, unicast: bool, rng: Random) -> Reci
         bandwidth_max=rng.choice((None, None, None, 20_000.0)),
         nack_delay_s=rng.choice((0.0, 0.002)),
         timeout_max_s=0.25,
-        unicast=unicast,
+        unicast=rng.random() < 0.3,
     )
 
 
 def draw_senders(members: int, phase_s: float, rng: Random) -> Iterator[Sender]:
     """Who sends how much, and how much of it supersedes what."""
     for pid in rng.sample(range(members), rng.randint(1, min(3, members))):
-        rate = rng.choice((30.0, 100.0, 300.0))
+        rate = rng.choice((100.0, 300.0, 1000.0))
         yield Sender(
             pid=pid,
             rate=rate,
@@ -108,7 +108,7 @@ def draw_senders(members: int, phase_s: float, rng: Random) -> Iterator[Sender]:
             items=rng.choice((1, 3, 20)),
             overwrite=rng.choice((0.3, 0.7, 0.95)),
             keep=rng.choice((0.0, 0.0, 0.1)),
-            batch=rng.choice((1, 1, 4)),
+            batch=rng.choice((1, 4, 16)),
             size=rng.choice((0, 8, 40)),
         )
 
