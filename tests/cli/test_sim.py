@@ -114,7 +114,7 @@ def test_swarm_of_a_mutant_tells_the_line_that_replays_it(semcast):
 
 
 def test_mutants_are_caught_and_told_by_what(semcast):
-    done = semcast("sim", "mutants", "--protocol", "causal", "--seeds", "8", "--json")
+    done = semcast("sim", "mutants", "--protocol", "causal", "--seeds", "30", "--json")
     assert done.code == 0
     [row] = done.answer["mutants"]
     assert row["name"] == "ignore-causality"

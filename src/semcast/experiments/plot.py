@@ -64,6 +64,7 @@ LOOK: Any = {  # matplotlib's stubs want each key as a literal
 }
 PANEL_INCHES = (5.2, 4.1)
 DOTS_PER_INCH = 130
+LEGEND_CHARACTERS = 66  # that a panel's width holds
 
 
 def draw(figure: Figure, results: Results) -> bytes:
@@ -98,12 +99,14 @@ def _draw_panel(axes: Axes, panel: Panel, results: Results) -> None:
     if panel.log_x:
         _mark_values(axes, panel)
     entries = list(_legend(panel, colours))
+    labels = [str(entry.get_label()) for entry in entries]
+    fitting = LEGEND_CHARACTERS // (max(map(len, labels)) + 8)  # A wider one squeezes the axes.
     axes.legend(
         entries,
-        [str(entry.get_label()) for entry in entries],
+        labels,
         loc="upper left",
         bbox_to_anchor=(0, -0.15),
-        ncols=3 if max(len(str(e.get_label())) for e in entries) < 28 else 2,
+        ncols=min(3, max(1, fitting)),
         handlelength=2.6,
         columnspacing=1.4,
     )
