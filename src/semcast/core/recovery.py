@@ -59,6 +59,7 @@ class Recovery:
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         self.noticed: dict[Rank, float] = {}
         self.asked: dict[Rank, Request] = {}
+        self.starved: dict[Rank, tuple[int, ...]] = {}  # streams that found no room, and when
         self.holders: dict[Rank, tuple[Rank, Seq]] = {}  # who last claimed to be furthest
         self.number = 0
         self.deadline = NEVER
@@ -97,10 +98,22 @@ class Recovery:
                 due = request.deadline
             else:
                 due = self.noticed.setdefault(sender, now) + self.delay_s
-            if now >= due:
+            if now < due:
+                self.deadline = min(self.deadline, due)
+            elif request or self.starved.get(sender) != self._room_for(sender):
                 self._ask(sender, now, out)
-            elif due < self.deadline:
-                self.deadline = due
+
+    def _room_for(self, sender: Rank) -> tuple[int, ...]:
+        """What decides whether a stream may be asked for: while it stands, so does the answer."""
+        holdings, reception = self.holdings, self.reception
+        return (
+            holdings.messages,
+            holdings.bytes,
+            holdings.held_of[sender],
+            len(holdings.queue),
+            reception.early,
+            reception.frontier[sender],
+        )
 
     def _ask(self, sender: Rank, now: float, out: Effects) -> None:
         request = self.asked.pop(sender, None)
@@ -110,6 +123,8 @@ class Recovery:
             request = Request()
         limit = self._limit(sender, out)
         target = self._target(sender, request.attempts)
+        if not limit and self.holdings.eager:
+            self.starved[sender] = self._room_for(sender)
         if not limit or target is None:
             return
         ranges = self.reception.missing(sender, RANGES_MAX)

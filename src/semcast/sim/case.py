@@ -24,7 +24,7 @@ from semcast.specs.monitors import Monitors
 from semcast.terms.events import CRASH, Event
 from semcast.terms.messages import Submission
 
-STILL_S = 1.0  # four times the longest timeout that the swarm draws
+STILL_S = 0.75  # three times the longest timeout that the swarm draws
 
 
 class Sender(msgspec.Struct, frozen=True, kw_only=True):
