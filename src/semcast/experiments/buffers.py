@@ -80,7 +80,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=size)
     fast, slow = 1, p.whole("members", at_least=3) - 1
     sender_held, slow_held = (Occupancy(pid, warmup_s, seconds) for pid in (SENDER, slow))
-    with recording(trace, "buffers", recipe, seed, p) as observers:
+    with recording(trace, "buffers", recipe, seed, p) as record:
         group = Group(
             recipe,
             Network(recipe.members, Link(latency=Constant(p.duration_s("latency_ms")))),
@@ -91,7 +91,8 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             warmup_s=warmup_s,
             service_s={slow: p.duration_s("delay_ms")},
             buffers={slow: p.whole("receiver_buffer")},
-            observers=[*observers, sender_held.on_event, slow_held.on_event],
+            observers=[sender_held.on_event, slow_held.on_event],
+            record=record,
         )
         meter = group.run()
     passed = meter.delivered[slow] + meter.omitted[slow]

@@ -111,7 +111,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     fast, slow = 1, p.whole("members", at_least=3) - 1
     script = Script(Game(), seed)
     outdated = Outdated(script, slow, warmup_s, seconds)
-    with recording(trace, "game", recipe, seed, p) as observers:
+    with recording(trace, "game", recipe, seed, p) as record:
         group = Group(
             recipe,
             Network(recipe.members, Link(latency=Constant(p.duration_s("latency_ms")))),
@@ -121,7 +121,8 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             seconds=seconds,
             warmup_s=warmup_s,
             service_s={slow: p.duration_s("delay_ms")},
-            observers=[*observers, outdated.on_event],
+            observers=[outdated.on_event],
+            record=record,
         )
         meter = group.run()
     return {

@@ -26,6 +26,14 @@ SENDER = 0
 QUIET_WITHIN_S = 120.0
 
 
+class Recording:
+    """Where a run's events go, and whether it was left to fall quiet."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self.observers = observers
+        self.complete = False
+
+
 class Group:
     """A run of `seconds`, of which the first `warmup_s` are not measured.
 
@@ -48,8 +56,11 @@ class Group:
         batch: int = 1,
         processor: Processor | None = None,
         observers: Iterable[Observer] = (),
+        record: Recording | None = None,
     ) -> None:
         self.recipe = recipe
+        self.record = record or Recording()
+        self.is_quiet = False
         self.members = [
             Member(
                 replace(recipe, buffer=(buffers or {}).get(rank, recipe.buffer)),
@@ -69,21 +80,27 @@ class Group:
             seed=seed,
             consumers={pid: Consumer(s, 1) for pid, s in (service_s or {}).items() if s},
             producers={SENDER: Producer(arrivals, submissions, batch=batch, until_s=seconds)},
-            observers=[self.monitors.on_event, self.meter.on_event, *observers],
+            observers=[
+                self.monitors.on_event,
+                self.meter.on_event,
+                *observers,
+                *self.record.observers,
+            ],
             processor=processor,
         )
 
     def run(self) -> Meter:
         """Measure, then let it fall quiet and judge."""
         self.simulation.run(self.seconds)
-        quiet = fall_quiet(self.simulation, self.members, QUIET_WITHIN_S)
-        self.monitors.on_end(frozenset(range(self.recipe.members)), complete=quiet)
+        self.is_quiet = fall_quiet(self.simulation, self.members, QUIET_WITHIN_S)
+        self.record.complete = self.is_quiet
+        self.monitors.on_end(frozenset(range(self.recipe.members)), complete=self.is_quiet)
         return self.meter
 
     @property
     def violations(self) -> int:
-        """How many promises were broken."""
-        return sum(self.monitors.counts.values())
+        """How many promises were broken; never to fall quiet is one more."""
+        return sum(self.monitors.counts.values()) + (not self.is_quiet)
 
 
 def recipe_of(p: Parameters) -> Recipe:
@@ -115,10 +132,10 @@ def in_form(traffic: Iterator[Submission], recipe: Recipe) -> Iterator[Submissio
 @contextmanager
 def recording(
     directory: str | None, name: str, recipe: Recipe, seed: int, parameters: Parameters
-) -> Iterator[list[Observer]]:
-    """Observers that write a trace to `directory`, or none."""
+) -> Iterator[Recording]:
+    """What writes a trace to `directory`, or nothing."""
     if directory is None:
-        yield []
+        yield Recording()
         return
     from semcast.traces.parquet import TraceWriter  # pyarrow is an extra, and slow to import
     from semcast.traces.schema import Run
@@ -138,5 +155,6 @@ def recording(
         def observe(event: Event) -> None:
             writer.append((event,))
 
-        yield [observe]
-        writer.close(complete=True)
+        record = Recording(observe)
+        yield record
+        writer.close(complete=record.complete)

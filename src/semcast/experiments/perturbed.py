@@ -62,7 +62,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=size)
     slow_s = p.duration_s("delay_ms") if p.text("perturbation") == "delivery" else 0.0
     seconds, warmup_s = p.span_s()
-    with recording(trace, "perturbed", recipe, seed, p) as observers:
+    with recording(trace, "perturbed", recipe, seed, p) as record:
         group = Group(
             recipe,
             _network(p),
@@ -72,7 +72,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             seconds=seconds,
             warmup_s=warmup_s,
             service_s={PERTURBED: slow_s},
-            observers=observers,
+            record=record,
         )
         meter = group.run()
     return {

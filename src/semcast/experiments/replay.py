@@ -73,7 +73,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     if len(rows) / rate <= warmup_s:
         raise ConfigError(f"warmup_s: {warmup_s:g} s is more than the file's {len(rows) / rate:g}")
     seconds = min(seconds, len(rows) / rate)
-    with recording(trace, "replay", recipe, seed, p) as observers:
+    with recording(trace, "replay", recipe, seed, p) as record:
         group = Group(
             recipe,
             Network(recipe.members, Link(latency=Constant(p.duration_s("latency_ms")))),
@@ -83,7 +83,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             seconds=seconds,
             warmup_s=warmup_s,
             service_s={slow: p.duration_s("delay_ms")},
-            observers=observers,
+            record=record,
         )
         meter = group.run()
     return {

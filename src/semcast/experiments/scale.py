@@ -132,7 +132,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=size)
     factor = p.number("processor_factor", above=-1e-9)
     release = Release(warmup_s, seconds)
-    with recording(trace, "scale", recipe, seed, p) as observers:
+    with recording(trace, "scale", recipe, seed, p) as record:
         group = Group(
             recipe,
             _network(p),
@@ -143,7 +143,8 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             warmup_s=warmup_s,
             service_s={recipe.members - 1: SLOWDOWN / p.number("rate")} if p["congested"] else {},
             processor=Processor(factor=factor, stack_s=STACK_S),
-            observers=[*observers, release.on_event],
+            observers=[release.on_event],
+            record=record,
         )
         group.simulation.run(warmup_s)
         before = usage(group)

@@ -72,7 +72,7 @@ def _group(p: Parameters, seed: int, trace: str | None) -> Row:
         raise ConfigError("buffer: 1 cannot be split in two halves")
     seconds, warmup_s = p.span_s()
     link = Link(latency=Constant(p.duration_s("latency_ms")), loss=p.share("loss"))
-    with recording(trace, "slow-receiver", recipe, seed, p) as observers:
+    with recording(trace, "slow-receiver", recipe, seed, p) as record:
         group = Group(
             recipe,
             Network(recipe.members, link),
@@ -84,7 +84,7 @@ def _group(p: Parameters, seed: int, trace: str | None) -> Row:
             service_s={slow: p.duration_s("delay_ms")},
             buffers=halves if p.text("buffers") == "split" else None,
             batch=p.whole("batch"),
-            observers=observers,
+            record=record,
         )
         meter = group.run()
     return {

@@ -54,7 +54,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     capacity, last = p.number("capacity"), recipe.members - 1
     traffic = quotes(stream(seed, "workload"), size=p.whole("size", at_least=0))
     seconds, warmup_s = p.span_s()
-    with recording(trace, "stock", recipe, seed, p) as observers:
+    with recording(trace, "stock", recipe, seed, p) as record:
         group = Group(
             recipe,
             _network(p, last),
@@ -64,7 +64,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             seconds=seconds,
             warmup_s=warmup_s,
             service_s={last: 1 / capacity if p.text("bottleneck") == "receiver" else 0.0},
-            observers=observers,
+            record=record,
         )
         meter = group.run()
     return {
