@@ -200,8 +200,8 @@ def _usage(y: str) -> tuple[Curve, ...]:
         _by_size("reliable", y, {**_RELIABLE, **_CALM}, "reliable"),
         _by_size("semantic", y, {**_ALWAYS, **_CALM}),
         _by_size("semantic, safety as needed", y, {**_SWITCHED, **_CALM}),
-        _by_size("reliable, congested", y, {**_RELIABLE, **_CONGESTED}, "reliable"),
-        _by_size("semantic, congested", y, {**_ALWAYS, **_CONGESTED}),
+        _by_size("reliable", y, {**_RELIABLE, **_CONGESTED}, "one slow receiver"),
+        _by_size("semantic", y, {**_ALWAYS, **_CONGESTED}, "one slow receiver"),
     )
 
 
