@@ -116,8 +116,7 @@ def test_swarm_of_a_mutant_tells_the_line_that_replays_it(semcast):
 def test_mutants_are_caught_and_told_by_what(semcast):
     done = semcast("sim", "mutants", "--protocol", "causal", "--seeds", "30", "--json")
     assert done.code == 0
-    [row] = done.answer["mutants"]
-    assert row["name"] == "ignore-causality"
+    row = {row["name"]: row for row in done.answer["mutants"]}["ignore-causality"]
     assert row["caught"] is True
     assert row["by"] == f"causal_order in scenario causal-relay, causal_order at seed {row['seed']}"
     assert "none survived" in done.err

@@ -204,3 +204,58 @@ def test_nobody_gossips_about_what_only_the_forgotten_had(wire):
         w.forget(rank, 2)
     w.run(until=20.0)
     assert all(not member.stability.open for member in w.members[:2])
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [Data((Message(0, 1),)), StabilityGossip((Ballot(0, 5, 5, b"\2", 0),))],
+)
+def test_a_rank_that_another_process_has_used_is_not_used_again(datagram: Datagram):
+    """A restarted process would give new messages old numbers."""
+    member = Member(Recipe(members=2), 0, Random(1))
+    out = Effects(recording=False)
+    member.on_datagram(1, datagram, 0.0, out)
+    assert out.excluded
+    with pytest.raises(LocalProtocolError):
+        member.multicast([Submission()], 0.0, out)
+
+
+@pytest.mark.parametrize(
+    "submission", [Submission(payload=bytes(70_000)), Submission(item=1 << 70)]
+)
+def test_what_no_datagram_can_carry_is_refused_at_the_call(wire, submission):
+    w = wire(Recipe(members=2))
+    with pytest.raises(LocalProtocolError):
+        w.send(0, submission)
+    assert w.members[0].last == 0
+
+
+def test_the_cap_counts_every_copy(wire):
+    recipe = Recipe(members=5, unicast=True, bandwidth_max=10_000.0, protocol="sm", buffer=500)
+    w = wire(recipe, recording=False)
+    w.send(0, *[Submission(payload=bytes(76)) for _ in range(400)])
+    left = 0
+    while w.now < 1.0:
+        left += sum(len(d.messages) for s, _, d in w.transit if s == 0 and isinstance(d, Data))
+        w.transit.clear()
+        w.tick()
+    assert 80 <= left <= 130  # messages of about 100 bytes
+
+
+def test_without_multicast_nothing_is_sent_to_everyone(wire):
+    w = wire(Recipe(members=3, unicast=True))
+    out = Effects(recording=False)
+    w.members[0].multicast([Submission()], 0.0, out)
+    w.members[0].on_time(10.0, out)
+    assert {target for target, _ in out.send} == {1, 2}
+    assert sum(isinstance(d, WindowEmpty) for _, d in out.send) == 2
+
+
+def test_a_puller_that_has_caught_up_is_sent_to_again(wire):
+    w = wire(Recipe(members=3, unicast=True, buffer=80))
+    outbox = w.members[0].outbox
+    w.items(0, *[1] * 20)
+    outbox.on_nack(1, Nack(0, ((1, 20),), 4, 1))
+    assert 1 in outbox.pulling
+    outbox.on_nack(1, Nack(0, ((21, 21),), 4, 2))
+    assert 1 not in outbox.pulling

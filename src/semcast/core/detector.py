@@ -95,6 +95,10 @@ class QuorumDetector:
         self._agree(sender, agreed)
         return [sender]
 
+    def reached(self, ballot: Ballot) -> Seq:
+        """The candidate, if a member that was not forgotten has reached it; else 0."""
+        return ballot.candidate if int.from_bytes(ballot.voters, "little") & self.live else 0
+
     def _owes_vote(self, ballot: Ballot) -> bool:
         """Whether a peer lacks a vote that own gossip, switched off, will not bring it."""
         mine = 1 << self.rank

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from semcast.core.detector import NEVER, QuorumDetector
 from semcast.core.holdings import Holdings
 from semcast.core.obsolescence import annotator
-from semcast.core.outbox import Outbox, repairs
+from semcast.core.outbox import Outbox, repairs, size_of
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
 from semcast.core.recovery import Recovery
@@ -50,7 +50,7 @@ class Member:
         self.forgotten: set[Rank] = set()
         self.excluded = False
         self.deadline = NEVER  # when `on_time` wants to be called next
-        self.vetting = Vetting(recipe)
+        self.vetting = Vetting(recipe, rank)
         self.annotator = annotator(recipe)
         self.holdings = Holdings(recipe, rank)
         self.reception = Reception(recipe, rank, self.holdings)
@@ -103,6 +103,7 @@ class Member:
         annotation = self.annotator.annotate(seq, submission)
         item, covers, keep = annotation
         message = Message(self.rank, seq, item, covers, keep, self._deps(), submission.payload)
+        self.vetting.check_own(message, size_of(message))
         if not self.holdings.fits(message):
             self.outbox.flush(now, out)  # What has left may be purged to make room.
         if not self.holdings.admit(message, self.rank, out):
@@ -127,6 +128,10 @@ class Member:
             self._turn_away(source, out)
             return
         self.vetting.check(datagram)
+        if self.vetting.names_unsent(datagram, self.last):
+            self.excluded = out.excluded = True  # Another process has had this rank.
+            self._settle(now, out)
+            return
         _HANDLERS[type(datagram)](self, source, datagram, now, out)
         self._settle(now, out)
 
@@ -175,7 +180,8 @@ class Member:
     def _take_hints(self, source: Rank, ballots: tuple[Ballot, ...]) -> None:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
         for ballot in ballots:
-            self.reception.learn(ballot.sender, max(ballot.frontier, ballot.candidate))
+            reached = self.stability.reached(ballot)
+            self.reception.learn(ballot.sender, max(ballot.frontier, reached))
             self.recovery.on_claim(source, ballot.sender, ballot.frontier)
             if ballot.sender == self.rank:
                 self.outbox.on_claim(source, ballot.frontier)
@@ -184,6 +190,8 @@ class Member:
         for sender in streams:
             stable = self.stability.agreed[sender]
             self._record(STABLE, sender, stable, out)
+            if sender == self.rank:
+                self.outbox.on_stable(stable)
             if self.recipe.elsewhere or sender == self.rank:
                 self.holdings.on_stable(sender, stable, out)
                 self._record(RECLAIM, sender, stable, out)

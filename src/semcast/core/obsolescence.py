@@ -20,6 +20,7 @@ Annotation: TypeAlias = tuple[int | None, bytes | tuple[int, ...], bool]  # item
 # Items and messages an annotator remembers; past it purging is less complete, never wrong.
 ITEMS_REMEMBERED = 1 << 16
 LISTS_REMEMBERED = 1 << 10
+COVERS_MAX = 1 << 12  # distances that one message may list
 
 
 class Annotator(Protocol):
@@ -148,7 +149,7 @@ class ListAnnotator:
             for older in self.recent.get(obsolete, ()):
                 if seq - older <= LISTS_REMEMBERED:
                     covered[older] = seq - older
-        return submission.item, tuple(sorted(covered.values())), submission.never_purge
+        return submission.item, tuple(sorted(covered.values())[:COVERS_MAX]), submission.never_purge
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         if annotation[1]:
@@ -174,7 +175,8 @@ class UpdateFinAnnotator:
         if submission.item is not None:
             return submission.item, (), submission.never_purge
         older = (s for item in self.open for s in self.closed.get(item, ()))
-        return None, tuple(sorted(seq - s for s in older)), submission.never_purge
+        covers = sorted(seq - s for s in older)[:COVERS_MAX]
+        return None, tuple(covers), submission.never_purge
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         item = annotation[0]

@@ -20,11 +20,15 @@ from semcast.terms.messages import EVERYONE, Data, Message, Nack, Purged, Rank, 
 
 HEADER_BYTES = 24  # per message beside its payload; an estimate good enough to fill datagrams
 NOTICE_BYTES = 32
+DISTANCE_BYTES = 3
+DEPENDENCY_BYTES = 10
 
 
 def size_of(message: Message) -> int:
     """About what a message takes in a datagram."""
-    return len(message.payload) + len(message.covers) + HEADER_BYTES
+    covers = message.covers
+    listed = len(covers) if isinstance(covers, bytes) else DISTANCE_BYTES * len(covers)
+    return len(message.payload) + listed + DEPENDENCY_BYTES * len(message.deps) + HEADER_BYTES
 
 
 def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message, ...]]:
@@ -44,9 +48,11 @@ def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message,
 
 def repairs(messages: list[Message], notices: list[Purged], datagram_bytes: int) -> list[Data]:
     """The datagrams of an answer, at least one; a few notices travel with the last messages."""
-    parts = [Data(batch) for batch in batches(messages, datagram_bytes)]
     many = max(1, datagram_bytes // NOTICE_BYTES)
-    if len(notices) <= many // 4:
+    few = len(notices) <= many // 4
+    room = datagram_bytes - NOTICE_BYTES * len(notices) if few else datagram_bytes
+    parts = [Data(batch) for batch in batches(messages, room)]
+    if few:
         *parts, last = parts or [Data(())]
         return [*parts, Data(last.messages, tuple(notices))]
     chunks = range(0, len(notices), many)
@@ -97,7 +103,8 @@ class Outbox:
                 return
             messages, notices, upto = self._next_batch()
             size = sum(size_of(message) for message in messages)
-            if self.rate is not None and not self._spend(size, now):
+            cost = (size + NOTICE_BYTES * len(notices)) * self._copies()
+            if self.rate is not None and not self._spend(cost, now):
                 return
             self.sent = upto
             self.unsent_bytes = max(0, self.unsent_bytes - size) if upto < self.last else 0
@@ -105,6 +112,9 @@ class Outbox:
                 self._transmit(Data(messages, notices, safe=self.store.stream(self.rank).safe), out)
                 self.idle_at = now + self.idle_s
         self.flush_at = NEVER
+
+    def _copies(self) -> int:
+        return len(self.peers) - len(self.pulling) if self.unicast else 1
 
     def _transmit(self, data: Data, out: Effects) -> None:
         if not self.unicast:
@@ -114,9 +124,16 @@ class Outbox:
             if peer not in self.pulling:
                 out.send.append((peer, data))
 
+    def on_stable(self, stable: Seq) -> None:
+        """Everyone has come so far in the own stream."""
+        for peer in list(self.pulling):
+            self.on_claim(peer, stable)
+
     def on_nack(self, peer: Rank, nack: Nack) -> None:
         """A peer asks for own messages; over a wide range it had better pull."""
-        if self.unicast and nack.ranges[-1][1] - nack.ranges[0][0] >= self.wide:
+        first, last = nack.ranges[0][0], nack.ranges[-1][1]
+        self.on_claim(peer, first - 1)
+        if self.unicast and last - first >= self.wide and peer in self.peers:
             self.pulling[peer] = self.last
 
     def on_claim(self, peer: Rank, frontier: Seq) -> None:
@@ -135,7 +152,7 @@ class Outbox:
         notices: list[Purged] = []
         kept = self.store.stream(self.rank)
         size, seq = 0, max(self.sent, kept.stable) + 1
-        while seq <= self.last:
+        while seq <= self.last and size < self.datagram_bytes:
             message = kept.buffer.held.get(seq)
             if message is not None:
                 size += size_of(message)
@@ -147,6 +164,7 @@ class Outbox:
             hole = kept.holes.at(seq)
             assert hole is not None, "an own message is held, purged or stable"
             notices.append(Purged(self.rank, seq, hole.last, hole.witness))
+            size += NOTICE_BYTES
             seq = hole.last + 1
         return tuple(messages), tuple(notices), seq - 1
 
@@ -170,4 +188,5 @@ class Outbox:
         if now >= self.idle_at:
             self.idle_at = NEVER
             if self.sent == self.last and self.store.stream(self.rank).stable < self.last:
-                out.send.append((EVERYONE, WindowEmpty(self.rank, self.last)))
+                for peer in self.peers if self.unicast else [EVERYONE]:
+                    out.send.append((peer, WindowEmpty(self.rank, self.last)))

@@ -120,9 +120,11 @@ class Reception:
         return message
 
     def forget(self, member: Rank, out: Effects) -> None:
-        """What came early from a forgotten member may wait for ever; others can be asked again."""
+        """Nobody may have what is missing of its stream; whoever does will say so again."""
         for seq in list(self.ahead[member]):
             self._drop_early(member, seq, out)
+        self.known[member] = self.frontier[member]
+        self.gaps.pop(member, None)
 
     def _keep_ahead(self, message: Message, source: Rank, out: Effects) -> None:
         if self.holdings.fits(message):
@@ -153,6 +155,7 @@ class Reception:
                     return
                 self._drop_early(sender, seq, out)
                 if not self._enqueue(message, source, out):
+                    self.refused[sender] = message
                     self._discard(message, "full", source, out)  # A notice may do instead.
                 continue
             hole = notices.at(seq)

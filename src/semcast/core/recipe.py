@@ -1,11 +1,12 @@
 """What a member is assembled from: protocol, order, relation, bounds and periods.
 
-A recipe is the same at every member of a group.  `sm` and `rm` are `s-sm` and `s-rm` with the
-empty relation: purging off gives the reliable protocols, buffering elsewhere off gives the
-sender-reliable ones, and it is one code [SRM §5.3].
+A recipe is the same at every member of a group, but for its bounds.  `sm` and `rm` are `s-sm` and
+`s-rm` with the empty relation: purging off gives the reliable protocols, buffering elsewhere off
+gives the sender-reliable ones, and it is one code [SRM §5.3].
 """
 
 from dataclasses import dataclass, field
+from math import inf
 
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.promises import promised
@@ -17,7 +18,8 @@ OVERFLOWS = ("block", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The settings of a group.  Times are seconds; `bandwidth_max` is bytes per second.
+    """The settings of a group.  Times are seconds; `bandwidth_max` is bytes per second, of first
+    transmissions.
 
     `buffer` bounds the distinct messages held for retransmission or delivery at a member, and
     `buffer_bytes` their payload; beyond either, at most one message per sender is admitted, so
@@ -76,24 +78,31 @@ class Recipe:
             object.__setattr__(self, "safety_period_s", self.period_s)
 
     def _check_numbers(self) -> None:
+        for name in ("members", "f", "k", "buffer", "buffer_bytes", "fanout", "datagram_bytes"):
+            if not isinstance(getattr(self, name), int):
+                raise ConfigError(f"{name}: {getattr(self, name)!r} is not a whole number")
         if not 0 <= self.f < self.members:
             raise ConfigError(f"f: {self.f} is not in 0..{self.members - 1} (members - 1)")
         for name in ("k", "buffer", "buffer_bytes", "fanout", "datagram_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not at least 1")
         for name in ("period_s", "safety_period_s", "timeout_min_s", "timeout_max_s"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < inf:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
         for name in ("coalesce_s", "nack_delay_s"):
-            if getattr(self, name) < 0:
+            if not 0 <= getattr(self, name) < inf:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not at least 0")
         if not 0 <= self.congested_at <= 1:
             raise ConfigError(f"congested_at: {self.congested_at} is not in 0..1")
+        if self.timeout_min_s > self.timeout_max_s:
+            raise ConfigError(
+                f"timeout_min_s: {self.timeout_min_s} is above timeout_max_s {self.timeout_max_s}"
+            )
         if self.chain_limit is not None and self.chain_limit < 1:
             raise ConfigError(f"chain_limit: {self.chain_limit} is not at least 1")
         if self.chain_limit is not None and self.relation != "item":
             raise ConfigError(f"chain_limit: works on item tags, not on relation {self.relation}")
-        if self.bandwidth_max is not None and self.bandwidth_max <= 0:
+        if self.bandwidth_max is not None and not 0 < self.bandwidth_max < inf:
             raise ConfigError(f"bandwidth_max: {self.bandwidth_max} is not above 0")
 
     def _check_item_order(self) -> None:

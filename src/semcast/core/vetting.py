@@ -1,19 +1,24 @@
-"""What a datagram of this group can say: ranks that exist, annotations of its relation.
+"""What this group can say: ranks that exist, annotations of its relation, what fits a datagram.
 
 The codec has checked that numbers are numbers; this is what only the group knows.  A peer that
 breaks it runs another version, another recipe, or is no peer.
 """
 
 from semcast.core.recipe import Recipe
-from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.messages import (
     Data,
     Datagram,
     Excluded,
     Message,
+    Rank,
     SafetyGossip,
+    Seq,
     StabilityGossip,
 )
+
+MESSAGE_BYTES_MAX = 65_000  # a little less than UDP over IPv4 carries
+ITEM_MIN, ITEM_MAX = -(1 << 63), (1 << 63) - 1
 
 FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
 
@@ -21,7 +26,8 @@ FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
 class Vetting:
     """One per member; changes nothing, raises `RemoteProtocolError`."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, rank: Rank) -> None:
+        self.rank = rank
         self.members = recipe.members
         self.relation = recipe.relation
         self.form = FORMS.get(recipe.relation)
@@ -41,6 +47,24 @@ class Vetting:
             self._check_rank(datagram.member)
         else:
             self._check_rank(datagram.sender)
+
+    def names_unsent(self, datagram: Datagram, last: Seq) -> bool:
+        """Whether it speaks of own messages beyond `last`: an earlier process had this rank."""
+        if isinstance(datagram, Data):
+            return any(m.sender == self.rank and m.seq > last for m in datagram.messages)
+        if isinstance(datagram, StabilityGossip | SafetyGossip):
+            own = [b for b in datagram.ballots if b.sender == self.rank]
+            return any(max(b.frontier, b.candidate, b.agreed) > last for b in own)
+        return False
+
+    def check_own(self, message: Message, size: int) -> None:
+        """Refuse, at the call, what no datagram can carry."""
+        if size > MESSAGE_BYTES_MAX:
+            raise LocalProtocolError(
+                f"payload: a message of {size} bytes is over the {MESSAGE_BYTES_MAX} of a datagram"
+            )
+        if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
+            raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
 
     def _check_message(self, message: Message) -> None:
         self._check_rank(message.sender)

@@ -61,14 +61,7 @@ class Group:
         self.recipe = recipe
         self.record = record or Recording()
         self.is_quiet = False
-        self.members = [
-            Member(
-                replace(recipe, buffer=(buffers or {}).get(rank, recipe.buffer)),
-                rank,
-                stream(seed, "member", rank),
-            )
-            for rank in range(recipe.members)
-        ]
+        self.members = members_of(recipe, buffers or {}, seed)
         self.seconds = seconds
         self.meter = Meter(SENDER, warmup_s, seconds)
         self.monitors = Monitors(
@@ -103,6 +96,18 @@ class Group:
         return sum(self.monitors.counts.values()) + (not self.is_quiet)
 
 
+def members_of(recipe: Recipe, buffers: Mapping[int, int], seed: int) -> list[Member]:
+    """The members of a group, some with bounds of their own."""
+    return [
+        Member(
+            replace(recipe, buffer=buffers.get(rank, recipe.buffer)),
+            rank,
+            stream(seed, "member", rank),
+        )
+        for rank in range(recipe.members)
+    ]
+
+
 def recipe_of(p: Parameters) -> Recipe:
     """The recipe that an experiment's parameters describe."""
     return Recipe(
@@ -115,7 +120,7 @@ def recipe_of(p: Parameters) -> Recipe:
         k=p.whole("k"),
         buffer=p.whole("buffer"),
         fanout=p.whole("fanout"),
-        period_s=p.duration_s("period_ms"),
+        period_s=p.number("period_ms") / 1000,
         unicast=bool(p.get("unicast")),
     )
 

@@ -114,13 +114,15 @@ class Judge:
             found.append(f"liveness: not quiet {case.quiet_within_s} s after the faults stopped")
         if self.overflow is not None:
             found.append(f"bound: {self.overflow.buffered} messages held: {self.overflow}")
-        if quiet and not self.crashed:
-            found += [
-                f"leak: member {member.rank} still holds {member.holdings.messages} messages"
-                for member in members
-                if member.holdings.messages or member.holdings.bytes
-            ]
+        if quiet:
+            found += [line for pid in sorted(correct) for line in leftovers(members[pid])]
         return found
+
+
+def leftovers(member: Member) -> Iterator[str]:
+    """What a member should not have once everything is quiet and every crash was announced."""
+    if member.holdings.messages or member.holdings.bytes:
+        yield f"leak: member {member.rank} still holds {member.holdings.messages} messages"
 
 
 def run(case: Case, *observers: Observer) -> Outcome:

@@ -1,8 +1,7 @@
 """Does anything notice?  One mutant against the scenario built for it, then against the swarm.
 
 The scenario must provoke the mistake every time; the swarm must stumble on it within a number of
-seeds.  A mutant is caught by either, and `by` tells by which, so that a swarm that has become
-blind shows even where the scenario still sees.
+seeds.  A mutant is caught when both notice it; `by` tells by what, so that the blind one shows.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +27,8 @@ class Hunt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def caught(self) -> bool:
-        """Whether anything noticed."""
-        return self.in_scenario is not None or self.in_swarm is not None
+        """Whether both noticed."""
+        return self.in_scenario is not None and self.in_swarm is not None
 
     @property
     def by(self) -> str | None:

@@ -265,6 +265,13 @@ MUTANTS: dict[str, Mutant] = {
     "purge-what-must-stay": Mutant(PurgingBuffer, "purge", purge_what_must_stay, "slow-member"),
     "move-across-kept": Mutant(DeliveryQueue, "_place", move_across_kept, "in-place"),
     "ignore-causality": Mutant(Reception, "_is_due", ignore_causality, "causal-relay", "causal"),
+    "lose-predecessors": Mutant(Holdings, "_deliver", drop_deliveries, "causal-relay", "causal"),
+    "tail-loss-undetected-s-sm": Mutant(
+        Reception, "learn", tail_loss_undetected, "lost-tail-s-sm", "s-sm"
+    ),
+    "reclaim-on-majority-s-sm": Mutant(
+        QuorumDetector, "_has_quorum", reclaim_on_majority, "lost-tail-s-sm", "s-sm"
+    ),
     "early-never-gives-way": Mutant(
         Reception, "_give_way", early_never_gives_way, "early-arrivals"
     ),

@@ -72,6 +72,11 @@ SCENARIOS: dict[str, Case] = {
         sender(rate=50.0, count=10),
         faults=(OneWayCut(0.15, 0.5, 0, 1),),
     ),
+    "lost-tail-s-sm": case(
+        Recipe(members=3, protocol="s-sm"),
+        sender(rate=50.0, count=10),
+        faults=(OneWayCut(0.15, 0.5, 0, 1),),
+    ),
     # Late copies arrive long after their originals were delivered, purged or skipped.
     "duplicates": case(
         Recipe(members=3, buffer=12, congested_at=0.0, period_s=0.02),
