@@ -23,7 +23,6 @@ from semcast.cli import demo, figures, model, sim
 from semcast.cli.commands import Commands, new_app
 from semcast.terms.errors import SemcastError
 
-FAILED: Final = 1
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
 NOBODY_READS: Final = 141  # 128 + SIGPIPE, which not every system has
