@@ -125,11 +125,8 @@ class BitmapAnnotator:
                 )
             bits |= 1 << (n - 1) | self.recent[n - 1] << n
         bits &= self.mask
-        return (
-            submission.item,
-            bits.to_bytes((bits.bit_length() + 7) // 8, "little"),
-            (submission.never_purge),
-        )
+        covers = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        return submission.item, covers, submission.never_purge
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         covers = annotation[1]
