@@ -1,0 +1,61 @@
+"""What a live member says about itself when asked: through its control socket, `Group.snapshot`,
+and the metrics endpoint.  Counters go on from the moment it joined; rates are for the reader."""
+
+import msgspec
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """Another member, as this one sees it.
+
+    `lag` is how many of this member's own messages the peer is not known to have received.
+    The rest comes from the peer's own reports, about one a second: what its application was
+    handed, what it skipped because it was superseded, what waits there.
+    """
+
+    name: str
+    rank: int
+    lag: int
+    heard_ago_s: float
+    delivered: int
+    skipped: int
+    queued: int
+    held: int
+    is_forgotten: bool
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One member at one moment.
+
+    `sent` counts its own messages, `delivered` what its application was handed, `skipped` what
+    was purged before it could be (by notices or in its queue), `purged` what left its
+    retransmission store as obsolete.  `held` of `buffer` messages are held now, `queued` of them
+    wait for the application.  `is_blocked`: a multicast waits for room.  `slowest` names the
+    member that skips or lags most, if any does.
+    """
+
+    group: str
+    name: str
+    rank: int
+    pid: int
+    version: str
+    protocol: str
+    order: str
+    f: int
+    up_s: float
+    sent: int
+    delivered: int
+    skipped: int
+    purged: int
+    queued: int
+    held: int
+    held_bytes: int
+    buffer: int
+    is_blocked: bool
+    is_sealed: bool
+    datagrams_in: int
+    datagrams_out: int
+    bytes_in: int
+    bytes_out: int
+    discarded: dict[str, int]
+    slowest: str | None
+    peers: list[Peer]
