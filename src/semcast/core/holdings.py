@@ -42,6 +42,9 @@ class Holdings:
         self.held_of: list[int] = [0] * recipe.members
         self.ready = 0  # how many messages the application would take now
         self.delivered: list[Seq] = [0] * recipe.members
+        self.skipped = 0  # how many messages the application will never see, being superseded
+        self.told = 0  # of them
+        self.purged = 0  # how many left the store as obsolete
         self.refused = False
 
     def __repr__(self) -> str:
@@ -145,11 +148,13 @@ class Holdings:
 
     def _purge(self, sender: Rank, out: Effects) -> None:
         for purged, by in self.store.purge(sender):
+            self.purged += 1
             if not self.queue.holds(purged):
                 self.drop(purged, out)
             self._record_purge(purged, by, RETRANSMISSION, out)
 
     def _left_queue(self, purged: Message, by: Seq, out: Effects) -> None:
+        self.skipped += 1
         if not self.store.holds(purged):
             self.drop(purged, out)
         self._record_purge(purged, by, DELIVERY, out)
@@ -182,6 +187,9 @@ class Holdings:
     def _deliver(self, message: Message, out: Effects) -> None:
         self.ready -= 1
         self.delivered[message.sender] = message.seq
+        if self.skipped != self.told:
+            out.skipped.append((len(out.deliver), self.skipped - self.told))
+            self.told = self.skipped
         out.deliver.append(message)
         if out.events is not None:
             sender, seq, held = message.sender, message.seq, self.messages

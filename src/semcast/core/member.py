@@ -48,6 +48,7 @@ class Member:
         self.rank = rank
         self.last: Seq = 0
         self.forgotten: set[Rank] = set()
+        self.given_up = 0  # how many of them did not leave drained
         self.excluded = False
         self.deadline = NEVER  # when `on_time` wants to be called next
         self.vetting = Vetting(recipe, rank)
@@ -102,7 +103,9 @@ class Member:
         seq = self.last + 1
         annotation = self.annotator.annotate(seq, submission)
         item, covers, keep = annotation
-        message = Message(self.rank, seq, item, covers, keep, self._deps(), submission.payload)
+        message = Message(
+            self.rank, seq, item, covers, keep, self._deps(), submission.payload, submission.name
+        )
         self.vetting.check_own(message, size_of(message))
         if not self.holdings.fits(message):
             self.outbox.flush(now, out)  # What has left may be purged to make room.
@@ -223,17 +226,29 @@ class Member:
             self._on_safe(self.safety.on_time(now, out), out)
         self._settle(now, out)
 
-    def forget(self, member: Rank, now: float, out: Effects) -> None:
-        """Go on without a member that crashed or was given up; at most f of them."""
+    def flush(self, now: float, out: Effects) -> None:
+        """No more company is to be expected for what waits to be sent."""
+        self.outbox.hurry(now)
+        self.outbox.flush(now, out)
+        self._settle(now, out)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether everything known here is stable: the group loses nothing if this one leaves."""
+        return not self.stability.open and not self.reception.gaps and self.outbox.is_empty
+
+    def forget(self, member: Rank, now: float, out: Effects, *, drained: bool = False) -> None:
+        """Go on without a member: one that left drained, or at most f that did not."""
         if member == self.rank or not 0 <= member < self.recipe.members:
             raise LocalProtocolError(f"forget: {member} is not another member of the group")
         if member in self.forgotten:
             return
-        if len(self.forgotten) >= self.recipe.f:
+        if not drained and self.given_up >= self.recipe.f:
             raise LocalProtocolError(
                 f"forget: at most f = {self.recipe.f} members can be forgotten"
             )
         self.forgotten.add(member)
+        self.given_up += not drained
         if out.events is not None:
             out.events.append(Event(LEAVE, self.rank, peer=member))
         self.reception.forget(member, out)

@@ -28,7 +28,10 @@ def size_of(message: Message) -> int:
     """About what a message takes in a datagram."""
     covers = message.covers
     listed = len(covers) if isinstance(covers, bytes) else DISTANCE_BYTES * len(covers)
-    return len(message.payload) + listed + DEPENDENCY_BYTES * len(message.deps) + HEADER_BYTES
+    named = len(message.name)
+    return (
+        len(message.payload) + named + listed + DEPENDENCY_BYTES * len(message.deps) + HEADER_BYTES
+    )
 
 
 def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message, ...]]:
@@ -76,6 +79,7 @@ class Outbox:
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         self.unicast = recipe.unicast
         self.wide = max(1, recipe.buffer // 8)
+        self.reached: dict[Rank, Seq] = dict.fromkeys(self.peers, 0)  # in the own stream
         self.pulling: dict[Rank, Seq] = {}  # who pulls, and what it must have reached to be sent to
         self.flush_at = NEVER
         self.idle_at = NEVER
@@ -113,6 +117,16 @@ class Outbox:
                 self.idle_at = now + self.idle_s
         self.flush_at = NEVER
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether every own message has left once."""
+        return self.sent == self.last
+
+    def hurry(self, now: float) -> None:
+        """What waits for company need not wait any longer."""
+        if not self.is_blocked:
+            self.flush_at = min(self.flush_at, now)
+
     def _copies(self) -> int:
         return len(self.peers) - len(self.pulling) if self.unicast else 1
 
@@ -126,7 +140,7 @@ class Outbox:
 
     def on_stable(self, stable: Seq) -> None:
         """Everyone has come so far in the own stream."""
-        for peer in list(self.pulling):
+        for peer in self.peers:
             self.on_claim(peer, stable)
 
     def on_nack(self, peer: Rank, nack: Nack) -> None:
@@ -138,12 +152,15 @@ class Outbox:
 
     def on_claim(self, peer: Rank, frontier: Seq) -> None:
         """A peer has come so far in the own stream."""
+        if frontier > self.reached.get(peer, frontier):
+            self.reached[peer] = frontier
         if peer in self.pulling and frontier >= self.pulling[peer]:
             del self.pulling[peer]
 
     def forget(self, member: Rank) -> None:
         """Send nothing to this member any more."""
         self.peers.remove(member)
+        del self.reached[member]
         self.pulling.pop(member, None)
 
     def _next_batch(self) -> tuple[tuple[Message, ...], tuple[Purged, ...], Seq]:

@@ -175,6 +175,7 @@ class Reception:
     def _skip(self, gone: Purged, source: Rank, out: Effects) -> None:
         sender = gone.sender
         self._move(sender, gone.last)
+        self.holdings.skipped += gone.last - gone.first + 1
         if self.elsewhere:
             self.holdings.store.skip(sender, gone.first, gone.last, gone.witness)
         if out.events is not None:

@@ -14,6 +14,7 @@ from semcast.terms.promises import promised
 RELATIONS = ("item", "bitmap", "list", "all", "update-fin", "none")
 PURGING = ("eager", "lazy")
 OVERFLOWS = ("block", "error")
+POSITIVE = ("k", "buffer", "buffer_bytes", "message_bytes", "fanout", "datagram_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class Recipe:
     transmissions.
 
     `buffer` bounds the distinct messages held for retransmission or delivery at a member, and
-    `buffer_bytes` their payload; beyond either, at most one message per sender is admitted, so
+    `buffer_bytes` their payload, `message_bytes` a single message; beyond either, at most one message per sender is admitted, so
     that no stream waits for another for ever.  `f` defaults to (members - 1) // 2.  `unicast` is
     for networks without multicast: first transmissions go to each member, and one that is far
     behind is left to pull.
@@ -37,6 +38,7 @@ class Recipe:
     f: int = -1
     buffer: int = 1000
     buffer_bytes: int = 64 << 20
+    message_bytes: int = 65_000
     purge: str = "eager"
     overflow: str = "block"
     period_s: float = 0.03
@@ -78,12 +80,12 @@ class Recipe:
             object.__setattr__(self, "safety_period_s", self.period_s)
 
     def _check_numbers(self) -> None:
-        for name in ("members", "f", "k", "buffer", "buffer_bytes", "fanout", "datagram_bytes"):
+        for name in ("members", "f", *POSITIVE):
             if not isinstance(getattr(self, name), int):
                 raise ConfigError(f"{name}: {getattr(self, name)!r} is not a whole number")
         if not 0 <= self.f < self.members:
             raise ConfigError(f"f: {self.f} is not in 0..{self.members - 1} (members - 1)")
-        for name in ("k", "buffer", "buffer_bytes", "fanout", "datagram_bytes"):
+        for name in POSITIVE:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not at least 1")
         for name in ("period_s", "safety_period_s", "timeout_min_s", "timeout_max_s"):

@@ -17,7 +17,6 @@ from semcast.terms.messages import (
     StabilityGossip,
 )
 
-MESSAGE_BYTES_MAX = 65_000  # a little less than UDP over IPv4 carries
 ITEM_MIN, ITEM_MAX = -(1 << 63), (1 << 63) - 1
 
 FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
@@ -29,6 +28,7 @@ class Vetting:
     def __init__(self, recipe: Recipe, rank: Rank) -> None:
         self.rank = rank
         self.members = recipe.members
+        self.message_bytes = recipe.message_bytes
         self.relation = recipe.relation
         self.form = FORMS.get(recipe.relation)
 
@@ -58,10 +58,10 @@ class Vetting:
         return False
 
     def check_own(self, message: Message, size: int) -> None:
-        """Refuse, at the call, what no datagram can carry."""
-        if size > MESSAGE_BYTES_MAX:
+        """Refuse, at the call, what the group does not carry."""
+        if size > self.message_bytes:
             raise LocalProtocolError(
-                f"payload: a message of {size} bytes is over the {MESSAGE_BYTES_MAX} of a datagram"
+                f"payload: a message of {size} bytes is over the {self.message_bytes} allowed"
             )
         if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
             raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")

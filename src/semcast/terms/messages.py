@@ -23,6 +23,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     n-th bit (counted from 1) names the n-th preceding message [SRM §3.2]; a tuple lists
     distances.  `keep` means that no later message makes this one obsolete.  `deps` are, under
     causal order, the last sequence numbers its sender had delivered from every sender.
+    `name` is what the application calls the item; no rule looks at it.
     """
 
     sender: Rank
@@ -32,6 +33,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     keep: bool = False
     deps: tuple[tuple[Rank, Seq], ...] = ()
     payload: bytes = b""
+    name: str = ""
 
 
 class Purged(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -118,3 +120,4 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
     item: int | None = None
     obsoletes: tuple[Seq, ...] = ()
     never_purge: bool = False
+    name: str = ""

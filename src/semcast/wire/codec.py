@@ -28,7 +28,7 @@ from semcast.terms.messages import (
     WindowEmpty,
 )
 
-DATAGRAM_BYTES_MAX: Final = 65_507  # what UDP over IPv4 carries
+DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
 RANK_MAX: Final = 65_535
 SEQ_MAX: Final = 2**63 - 1
 
