@@ -57,7 +57,7 @@ def decode(data: bytes) -> Datagram:
         raise RemoteProtocolError(f"{len(data)} bytes, at most {DATAGRAM_BYTES_MAX} are a datagram")
     try:
         datagram = _decoder.decode(data)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"not a datagram: {error}") from error
     _CHECKS[type(datagram)](datagram)
     return datagram
