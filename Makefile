@@ -47,8 +47,9 @@ swarm: $(VENV)/lab  ## SEEDS fault-injected runs of each protocol, then every mu
 	@for p in s-sm s-rm sm rm causal; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
 	@$(SEMCAST) sim mutants
 
-bench: $(VENV)/dev  ## speed of the simulator and of the buffers, as ratios
+bench: $(VENV)/dev  ## speed of the simulator, the buffers and the journal, as ratios
 	@$(BIN)/python bench/buffer.py
+	@$(BIN)/python bench/journal.py
 	@$(BIN)/python bench/simulator.py
 
 figures: $(VENV)/lab  ## the papers' figures into out/figures

@@ -1,3 +1,55 @@
 """Semantically reliable multicast: fast-changing state, current at many processes at once."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semcast.runtime import sync as sync
+    from semcast.runtime.gathering import GroupComplete as GroupComplete
+    from semcast.runtime.group import Group as Group
+    from semcast.runtime.group import Relation as Relation
+    from semcast.runtime.group import Update as Update
+    from semcast.runtime.host import ExcludedFromGroup as ExcludedFromGroup
+    from semcast.runtime.joining import join as join
+    from semcast.runtime.mailbox import Message as Message
+    from semcast.runtime.session import JoinTimeout as JoinTimeout
+    from semcast.runtime.snapshot import Peer as Peer
+    from semcast.runtime.snapshot import Snapshot as Snapshot
+    from semcast.terms.errors import BufferFull as BufferFull
+    from semcast.terms.errors import ConfigError as ConfigError
+    from semcast.terms.errors import LocalProtocolError as LocalProtocolError
+    from semcast.terms.errors import SemcastError as SemcastError
+
 __version__ = "0.1.0"
+
+# Imported when first used, so that a command that needs none of it starts at once.
+_HOMES = {
+    "BufferFull": "terms.errors",
+    "ConfigError": "terms.errors",
+    "ExcludedFromGroup": "runtime.host",
+    "Group": "runtime.group",
+    "GroupComplete": "runtime.gathering",
+    "JoinTimeout": "runtime.session",
+    "LocalProtocolError": "terms.errors",
+    "Message": "runtime.mailbox",
+    "Peer": "runtime.snapshot",
+    "Relation": "runtime.group",
+    "SemcastError": "terms.errors",
+    "Snapshot": "runtime.snapshot",
+    "Update": "runtime.group",
+    "join": "runtime.joining",
+}
+
+__all__ = [  # noqa: PLE0604
+    "__version__",
+    "sync",
+    *_HOMES,
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "sync":
+        return importlib.import_module("semcast.runtime.sync")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'semcast' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"semcast.{_HOMES[name]}"), name)

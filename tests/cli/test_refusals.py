@@ -7,7 +7,7 @@ SLOW = ("sim", "slow-receiver")
 SWARM = ("sim", "swarm", "--protocol", "s-rm")
 
 REFUSED = {
-    "unknown command": (("bogus",), "command: 'bogus' is not one of demo, figures, sim, model"),
+    "unknown command": (("bogus",), "command: 'bogus' is not one of demo, join, pub, sub, "),
     "unknown experiment": (("sim", "bogus"), "experiment: 'bogus' is not one of list, swarm"),
     "unknown model": (("model", "bogus"), "command: 'bogus' is not one of throughput"),
     "no subcommand": (("sim",), "Missing command; see semcast sim --help"),

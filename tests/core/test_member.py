@@ -301,7 +301,7 @@ class TestUnicast:
         w = wire(Recipe(members=3, unicast=True, buffer=40))
         w.items(0, *range(10))
         w.transit.clear()
-        w.hand(1, 0, Nack(0, ((1, 3), (9, 40)), 1, 1))
+        w.hand(1, 0, Nack(0, ((1, 3), (9, 10)), 1, 1))
         w.transit.clear()
         w.items(0, 10)
         assert {target for _, target, d in w.transit if isinstance(d, Data)} == {2}

@@ -19,7 +19,18 @@ import typer
 import typer.main
 
 from semcast import __version__
-from semcast.cli import demo, figures, model, sim
+from semcast.cli import (
+    demo,
+    doctor,
+    figures,
+    keys,
+    live,
+    members,
+    model,
+    relay,
+    sim,
+    top,
+)
 from semcast.cli.commands import Commands, new_app
 from semcast.terms.errors import SemcastError
 
@@ -32,6 +43,17 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = new_app(Commands, "Semantically reliable multicast: simulate, measure, draw, demonstrate.")
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+for command, example in (
+    (live.join, live.JOIN_EXAMPLE),
+    (live.pub, live.PUB_EXAMPLE),
+    (live.sub, live.SUB_EXAMPLE),
+    (members.members, members.EXAMPLE),
+    (top.top, top.EXAMPLE),
+    (doctor.doctor, doctor.EXAMPLE),
+    (relay.relay, relay.EXAMPLE),
+):
+    app.command(epilog=example)(command)
+app.add_typer(keys.app, name="keys")
 app.add_typer(sim.app, name="sim")
 app.command("figures", epilog=figures.EXAMPLE)(figures.figures)
 app.add_typer(model.app, name="model")

@@ -31,6 +31,7 @@ class QuorumDetector:
         period_s: float,
         fanout: int,
         gossip: type[StabilityGossip] | type[SafetyGossip],
+        after: int | None = None,
     ) -> None:
         self.rank = rank
         self.quorum = quorum  # None: every member that was not forgotten
@@ -39,6 +40,8 @@ class QuorumDetector:
         self.rng = rng
         self.period_s = period_s
         self.fanout = fanout
+        self.after = after  # Gossip is due at once when a frontier has moved so far.
+        self.told: list[Seq] = [0] * members  # the own frontiers as last gossiped
         self.gossip = gossip
         self.peers = [peer for peer in range(members) if peer != rank]
         self.agreed: list[Seq] = [0] * members
@@ -46,6 +49,7 @@ class QuorumDetector:
         self.voters: list[int] = [0] * members
         self.enabled = True
         self.open: dict[Rank, None] = {}  # streams not agreed up to what is known here
+        self.closed: set[Rank] = set()  # streams that nobody can repair: nothing to agree on
         self.behind: dict[Rank, dict[Rank, None]] = {}  # peers to tell, and of which streams
         self.deadline = NEVER
 
@@ -60,7 +64,11 @@ class QuorumDetector:
         if self.frontier[sender] <= self.agreed[sender]:
             return  # A quorum without this member came here first.
         self.open[sender] = None
-        if self.enabled and self.deadline == NEVER:
+        if not self.enabled:
+            return
+        if self.after is not None and self.frontier[sender] - self.told[sender] >= self.after:
+            self.deadline = min(self.deadline, now)
+        elif self.deadline == NEVER:
             self.deadline = now + self.period_s * (0.5 + 0.5 * self.rng.random())
 
     def enable(self, enabled: bool, now: float) -> None:
@@ -77,6 +85,8 @@ class QuorumDetector:
         advanced = []
         for ballot in ballots:
             sender = ballot.sender
+            if sender in self.closed:
+                continue
             before = self.agreed[sender]
             self._merge(ballot)
             self._vote(sender)
@@ -170,6 +180,8 @@ class QuorumDetector:
             out.send.append((peer, self._compose(streams | self.open if self.enabled else streams)))
         if not (self.enabled and self.open):
             return
+        for sender in self.open:
+            self.told[sender] = self.frontier[sender]
         targets = [peer for peer in self.peers if peer not in behind]
         wanted = max(0, self.fanout - len(behind))
         if len(targets) > wanted:
@@ -192,6 +204,12 @@ class QuorumDetector:
                 )
             )
         return self.gossip(tuple(ballots))
+
+    def close(self, sender: Rank) -> None:
+        """Say and hear no more of a stream."""
+        self.closed.add(sender)
+        self.candidate[sender] = self.voters[sender] = 0
+        self.open.pop(sender, None)
 
     def forget(self, member: Rank) -> list[Rank]:
         """Go on without a member; the streams in which it had held up agreement."""

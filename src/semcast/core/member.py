@@ -21,7 +21,7 @@ from semcast.core.recovery import Recovery
 from semcast.core.vetting import Vetting
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
-from semcast.terms.events import DISCARD, LEAVE, RECLAIM, SAFE, STABLE, Event
+from semcast.terms.events import DISCARD, DRAINED, LEAVE, RECLAIM, SAFE, STABLE, Event
 from semcast.terms.messages import (
     Ballot,
     Data,
@@ -51,19 +51,20 @@ class Member:
         self.given_up = 0  # how many of them did not leave drained
         self.excluded = False
         self.deadline = NEVER  # when `on_time` wants to be called next
-        self.vetting = Vetting(recipe, rank)
         self.annotator = annotator(recipe)
         self.holdings = Holdings(recipe, rank)
         self.reception = Reception(recipe, rank, self.holdings)
+        self.vetting = Vetting(recipe, rank, self.reception.frontier)
         self.recovery = Recovery(recipe, rank, self.reception, self.holdings, rng)
         self.outbox = Outbox(recipe, rank, self.holdings.store)
         frontier = self.reception.frontier
-        members, fanout = recipe.members, recipe.fanout
+        members, fanout, after = recipe.members, recipe.fanout, recipe.gossip_after
         self.stability = QuorumDetector(
-            rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip
+            rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip, after
         )
+        quorum, period_s = recipe.f + 1, recipe.safety_period_s
         self.safety = QuorumDetector(
-            rank, members, recipe.f + 1, frontier, rng, recipe.safety_period_s, fanout, SafetyGossip
+            rank, members, quorum, frontier, rng, period_s, fanout, SafetyGossip, after
         )
         self.needs_safety = recipe.needs_safety
         self.adapts = recipe.needs_safety and not recipe.safety_always
@@ -130,9 +131,9 @@ class Member:
         if source in self.forgotten:
             self._turn_away(source, out)
             return
-        self.vetting.check(datagram)
-        if self.vetting.names_unsent(datagram, self.last):
-            self.excluded = out.excluded = True  # Another process has had this rank.
+        self.vetting.check(source, datagram)
+        if self.vetting.shows_exclusion(datagram, self.last):
+            self.excluded = out.excluded = True
             self._settle(now, out)
             return
         _HANDLERS[type(datagram)](self, source, datagram, now, out)
@@ -250,10 +251,12 @@ class Member:
         self.forgotten.add(member)
         self.given_up += not drained
         if out.events is not None:
-            out.events.append(Event(LEAVE, self.rank, peer=member))
+            out.events.append(Event(LEAVE, self.rank, note=DRAINED if drained else "", peer=member))
         self.reception.forget(member, out)
         self.recovery.forget(member)
         self.outbox.forget(member)
+        if not self.recipe.elsewhere:
+            self.stability.close(member)
         self._on_safe(self.safety.forget(member), out)
         self._on_stable(self.stability.forget(member), out)
         self._settle(now, out)

@@ -28,7 +28,8 @@ def size_of(message: Message) -> int:
     """About what a message takes in a datagram."""
     covers = message.covers
     listed = len(covers) if isinstance(covers, bytes) else DISTANCE_BYTES * len(covers)
-    named = len(message.name)
+    name = message.name
+    named = len(name) if name.isascii() else len(name.encode())
     return (
         len(message.payload) + named + listed + DEPENDENCY_BYTES * len(message.deps) + HEADER_BYTES
     )

@@ -4,8 +4,11 @@ Guarantees: the frontier of a stream passes a message only when it was queued fo
 when a notice says that it was purged; never by guessing [SRB §2.2].  Under causal order it also
 waits for the message's causal predecessors, so a frontier speaks for them too [SRM §4.4].
 Bounded: messages ahead of a gap count as held; when room is short they give way to the one that
-closes it and are asked for again, so that a full buffer never blocks its own head.
+closes it and are asked for again, so that a full buffer never blocks its own head.  However wide
+a notice is, it is taken in portions.
 """
+
+from bisect import bisect_left
 
 from semcast.core.holdings import Holdings
 from semcast.core.holes import Holes
@@ -13,6 +16,8 @@ from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
 from semcast.terms.events import DISCARD, SKIP, Event
 from semcast.terms.messages import Message, Purged, Rank, Seq
+
+SKIPS_MAX = 1 << 16  # of a stream, on what one datagram says: each is an event of its own
 
 
 class Reception:
@@ -32,6 +37,7 @@ class Reception:
         self.gaps: dict[Rank, None] = {}  # streams with frontier < known
         self.refused: dict[Rank, Message] = {}  # streams whose next message found no room
         self.moved: dict[Rank, None] = {}  # streams whose frontier moved since last asked
+        self.forgotten: set[Rank] = set()
 
     def __repr__(self) -> str:
         ahead = {sender: sorted(seqs) for sender, seqs in enumerate(self.ahead) if seqs}
@@ -39,7 +45,7 @@ class Reception:
 
     def learn(self, sender: Rank, seq: Seq) -> None:
         """Somebody says that `seq` exists: the end of a stream may have been lost."""
-        if seq > self.known[sender]:
+        if seq > self.known[sender] and (self.elsewhere or sender not in self.forgotten):
             self.known[sender] = seq
             self.gaps[sender] = None
 
@@ -70,13 +76,15 @@ class Reception:
 
     def on_notices(self, notices: tuple[Purged, ...], source: Rank, out: Effects) -> None:
         """Some messages were purged: they are nothing to wait for."""
+        reach = [frontier + SKIPS_MAX for frontier in self.frontier]
         for notice in notices:
             sender = notice.sender
             # The witness may itself be purged; it only says that the stream goes that far.
             self.learn(sender, max(notice.last, notice.witness))
-            if notice.last > self.frontier[sender]:
-                first = max(notice.first, self.frontier[sender] + 1)
-                self.notices[sender].add(first, notice.last, notice.witness)
+            first = max(notice.first, self.frontier[sender] + 1)
+            last = min(notice.last, reach[sender])  # The rest will be told when asked for.
+            if first <= last:
+                self.notices[sender].add(first, last, notice.witness)
                 self._advance(sender, source, out)
                 if len(self.notices[sender]) > self.notices_max:
                     self.notices[sender].forget_last()  # It will be told again.
@@ -120,11 +128,17 @@ class Reception:
         return message
 
     def forget(self, member: Rank, out: Effects) -> None:
-        """Nobody may have what is missing of its stream; whoever does will say so again."""
+        """Nobody may have what is missing of its stream; whoever does will say so again.
+
+        Nor of the streams of those forgotten before: what this one said of them goes with it.
+        """
         for seq in list(self.ahead[member]):
             self._drop_early(member, seq, out)
-        self.known[member] = self.frontier[member]
-        self.gaps.pop(member, None)
+        self.forgotten.add(member)
+        for sender in self.forgotten:
+            self.known[sender] = max([self.frontier[sender], *self.ahead[sender]])
+            if self.known[sender] == self.frontier[sender]:
+                self.gaps.pop(sender, None)
 
     def _keep_ahead(self, message: Message, source: Rank, out: Effects) -> None:
         if self.holdings.fits(message):
@@ -147,6 +161,7 @@ class Reception:
 
     def _advance_one(self, sender: Rank, source: Rank, out: Effects) -> None:
         ahead, notices = self.ahead[sender], self.notices[sender]
+        early: list[Seq] = []
         while True:
             seq = self.frontier[sender] + 1
             message = ahead.get(seq)
@@ -161,16 +176,14 @@ class Reception:
             hole = notices.at(seq)
             if hole is None:
                 break
-            last = self._last_missing(ahead, seq, hole.last)
+            # A purged message that came all the same is delivered: skip only up to it.
+            early = early or sorted(ahead)
+            place = bisect_left(early, seq)
+            last = min(hole.last, early[place] - 1) if place < len(early) else hole.last
             self._skip(Purged(sender, seq, last, hole.witness), source, out)
         notices.forget(self.frontier[sender])
         if self.frontier[sender] == self.known[sender]:
             self.gaps.pop(sender, None)
-
-    @staticmethod
-    def _last_missing(ahead: dict[Seq, Message], first: Seq, last: Seq) -> Seq:
-        """A purged message that came all the same is delivered: skip only up to it."""
-        return min((seq - 1 for seq in ahead if first < seq <= last), default=last)
 
     def _skip(self, gone: Purged, source: Rank, out: Effects) -> None:
         sender = gone.sender

@@ -22,11 +22,13 @@ class Recipe:
     """The settings of a group.  Times are seconds; `bandwidth_max` is bytes per second, of first
     transmissions.
 
-    `buffer` bounds the distinct messages held for retransmission or delivery at a member, and
-    `buffer_bytes` their payload, `message_bytes` a single message; beyond either, at most one message per sender is admitted, so
-    that no stream waits for another for ever.  `f` defaults to (members - 1) // 2.  `unicast` is
-    for networks without multicast: first transmissions go to each member, and one that is far
-    behind is left to pull.
+    `buffer` bounds the distinct messages held for retransmission or delivery at a member,
+    `buffer_bytes` their payload and `message_bytes` a single message; beyond the first two, at most
+    one message per sender is admitted, so that no stream waits for another for ever.  Members
+    gossip every `period_s`, and at once after `gossip_after` messages of a stream, so that a fast
+    one does not wait for it.  `f` defaults to (members - 1) // 2.  `unicast` is for networks
+    without multicast: first transmissions go to each member, and one that is far behind is left
+    to pull.
     """
 
     members: int
@@ -44,6 +46,7 @@ class Recipe:
     period_s: float = 0.03
     safety_period_s: float = 0.0
     fanout: int = 3
+    gossip_after: int | None = None
     congested_at: float = 0.5
     safety_always: bool = False
     datagram_bytes: int = 1400
@@ -100,8 +103,10 @@ class Recipe:
             raise ConfigError(
                 f"timeout_min_s: {self.timeout_min_s} is above timeout_max_s {self.timeout_max_s}"
             )
-        if self.chain_limit is not None and self.chain_limit < 1:
-            raise ConfigError(f"chain_limit: {self.chain_limit} is not at least 1")
+        for name in ("chain_limit", "gossip_after"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}: {value} is not at least 1")
         if self.chain_limit is not None and self.relation != "item":
             raise ConfigError(f"chain_limit: works on item tags, not on relation {self.relation}")
         if self.bandwidth_max is not None and not 0 < self.bandwidth_max < inf:

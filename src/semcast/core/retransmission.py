@@ -9,6 +9,8 @@ Departs: [SRB §2.5] infers a purge from the window and [SRM §5.3] fakes stabil
 notice is the same for every holder and survives the crash of the purger.
 """
 
+from itertools import takewhile
+
 from semcast.core.holes import Holes
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
@@ -76,10 +78,8 @@ class RetransmissionStore:
     def reclaim(self, sender: Rank, stable: Seq) -> list[Message]:
         """Drop what every member has received."""
         kept = self.stream(sender)
-        held = kept.buffer.held
-        reclaimed = [
-            kept.buffer.remove(seq) for seq in range(kept.stable + 1, stable + 1) if seq in held
-        ]
+        gone = list(takewhile(lambda seq: seq <= stable, kept.buffer.held))
+        reclaimed = [kept.buffer.remove(seq) for seq in gone]
         kept.stable = max(kept.stable, stable)
         kept.buffer.settle(stable)
         kept.holes.forget(stable)

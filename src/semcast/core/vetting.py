@@ -1,16 +1,24 @@
-"""What this group can say: ranks that exist, annotations of its relation, what fits a datagram.
+"""What this group can say: ranks that exist, annotations of its relation, what fits its bounds.
 
 The codec has checked that numbers are numbers; this is what only the group knows.  A peer that
-breaks it runs another version, another recipe, or is no peer.
+breaks it runs another version, another recipe, or is no peer.  Some of it no machine would
+survive, such as one message listed twice as obsolete.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
+
+from semcast.core.obsolescence import COVERS_MAX
 from semcast.core.recipe import Recipe
+from semcast.core.recovery import RANGES_MAX
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.messages import (
+    Ballot,
     Data,
     Datagram,
     Excluded,
     Message,
+    Nack,
     Rank,
     SafetyGossip,
     Seq,
@@ -18,6 +26,7 @@ from semcast.terms.messages import (
 )
 
 ITEM_MIN, ITEM_MAX = -(1 << 63), (1 << 63) - 1
+NAME_MAX = 1024  # characters of an item's name, which the bound on bytes held does not count
 
 FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
 
@@ -25,37 +34,72 @@ FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
 class Vetting:
     """One per member; changes nothing, raises `RemoteProtocolError`."""
 
-    def __init__(self, recipe: Recipe, rank: Rank) -> None:
+    def __init__(self, recipe: Recipe, rank: Rank, frontier: Sequence[Seq]) -> None:
         self.rank = rank
         self.members = recipe.members
+        self.elsewhere = recipe.elsewhere
         self.message_bytes = recipe.message_bytes
         self.relation = recipe.relation
         self.form = FORMS.get(recipe.relation)
+        self.covers_max = (recipe.k + 7) // 8 if recipe.relation == "bitmap" else COVERS_MAX
+        self.deps_max = recipe.members - 1 if recipe.order == "causal" else 0
+        self.frontier = frontier  # shared with the reception, which alone writes it
 
-    def check(self, datagram: Datagram) -> None:
-        """Refuse what names a member or a form that this group does not have."""
+    def check(self, source: Rank, datagram: Datagram) -> None:
+        """Refuse what `source` cannot mean in this group."""
         if isinstance(datagram, Data):
             for message in datagram.messages:
-                if message.sender >= self.members or message.covers or message.deps:
-                    self._check_message(message)
+                if (
+                    message.sender != source
+                    or message.covers
+                    or message.deps
+                    or (message.item or 0) > ITEM_MAX
+                    or len(message.name) > NAME_MAX
+                ):
+                    self._check_message(message, source)
             for notice in datagram.purged:
-                self._check_rank(notice.sender)
+                self._check_stream(notice.sender, source)
+        elif isinstance(datagram, Nack):
+            self._check_nack(datagram)
         elif isinstance(datagram, StabilityGossip | SafetyGossip):
+            if len(datagram.ballots) > self.members:
+                raise RemoteProtocolError(f"ballots: {len(datagram.ballots)} of them")
             for ballot in datagram.ballots:
-                self._check_rank(ballot.sender)
+                self._check_ballot(ballot)
         elif isinstance(datagram, Excluded):
             self._check_rank(datagram.member)
-        else:
-            self._check_rank(datagram.sender)
+        elif datagram.sender != source:
+            raise RemoteProtocolError(f"window empty: {source} speaks for {datagram.sender}")
 
-    def names_unsent(self, datagram: Datagram, last: Seq) -> bool:
-        """Whether it speaks of own messages beyond `last`: an earlier process had this rank."""
+    def shows_exclusion(self, datagram: Datagram, last: Seq) -> bool:
+        """Whether it could not be said of a group that this process, with `last` sent, is in.
+
+        Either another process has had this rank: own messages beyond `last` are named, or a vote
+        that was never given here; or the others went on without this member: what it has not
+        reached is called stable.
+        """
+        rank = self.rank
         if isinstance(datagram, Data):
-            return any(m.sender == self.rank and m.seq > last for m in datagram.messages)
+            return (
+                any(m.sender == rank and m.seq > last for m in datagram.messages)
+                or any(p.sender == rank and p.witness > last for p in datagram.purged)
+                or any(d == rank and seq > last for m in datagram.messages for d, seq in m.deps)
+            )
         if isinstance(datagram, StabilityGossip | SafetyGossip):
-            own = [b for b in datagram.ballots if b.sender == self.rank]
-            return any(max(b.frontier, b.candidate, b.agreed) > last for b in own)
+            is_stability = isinstance(datagram, StabilityGossip)
+            return any(self._cannot_know(ballot, is_stability) for ballot in datagram.ballots)
+        if isinstance(datagram, Nack):
+            return datagram.sender == rank and any(end > last for _, end in datagram.ranges)
         return False
+
+    def _cannot_know(self, ballot: Ballot, is_stability: bool) -> bool:
+        reached = self.frontier[ballot.sender]
+        if ballot.sender == self.rank and max(ballot.frontier, ballot.candidate) > reached:
+            return True
+        if ballot.agreed > reached and (is_stability or ballot.sender == self.rank):
+            return True
+        counted = int.from_bytes(ballot.voters, "little") >> self.rank & 1
+        return bool(counted) and ballot.candidate > reached
 
     def check_own(self, message: Message, size: int) -> None:
         """Refuse, at the call, what the group does not carry."""
@@ -65,16 +109,47 @@ class Vetting:
             )
         if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
             raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
+        if len(message.name) > NAME_MAX:
+            raise LocalProtocolError(
+                f"item: a name of {len(message.name)} characters, at most {NAME_MAX} are allowed"
+            )
 
-    def _check_message(self, message: Message) -> None:
-        self._check_rank(message.sender)
+    def _check_message(self, message: Message, source: Rank) -> None:
+        self._check_stream(message.sender, source)
+        if (message.item or 0) > ITEM_MAX or len(message.name) > NAME_MAX:
+            raise RemoteProtocolError(f"item: of message {message.sender}:{message.seq}")
+        if len(message.deps) > self.deps_max:
+            raise RemoteProtocolError(f"deps: {len(message.deps)} of them")
         for rank, _ in message.deps:
             self._check_rank(rank)
-        if message.covers and type(message.covers) is not self.form:
+            if rank == message.sender:
+                raise RemoteProtocolError(f"deps: {rank}:{message.seq} waits for its own stream")
+        covers = message.covers
+        if covers and type(covers) is not self.form:
             raise RemoteProtocolError(
                 f"covers: message {message.sender}:{message.seq} carries "
-                f"{type(message.covers).__name__}, which relation {self.relation} does not use"
+                f"{type(covers).__name__}, which relation {self.relation} does not use"
             )
+        is_list = not isinstance(covers, bytes)
+        if len(covers) > self.covers_max or (is_list and any(a >= b for a, b in pairwise(covers))):
+            raise RemoteProtocolError(f"covers: of message {message.sender}:{message.seq}")
+
+    def _check_stream(self, sender: Rank, source: Rank) -> None:
+        """Of whose messages `source` may speak: without buffers elsewhere, only of its own."""
+        self._check_rank(sender)
+        if not self.elsewhere and sender != source:
+            raise RemoteProtocolError(f"rank: {source} does not keep the messages of {sender}")
+
+    def _check_nack(self, nack: Nack) -> None:
+        self._check_rank(nack.sender)
+        gaps = [after - end for (_, end), (after, _) in pairwise(nack.ranges)]
+        if len(nack.ranges) > RANGES_MAX or any(gap < 1 for gap in gaps):
+            raise RemoteProtocolError(f"ranges: {len(nack.ranges)} of them, or out of order")
+
+    def _check_ballot(self, ballot: Ballot) -> None:
+        self._check_rank(ballot.sender)
+        if int.from_bytes(ballot.voters, "little") >> self.members:
+            raise RemoteProtocolError(f"voters: some are not in a group of {self.members}")
 
     def _check_rank(self, rank: int) -> None:
         if not 0 <= rank < self.members:

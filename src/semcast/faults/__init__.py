@@ -9,6 +9,7 @@ from semcast.faults.bucket import LeakyBucket
 from semcast.faults.failpoint import Failpoint, Tripwire, cut_short
 from semcast.faults.latency import Constant, Exponential, Latency, LogNormal, Uniform
 from semcast.faults.link import Link
+from semcast.faults.passage import Passage
 from semcast.faults.schedule import Crash, Cut, OneWayCut, Partition, Pause
 
 Fault: TypeAlias = Partition | OneWayCut | Pause | Crash | Failpoint
@@ -26,6 +27,7 @@ __all__ = [
     "LogNormal",
     "OneWayCut",
     "Partition",
+    "Passage",
     "Pause",
     "Tripwire",
     "Uniform",

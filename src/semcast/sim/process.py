@@ -295,6 +295,7 @@ class Process:
         if out.deliver:
             self._deliver(out.deliver, now)
             out.deliver.clear()
+            out.skipped.clear()
         if out.room or out.excluded:
             self._tell_producer(out, now)
         if self.member.deadline < self._armed[-1]:

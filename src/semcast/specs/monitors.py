@@ -24,9 +24,9 @@ from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
 from semcast.terms.promises import promised
 
-__all__ = ["Monitors", "Violation"]
+__all__ = ["REPLICATED", "Monitors", "Violation"]
 
-_REPLICATED: Final = frozenset({"s-rm", "rm"})
+REPLICATED: Final = frozenset({"s-rm", "rm"})
 
 
 class Watcher(Protocol):
@@ -67,7 +67,7 @@ class Monitors:
             if name in self.names
         ]
         if "purge_safety" in self.names:
-            replicated = protocol in _REPLICATED
+            replicated = protocol in REPLICATED
             watchers.append(PurgeSafety(self._history, self._ledger, f=f, replicated=replicated))
         self._causal: CausalOrder | None = None
         if "causal_order" in self.names:

@@ -25,6 +25,7 @@ LEAVE: Final = "leave"
 
 DELIVERY: Final = "delivery"
 RETRANSMISSION: Final = "retransmission"
+DRAINED: Final = "drained"
 
 
 class Event(msgspec.Struct, gc=False):
@@ -33,7 +34,8 @@ class Event(msgspec.Struct, gc=False):
     `message` stands where the row's item, distances, size and digest come from; it is set on
     `multicast` and `deliver`.  `by_seq` is, for `purge`, the message that made this one obsolete
     and, for `skip`, the notice's witness.  `note` is attrs.where of a purge, attrs.reason of a
-    discard.  `peer` is the other process: who sent it, or for `leave` who was forgotten.
+    discard, and of a leave that was no crash.  `peer` is the other process: who sent it, or for
+    `leave` who was forgotten.
     """
 
     kind: str

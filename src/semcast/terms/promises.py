@@ -32,6 +32,7 @@ _BY_ORDER: Final = {
     "item": frozenset({"item_order"}),
     "causal": frozenset({"fifo_order", "item_order", "causal_order", "causal_completeness"}),
 }
+PROPERTIES: Final = frozenset().union(*_BY_PROTOCOL.values(), *_BY_ORDER.values())
 
 
 def promised(protocol: str, order: str) -> frozenset[str]:

@@ -72,6 +72,8 @@ class _Stream:
 
 def distances_covered(message: Message) -> tuple[int, ...]:
     """The distances that `covers` names, nearest first."""
+    if not message.covers:
+        return ()
     if isinstance(message.covers, tuple):
         return tuple(sorted(message.covers))
     bitmap = int.from_bytes(message.covers, "little")

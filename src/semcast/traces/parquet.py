@@ -7,12 +7,13 @@ The writer streams: it holds at most `row_group` rows of each kind.  Same events
 relates messages of one sender, so by_sender is the row's sender.
 
 The reader holds a whole run in memory, for monitors; larger ones are for Spark.  Events come back
-by clock, and at one process always in the order of `n`.
+by clock, and at one process always in the order of `n`.  It reads what this writer wrote and what
+live processes recorded.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,7 @@ from semcast.traces.schema import (
     EVENTS,
     ITEM_COLUMNS,
     ITEMS,
+    JOURNALS,
     KINDS,
     PROCESS_COLUMNS,
     PROCESSES,
@@ -38,6 +40,8 @@ from semcast.traces.schema import (
     Run,
     arrow_schema,
 )
+from semcast.traces.settling import settle
+from semcast.traces.tables import event_table, write_runs, write_table
 
 _ROW_GROUP: Final = 65_536
 _REQUIRED: Final = ("run_id", "pid", "n", "ts_ns")
@@ -63,7 +67,7 @@ class TraceWriter:
     ) -> None:
         """`names` are the processes' by pid, `items` the items' by tag."""
         self._path = Path(directory)
-        if any((self._path / part).exists() for part in (RUNS, EVENTS)):
+        if any((self._path / part).exists() for part in (RUNS, EVENTS, JOURNALS)):
             raise ConfigError(f"trace: {self._path} already holds a trace, must be new or empty")
         if row_group < 1:
             raise ConfigError(f"row_group: {row_group} is not allowed, must be 1 or more")
@@ -98,14 +102,11 @@ class TraceWriter:
         processes = [
             (run_id, pid, name, pid not in self._crashed) for pid, name in enumerate(self._names)
         ]
-        _write_table(self._path / PROCESSES, PROCESS_COLUMNS, processes)
+        write_table(self._path / PROCESSES, PROCESS_COLUMNS, processes)
         if self._items is not None:
             items = [(run_id, item, name) for item, name in sorted(self._items.items())]
-            _write_table(self._path / ITEMS, ITEM_COLUMNS, items)
-        run = replace(self._run, complete=complete)
-        cells = {name: getattr(run, name) for name in RUN_COLUMNS}
-        cells["parameters"] = sorted(run.parameters.items())
-        _write_table(self._path / RUNS, RUN_COLUMNS, [tuple(cells.values())])
+            write_table(self._path / ITEMS, ITEM_COLUMNS, items)
+        write_runs(self._path / RUNS, self._run, complete=complete)
 
     def __enter__(self) -> Self:
         return self
@@ -134,7 +135,7 @@ class TraceWriter:
     def _flush(self, kind: str) -> None:
         rows = self._rows[kind]
         if rows:
-            self._files[kind].write_table(_columns(self._run.run_id, rows, self._schema))
+            self._files[kind].write_table(event_table(self._run.run_id, rows, self._schema))
             rows.clear()
 
 
@@ -149,12 +150,18 @@ class Trace:
 
 
 def read_trace(directory: str | Path, run_id: int | None = None) -> Trace:
-    """Read one run; `run_id` is needed only where the directory holds several."""
+    """Read one run; `run_id` is needed only where the directory holds several.
+
+    Journals that processes left behind become Parquet first; what living ones are still writing
+    is not read.
+    """
     path = Path(directory)
+    living = settle(path)
     for part in (RUNS, PROCESSES, EVENTS):
         if not (path / part).exists():
-            raise BadFile(f"{path}: not a trace, or one that was not finished: no {part}")
-    run = _run(path / RUNS, run_id)
+            writing = f" (still being written: {living[0].name})" if living else ""
+            raise BadFile(f"{path}: not a trace, or one that was not finished: no {part}{writing}")
+    run = _chosen(read_runs(path), path / RUNS, run_id)
     run_id = run.run_id
     processes = sorted(_rows(path / PROCESSES, PROCESS_COLUMNS, run_id), key=lambda row: row["pid"])
     items = _rows(path / ITEMS, ITEM_COLUMNS, run_id) if (path / ITEMS).exists() else []
@@ -166,14 +173,21 @@ def read_trace(directory: str | Path, run_id: int | None = None) -> Trace:
     )
 
 
-def _run(path: Path, run_id: int | None) -> Run:
-    rows = _rows(path, RUN_COLUMNS)
-    chosen = [row for row in rows if run_id is None or row["run_id"] == run_id]
+def read_runs(directory: str | Path) -> list[Run]:
+    """The runs of a directory by number, as far as processes have ended or were killed."""
+    path = Path(directory)
+    settle(path)
+    rows = _rows(path / RUNS, RUN_COLUMNS) if (path / RUNS).exists() else []
+    runs = [Run(**{**row, "parameters": dict(row["parameters"] or ())}) for row in rows]
+    return sorted(runs, key=lambda run: run.run_id)
+
+
+def _chosen(runs: Sequence[Run], path: Path, run_id: int | None) -> Run:
+    chosen = [run for run in runs if run_id in (None, run.run_id)]
     if len(chosen) != 1:
-        ids = ", ".join(str(row["run_id"]) for row in rows) or "none"
+        ids = ", ".join(str(run.run_id) for run in runs) or "none"
         raise BadFile(f"{path}: name one run to read, it has {ids}")
-    [row] = chosen
-    return Run(**{**row, "parameters": dict(row["parameters"] or ())})
+    return chosen[0]
 
 
 def _events(path: Path, run: Run) -> list[Event]:
@@ -209,32 +223,3 @@ def _rows(
         raise BadFile(f"{path}: cannot be read as Parquet of a trace: {reason}") from None
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
-
-
-def _write_table(path: Path, columns: Mapping[str, str], rows: Sequence[tuple[Any, ...]]) -> None:
-    schema = arrow_schema(columns)
-    cells = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
-    table = pyarrow().table(cells, schema=schema)
-    pyarrow("parquet").write_table(table, path, compression="zstd")
-
-
-def _columns(run_id: int, rows: Sequence[Row], schema: Any) -> Any:
-    """The rows of one kind as a table with every column of the schema."""
-    pa = pyarrow()
-    cells: dict[str, Sequence[Any]] = dict(zip(Row._fields, zip(*rows, strict=True), strict=True))
-    size = len(rows)
-    cells["run_id"] = [run_id] * size
-    cells["inc"] = [1] * size
-    cells["grp"] = cells["view"] = [0] * size
-    cells["sender_inc"] = [None if row.sender is None else 1 for row in rows]
-    cells["by_sender"] = [None if row.by_seq is None else row.sender for row in rows]
-    cells["by_inc"] = [None if row.by_seq is None else 1 for row in rows]
-    return pa.table(
-        [
-            pa.array(cells[column.name], column.type)
-            if column.name in cells
-            else pa.nulls(size, column.type)
-            for column in schema
-        ],
-        schema=schema,
-    )

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from semcast.terms.events import DISCARD, MULTICAST, PURGE, SKIP, Event
+from semcast.terms.events import DISCARD, LEAVE, MULTICAST, PURGE, SKIP, Event
 from semcast.terms.messages import Message
 from semcast.traces.distances import Distances, covers_of, distances_covered
 
-_NOTE: Final = {PURGE: "where", DISCARD: "reason", SKIP: "reason"}
+_NOTE: Final = {PURGE: "where", DISCARD: "reason", SKIP: "reason", LEAVE: "reason"}
 
 
 class Row(NamedTuple):
@@ -34,11 +34,15 @@ class Row(NamedTuple):
     attrs: tuple[tuple[str, str], ...] | None
 
 
-def row_of(event: Event, distances: Distances) -> Row:
-    """The row of an event; `distances` learns from each multicast."""
+def row_of(event: Event, distances: Distances, payload: tuple[int, int] | None = None) -> Row:
+    """The row of an event; `distances` learns from each multicast.  `payload` is its size and
+    digest where the message itself no longer has it."""
     message = event.message
     if message is not None and event.kind == MULTICAST:
         distances.on_multicast(message)
+    if message is not None and payload is None:
+        payload = len(message.payload), digest(message.payload)
+    size, seen = payload or (None, None)
     return Row(
         pid=event.pid,
         n=event.n,
@@ -50,8 +54,8 @@ def row_of(event: Event, distances: Distances) -> Row:
         covers=(distances_covered(message) or None) if message else None,
         by_seq=event.by_seq or None,
         peer=event.peer if event.peer >= 0 else None,
-        size=len(message.payload) if message else None,
-        digest=digest(message.payload) if message else None,
+        size=size,
+        digest=seen,
         buffered=event.buffered,
         attrs=_attrs(event) or None,
     )

@@ -2,6 +2,8 @@
 
 TRACE/runs.parquet, TRACE/processes.parquet, TRACE/items.parquet (optional) and
 TRACE/events/kind=KIND/*.parquet, where `kind` is a partition column and so not inside the files.
+Live processes make directories of the first three, with a file for each run or process, and keep
+what they are still writing in TRACE/journals.
 """
 
 from collections.abc import Mapping
@@ -14,6 +16,7 @@ RUNS: Final = "runs.parquet"
 PROCESSES: Final = "processes.parquet"
 ITEMS: Final = "items.parquet"
 EVENTS: Final = "events"
+JOURNALS: Final = "journals"
 
 KINDS: Final = frozenset(
     (

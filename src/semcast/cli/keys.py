@@ -1,0 +1,122 @@
+"""`semcast keys`: the keys that seal what this machine's members send.
+
+Secrets are printed only when asked for.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from semcast.cli.commands import Commands, Json, new_app
+from semcast.cli.output import Output, table
+
+if TYPE_CHECKING:
+    from semcast.runtime.keyring import KeyRing
+
+File: TypeAlias = Annotated[
+    Path | None, typer.Option(help="The key ring.", show_default="$SEMCAST_KEYS, or the user's")
+]
+Id: TypeAlias = Annotated[str, typer.Argument(help="A key, as listed.")]
+
+app = new_app(Commands, "The key ring: what seals the frames of this machine's members.")
+
+
+@app.callback(epilog="Example: semcast keys new")
+def _keys() -> None:
+    pass
+
+
+@app.command(epilog="Example: semcast keys new --cipher chacha20-poly1305")
+def new(
+    cipher: Annotated[
+        str, typer.Option(help="aes-256-gcm, or chacha20-poly1305 for processors without AES.")
+    ] = "aes-256-gcm",
+    file: File = None,
+    json: Json = False,
+) -> None:
+    """Make a key.  The first of a ring seals at once; another waits for `semcast keys use`."""
+    from semcast.runtime.keyring import edit, id_text, keys_path, new_key
+
+    key = new_key(cipher)
+    path = file or keys_path()
+    ring = edit(path, lambda ring: ring.adding(key))
+    _tell(json, path, ring, "made", id_text(key.id))
+
+
+@app.command("list", epilog="Example: semcast keys list --secret")
+def list_keys(
+    secret: Annotated[
+        bool, typer.Option("--secret", help="Print the keys too, for `semcast keys add`.")
+    ] = False,
+    file: File = None,
+    json: Json = False,
+) -> None:
+    """What is in the ring, and which key seals."""
+    from semcast.runtime.keyring import KeyRing, keys_path
+
+    path = file or keys_path()
+    ring = KeyRing.load(path)
+    rows = _rows(ring, secret)
+    output = Output(json)
+    output.say(*(table(rows) or [f"no keys in {path}; semcast keys new"]))
+    output.answer({"file": str(path), "keys": rows})
+
+
+@app.command(epilog="Example: semcast keys add < key.txt")
+def add(
+    key: Annotated[
+        str, typer.Argument(help="As `list --secret` prints it.", show_default="standard input")
+    ] = "-",
+    file: File = None,
+    json: Json = False,
+) -> None:
+    """Take over a key of another machine."""
+    from getpass import getpass
+
+    from semcast.runtime.keyring import edit, from_text, id_text, keys_path
+
+    if key == "-":
+        key = getpass("key: ") if sys.stdin.isatty() else sys.stdin.readline()
+    found = from_text(key)
+    path = file or keys_path()
+    ring = edit(path, lambda ring: ring.adding(found))
+    _tell(json, path, ring, "added", id_text(found.id))
+
+
+@app.command(epilog="Example: semcast keys use 5f21ac07")
+def use(key: Id, file: File = None, json: Json = False) -> None:
+    """Seal with this key from now on; running members do so within a second."""
+    from semcast.runtime.keyring import edit, keys_path
+
+    path = file or keys_path()
+    ring = edit(path, lambda ring: ring.using(ring.find(key)))
+    _tell(json, path, ring, "using", key.lower())
+
+
+@app.command(epilog="Example: semcast keys remove 5f21ac07")
+def remove(key: Id, file: File = None, json: Json = False) -> None:
+    """Take a key out: what is sealed with it is refused from now on."""
+    from semcast.runtime.keyring import edit, keys_path
+
+    path = file or keys_path()
+    ring = edit(path, lambda ring: ring.removing(ring.find(key)))
+    _tell(json, path, ring, "removed", key.lower())
+
+
+def _tell(json: bool, path: Path, ring: "KeyRing", done: str, key: str) -> None:
+    rows = _rows(ring, with_secret=False)
+    output = Output(json)
+    output.say(f"{done} {key} ({path})", *table(rows))
+    output.answer({"id": key, "file": str(path), "keys": rows})
+
+
+def _rows(ring: "KeyRing", with_secret: bool) -> list[dict[str, object]]:
+    from semcast.runtime.keyring import id_text, to_text
+
+    return [
+        {"id": id_text(key.id), "cipher": key.cipher, "active": key == ring.active}
+        | ({"key": to_text(key)} if with_secret else {})
+        for key in ring.keys
+    ]

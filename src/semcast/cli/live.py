@@ -1,0 +1,182 @@
+"""`semcast join`, `pub` and `sub`: a group from the shell.
+
+Lines of standard input are multicast, messages of the group are printed as lines.  Standard output
+of `join` and `sub` is data, so what they tell people goes to standard error; with `--json` the
+data are JSON lines too and the last line is one object of another kind: the facts.
+"""
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from semcast.cli.commands import Json
+from semcast.cli.output import Output, cell
+
+if TYPE_CHECKING:
+    from semcast.cli.piping import Parse, Printing, Stay, Work
+    from semcast.runtime.snapshot import Snapshot
+
+JOIN_EXAMPLE = "Example: semcast join chat --members 2 --name ada"
+PUB_EXAMPLE = (
+    "\b\nExample:\n"
+    "  echo 101.25 | semcast pub quotes --members 3 --item ACME\n"
+    """  echo '{"item": "ACME", "payload": "1"}' | semcast pub quotes --members 3 --json-lines"""
+)
+SUB_EXAMPLE = "Example: semcast sub quotes --members 3 --json-lines --item ACME --count 10"
+
+GroupName: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+JsonLines: TypeAlias = Annotated[
+    bool, typer.Option("--json-lines", help="Lines are JSON objects, not text.")
+]
+SentItem: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="What lines are about that do not say it.")
+]
+WantedItem: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Print only what is about this.")
+]
+SentCount: TypeAlias = Annotated[
+    int | None, typer.Option(help="Stop after so many lines.", show_default="at the end of input")
+]
+PrintedCount: TypeAlias = Annotated[
+    int | None, typer.Option(help="Stop after so many lines.", show_default="when interrupted")
+]
+SentRate: TypeAlias = Annotated[
+    float | None, typer.Option(help="Messages a second at most.", show_default="any")
+]
+TakenRate: TypeAlias = Annotated[
+    float | None, typer.Option(help="Take no more a second: be slow.", show_default="any")
+]
+
+
+def join(
+    ctx: typer.Context,
+    group: GroupName,
+    item: SentItem = None,
+    json_lines: JsonLines = False,
+    count: PrintedCount = None,
+    rate: TakenRate = None,
+    json: Json = False,
+) -> None:
+    """Join a group: multicast the lines of standard input, print what the group says.
+
+    It goes on printing when the input ends, until interrupted.  JSON lines are as those of
+    `semcast pub` and `semcast sub`; with --json they are used too, and the facts come last.
+    """
+    from semcast.cli.piping import Pace, publish
+
+    output = Output(json)
+    printing = _printing(json_lines or json, None, count, rate)
+    send = partial(publish, parse=_parse(json_lines or json, item), count=None, pace=Pace(None))
+    stay = _stay(group, ctx, output, printing.run, send)
+    _tell_printed(stay, printing.lines, output, {"sent": stay.snapshot.sent})
+
+
+def pub(
+    ctx: typer.Context,
+    group: GroupName,
+    item: SentItem = None,
+    json_lines: JsonLines = False,
+    count: SentCount = None,
+    rate: SentRate = None,
+    json: Json = False,
+) -> None:
+    """Join a group and multicast each line of standard input; leave once everyone has them.
+
+    A JSON line is {"payload": ..., "item": ..., "never_purge": ..., "obsoletes": [...]}, of which
+    the payload must be there; "payload_base64" stands for one that is not text.
+    """
+    from semcast.cli.piping import Pace, publish, take_all
+
+    _check(count, rate)
+    output = Output(json)
+    send = partial(publish, parse=_parse(json_lines, item), count=count, pace=Pace(rate))
+    stay = _stay(group, ctx, output, send, take_all)
+    sent, late = stay.snapshot.sent, stay.late
+    output.say(
+        f"sent {cell(sent)} messages in {stay.seconds:.1f} s"
+        + (f"; not known to have them all: {', '.join(late)}" if late else "")
+    )
+    output.answer({**_facts(stay), "sent": sent, "rate": sent / stay.seconds, "late": late})
+
+
+def sub(
+    ctx: typer.Context,
+    group: GroupName,
+    item: WantedItem = None,
+    json_lines: JsonLines = False,
+    count: PrintedCount = None,
+    rate: TakenRate = None,
+    json: Json = False,
+) -> None:
+    """Join a group and print each message as a line, until interrupted.
+
+    A JSON line is {"sender": ..., "item": ..., "seq": ..., "skipped": ..., "payload": ...}, with
+    "payload_base64" for one that is not text, and "never_purge" if nothing ever supersedes it.
+    With --json the lines are such objects too, and the last one holds the facts.
+    """
+    output = Output(json)
+    printing = _printing(json_lines or json, item, count, rate)
+    stay = _stay(group, ctx, output, printing.run)
+    _tell_printed(stay, printing.lines, output, {})
+
+
+def _check(count: int | None, rate: float | None) -> None:
+    from semcast.faults.limits import positive, within
+
+    if count is not None:
+        within("count", count, 1)
+    if rate is not None:
+        positive("rate", rate)
+
+
+def _parse(json_lines: bool, item: str | None) -> "Parse":
+    from semcast.cli.piping import parse_json, parse_text
+
+    return partial(parse_json if json_lines else parse_text, item=item)
+
+
+def _printing(
+    json_lines: bool, item: str | None, count: int | None, rate: float | None
+) -> "Printing":
+    from semcast.cli.piping import Pace, Printing, show_json, show_text
+
+    _check(count, rate)
+    return Printing(show_json if json_lines else show_text, item, count, Pace(rate))
+
+
+def _stay(group: str, ctx: typer.Context, output: Output, work: "Work", *beside: "Work") -> "Stay":
+    from semcast.cli.piping import take_part
+    from semcast.runtime.loop import run
+
+    output.progress(f"waiting for the other members of {group}")
+    try:
+        return run(take_part(group, ctx.obj, partial(_tell_joined, output), work, *beside))
+    finally:
+        output.clear()
+
+
+def _tell_joined(output: Output, snapshot: "Snapshot") -> None:
+    output.clear()
+    others = ", ".join(peer.name for peer in snapshot.peers) or "nobody else"
+    sealed = "" if snapshot.is_sealed else "; unsealed, on loopback only: there is no key"
+    print(f"joined {snapshot.group} as {snapshot.name} with {others}{sealed}", file=sys.stderr)
+
+
+def _tell_printed(stay: "Stay", lines: int, output: Output, more: dict[str, object]) -> None:
+    skipped = stay.snapshot.skipped
+    told = f"received {cell(lines)} messages in {stay.seconds:.1f} s, skipped {cell(skipped)}"
+    print(told, file=sys.stderr)
+    facts = {"received": lines, "skipped": skipped, "rate": lines / stay.seconds}
+    output.answer({**_facts(stay), **more, **facts})
+
+
+def _facts(stay: "Stay") -> dict[str, object]:
+    names = [stay.snapshot.name, *(peer.name for peer in stay.snapshot.peers)]
+    return {
+        "group": stay.snapshot.group,
+        "member": stay.snapshot.name,
+        "members": sorted(names),
+        "seconds": stay.seconds,
+    }

@@ -1,0 +1,296 @@
+"""Between standard input and output and a live group: lines in, lines out.
+
+Reading and writing happen in threads of their own, for a terminal may say nothing for ever and a
+pipe may be full for ever, while the protocol has to go on: whoever stops reading makes this a slow
+member, not a silent one.  Nothing is read before what was read is sent, so memory stays bounded
+however long the input is.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from time import monotonic
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from semcast.runtime.group import TAKE_MAX, Group, Update
+from semcast.runtime.joining import join
+from semcast.runtime.mailbox import Message
+from semcast.runtime.snapshot import Snapshot
+from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
+
+CHUNK_BYTES: Final = 1 << 16
+LINE_BYTES_MAX: Final = 64 << 20
+SMOOTH_S: Final = 0.01  # what a paced command does at once, and what it may be late and make up for
+WRITE_S: Final = 1.0  # what a reader has to make room after a signal
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[Group], Coroutine[Any, Any, None]]
+Parse: TypeAlias = Callable[[bytes], Update]
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One JSON line: what `pub` takes, and what `sub` prints, so that one can feed the other.
+
+    `sender`, `seq` and `skipped` say where a message came from and are not sent on.
+    """
+
+    item: str | None = None
+    payload: str | None = None
+    payload_base64: bytes | None = None
+    never_purge: bool = False
+    obsoletes: tuple[int, ...] = ()
+    sender: str = ""
+    seq: int = 0
+    skipped: int = 0
+
+
+_line = msgspec.json.Decoder(Line)
+
+
+def parse_text(line: bytes, item: str | None) -> Update:
+    """The line is the payload."""
+    return Update(line, item)
+
+
+def parse_json(line: bytes, item: str | None) -> Update:
+    """The line is an object; `item` is for those that name none."""
+    try:
+        said = _line.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"not a message: {error}") from None
+    if (said.payload is None) == (said.payload_base64 is None):
+        raise ConfigError("not a message: give one of payload and payload_base64")
+    payload = said.payload_base64 if said.payload is None else said.payload.encode()
+    assert payload is not None
+    return Update(payload, item if said.item is None else said.item, said.never_purge, said.obsoletes)
+
+
+def show_text(message: Message) -> bytes:
+    """The payload as a line."""
+    return message.payload + b"\n"
+
+
+def show_json(message: Message) -> bytes:
+    """The message as an object on a line."""
+    told: dict[str, object] = {
+        "sender": message.sender,
+        "item": message.item,
+        "seq": message.seq,
+        "skipped": message.skipped,
+    }
+    try:
+        told["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        told["payload_base64"] = message.payload
+    if message.kept:
+        told["never_purge"] = True
+    return msgspec.json.encode(told) + b"\n"
+
+
+class Pace:
+    """At most `rate` messages a second; None is any."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._due = 0.0
+        self.at_once = TAKE_MAX if rate is None else max(1, int(rate * SMOOTH_S))
+
+    async def keep(self, count: int) -> None:
+        """Wait until more may follow the `count` messages that were just handled."""
+        if self._rate is not None:
+            now = monotonic()
+            self._due = max(self._due, now - SMOOTH_S) + count / self._rate
+            await asyncio.sleep(self._due - now)
+
+
+async def apart(call: Callable[[], T]) -> T:
+    """The result of a call that may block for ever; it keeps neither loop nor process waiting."""
+    result: Future[T] = Future()
+    result.set_running_or_notify_cancel()  # A call that began cannot be taken back.
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except OSError as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(result)
+
+
+async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
+    """Lines as they come, without their ends: all that are there, at least one."""
+    parts: list[bytes] = []
+    while chunk := await apart(partial(os.read, descriptor, CHUNK_BYTES)):
+        parts.append(chunk)
+        if b"\n" in chunk:
+            *lines, rest = b"".join(parts).split(b"\n")
+            parts = [rest]
+            yield lines
+        elif sum(map(len, parts)) > LINE_BYTES_MAX:
+            raise ConfigError(f"standard input: a line of more than {LINE_BYTES_MAX} bytes")
+    if rest := b"".join(parts):
+        yield [rest]
+
+
+async def write(descriptor: int, text: bytes) -> None:
+    """Write all of it, even if cancelled meanwhile: half a line would spoil the next.
+
+    Who is cancelled and cannot write is not kept waiting for a reader that may never come back.
+    """
+
+    def write_all() -> None:
+        left = memoryview(text)
+        while left:
+            left = left[os.write(descriptor, left) :]
+
+    writing = asyncio.ensure_future(apart(write_all))
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait({writing}, timeout=WRITE_S)
+        if not writing.done():
+            raise BrokenPipeError("standard output: nobody reads it") from None
+        raise
+
+
+async def publish(group: Group, parse: Parse, count: int | None, pace: Pace) -> None:
+    """Multicast the lines of standard input, `count` at most."""
+    sent = 0
+    async for lines in read_lines(sys.stdin.fileno()):
+        for start in range(0, len(lines), pace.at_once):
+            some = lines[start : start + pace.at_once]
+            if count is not None:
+                some = some[: count - sent]
+            await _send(group, some, sent, parse)
+            sent += len(some)
+            if sent == count:
+                return
+            await pace.keep(len(some))
+
+
+async def _send(group: Group, lines: Sequence[bytes], before: int, parse: Parse) -> None:
+    """Multicast lines; the error about a bad one names it, and those before it are sent."""
+    updates = []
+    problem = None
+    try:
+        for line in lines:
+            updates.append(parse(line))  # noqa: PERF401  (those before a bad one are wanted)
+    except ConfigError as error:
+        problem = ConfigError(f"line {before + len(updates) + 1}: {error}")
+    try:
+        await group.multicast_many(updates)
+    except (LocalProtocolError, BufferFull) as error:
+        raise type(error)(f"line {group.snapshot().sent + 1}: {error}") from None
+    if problem is not None:
+        raise problem
+
+
+class Printing:
+    """Prints what the group says until there were `count` lines, if ever."""
+
+    def __init__(
+        self,
+        show: Callable[[Message], bytes],
+        item: str | None,
+        count: int | None,
+        pace: Pace,
+    ) -> None:
+        self.lines = 0
+        self._show = show
+        self._item = item
+        self._count = count
+        self._pace = pace
+
+    async def run(self, group: Group) -> None:
+        """Take and print; the pace is that of taking, whatever is printed of it."""
+        item, at_once = self._item, self._pace.at_once
+        while self.lines != self._count:
+            limit = at_once if self._count is None else min(at_once, self._count - self.lines)
+            batch = await group.receive(limit)
+            chosen = batch if item is None else [each for each in batch if each.item == item]
+            self.lines += len(chosen)
+            if chosen:
+                await write(sys.stdout.fileno(), b"".join(map(self._show, chosen)))
+            await self._pace.keep(len(batch))
+
+
+async def take_all(group: Group) -> None:
+    """Take what the group says, own messages included, so that nothing waits for this member."""
+    async for _ in group.batches():
+        pass
+
+
+class Stay(NamedTuple):
+    """A member's time in a group: how it was at the end, and how long it lasted."""
+
+    snapshot: Snapshot
+    seconds: float
+
+    @property
+    def late(self) -> list[str]:
+        """Who was not known to have everything that was sent."""
+        return [peer.name for peer in self.snapshot.peers if peer.lag]
+
+
+async def take_part(
+    name: str,
+    options: Mapping[str, Any],
+    on_joined: Callable[[Snapshot], None],
+    work: Work,
+    *beside: Work,
+) -> Stay:
+    """Join, work until the work is done or a signal comes, let everyone catch up, and leave."""
+    async with join(name, **options) as group:
+        began = monotonic()
+        on_joined(group.snapshot())
+        main = asyncio.create_task(work(group))
+        with _stopping(main):
+            await _until_done(main, [asyncio.create_task(other(group)) for other in beside])
+            await group.close()
+    return Stay(group.snapshot(), monotonic() - began)
+
+
+async def _until_done(main: asyncio.Task[None], beside: list[asyncio.Task[None]]) -> None:
+    """Until `main` ends or is cancelled, or any of them fails."""
+    running = {main, *beside}
+    try:
+        while main in running:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if not task.cancelled():
+                    task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@contextmanager
+def _stopping(work: asyncio.Task[None]) -> Iterator[None]:
+    """The first signal ends the work; a second one ends the process."""
+    loop = asyncio.get_running_loop()
+
+    def restore() -> None:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+    def stop() -> None:
+        restore()
+        work.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        restore()

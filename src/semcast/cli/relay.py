@@ -1,0 +1,180 @@
+"""`semcast relay`: a bad network between live members, for as long as it runs."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from semcast.cli.commands import Json, Seed
+from semcast.cli.output import Output, pairs
+
+if TYPE_CHECKING:
+    from semcast.faults import Cut, Link, OneWayCut, Partition
+    from semcast.runtime.addresses import Address
+    from semcast.runtime.relay import Relay
+
+EXAMPLE = (
+    "\b\nExample:\n"
+    "  semcast relay --member a=127.0.0.1:7101 --member b=127.0.0.1:7102 \\\n"
+    '    --loss 0.01 --latency "2 ms" --partition "5-8:a|b"'
+)
+
+Member: TypeAlias = Annotated[
+    list[str], typer.Option(metavar="NAME=HOST:PORT", help="Where a member is; one for each.")
+]
+Front: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=HOST:PORT",
+        help="Where its peers find it instead.",
+        show_default="a free port on loopback",
+    ),
+]
+Bandwidth: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="RATE", help="Of each link, as 10 MiB/s.", show_default="unlimited"),
+]
+Partitions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="START-END:A|B,C", help="Part the members, in seconds from ready."),
+]
+Cuts: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="START-END:A>B", help="Let B not hear A; no END is for ever."),
+]
+
+
+def relay(
+    member: Member,
+    front: Front = None,
+    loss: Annotated[float, typer.Option(help="Share of datagrams lost.")] = 0.0,
+    duplicate: Annotated[float, typer.Option(help="Share of datagrams doubled.")] = 0.0,
+    reorder: Annotated[float, typer.Option(help="Share held back, up to 10 ms.")] = 0.0,
+    latency: Annotated[str, typer.Option(metavar="TIME", help="From member to member.")] = "1 ms",
+    jitter: Annotated[str, typer.Option(metavar="TIME", help="Up to so much more.")] = "0 ms",
+    bandwidth: Bandwidth = None,
+    partition: Partitions = None,
+    cut: Cuts = None,
+    seed: Seed = 1,
+    seconds: Annotated[
+        float | None, typer.Option(help="How long.", show_default="until interrupted")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Stand between live members and lose, double, delay, reorder and cut what they send."""
+    import asyncio
+
+    from semcast.faults.limits import positive
+    from semcast.runtime.addresses import parse_peers
+    from semcast.runtime.relay import Relay
+
+    if seconds is not None:
+        positive("seconds", seconds)
+    members = {peer.name: peer.address for peer in parse_peers(member, "member")}
+    fronts = {peer.name: peer.address for peer in parse_peers(front, "front")} if front else None
+    link = _link(loss, duplicate, reorder, latency, jitter, bandwidth)
+    names = sorted(members)
+    cuts: list[Cut] = [_partition(text, names) for text in partition or ()]
+    cuts += [_one_way(text, names) for text in cut or ()]
+    between = Relay(members, link, cuts, seed, fronts=fronts)
+    asyncio.run(_run(between, members, seconds, Output(json)))
+
+
+async def _run(
+    between: "Relay", members: "dict[str, Address]", seconds: float | None, output: Output
+) -> None:
+    import asyncio
+    import signal
+
+    import msgspec
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    fronts = await between.start()
+    try:
+        between.begin()
+        peers = {name: _peers({**fronts, name: address}) for name, address in members.items()}
+        told = "; ".join(f"{name} has --peers {text}" for name, text in peers.items())
+        output.say(f"ready: {told}")
+        output.people.flush()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), seconds)
+    finally:
+        await between.close()
+    counts = msgspec.to_builtins(between.counts)
+    output.say(*pairs(_flat(counts)))
+    output.answer({"peers": peers, **counts})
+
+
+def _peers(addresses: "dict[str, Address]") -> str:
+    from semcast.runtime.addresses import show
+
+    return ",".join(f"{name}={show(address)}" for name, address in sorted(addresses.items()))
+
+
+def _flat(counts: dict[str, object]) -> dict[str, object]:
+    """Counts by reason, each on a line of its own."""
+    flat: dict[str, object] = {}
+    for name, value in counts.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}: {reason}": count for reason, count in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _link(
+    loss: float, duplicate: float, reorder: float, latency: str, jitter: str, bandwidth: str | None
+) -> "Link":
+    from semcast.faults import Constant, Link, Uniform
+    from semcast.runtime.units import parse_rate, parse_seconds
+
+    low_s, more_s = parse_seconds(latency, "latency"), parse_seconds(jitter, "jitter")
+    return Link(
+        latency=Uniform(low_s, low_s + more_s) if more_s else Constant(low_s),
+        loss=loss,
+        duplicate=duplicate,
+        reorder=reorder,
+        bandwidth_bps=None if bandwidth is None else 8 * parse_rate(bandwidth, "bandwidth"),
+    )
+
+
+def _partition(text: str, names: Sequence[str]) -> "Partition":
+    from semcast.faults import Partition
+
+    start, end, who = _period("partition", text, "START-END:A|B,C")
+    groups = (group.split(",") for group in who.split("|"))
+    ranks = tuple(tuple(_rank("partition", name, names) for name in group) for group in groups)
+    return Partition(start, end, ranks)
+
+
+def _one_way(text: str, names: Sequence[str]) -> "OneWayCut":
+    from semcast.faults import OneWayCut
+
+    start, end, who = _period("cut", text, "START-END:A>B")
+    source, _, destination = who.partition(">")
+    return OneWayCut(start, end, _rank("cut", source, names), _rank("cut", destination, names))
+
+
+def _period(field: str, text: str, form: str) -> tuple[float, float, str]:
+    """When, and the part of the text that says who."""
+    from math import inf
+
+    from semcast.runtime.units import parse_seconds
+    from semcast.terms.errors import ConfigError
+
+    when, colon, who = text.partition(":")
+    start, dash, end = when.partition("-")
+    if not (colon and dash):
+        raise ConfigError(f"{field}: {text!r} is not of the form {form}")
+    return parse_seconds(start, field), parse_seconds(end, field) if end else inf, who
+
+
+def _rank(field: str, name: str, names: Sequence[str]) -> int:
+    from semcast.terms.errors import one_of
+
+    if name not in names:
+        raise one_of(field, name, names)
+    return names.index(name)

@@ -1,0 +1,83 @@
+"""One live run from launch to verdict: started, disturbed, left to fall quiet, stopped, judged.
+
+Every process records itself; the launcher adds what only it knows, who was killed and whether the
+run fell quiet.  All processes share a clock, so purging is judged as strictly as in the simulator.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from semcast.experiments.fleet import QUIET_S, Fleet
+from semcast.experiments.judging import Verdict, judge
+from semcast.experiments.plan import Plan, Result
+
+SKEW_S: Final = 0.001
+SENDING_S: Final = 60.0  # beyond what the load was meant to take
+
+Disturb = Callable[[Fleet], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """What came of a run: by name, what the processes that were left have to show."""
+
+    directory: Path
+    is_quiet: bool
+    results: Mapping[str, Result]
+    verdict: Verdict
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all that were left have the same last message of every sender and item."""
+        return len({result.state for result in self.results.values()}) == 1
+
+
+def run_live(
+    plans: Sequence[Plan],
+    directory: str | Path,
+    name: str,
+    disturb: Disturb = lambda _: None,
+    *,
+    quiet_s: float = QUIET_S,
+    launchers: Mapping[str, Sequence[str]] | None = None,
+) -> LiveRun:
+    """Carry out the plans and judge what was recorded in `directory`.
+
+    `disturb` is called once all have joined and begun; what it leaves to be sent is waited for.
+    `launchers` says by name what to put before a process's command line.
+
+        run = run_live(plans, "out/trace", "kill", lambda fleet: fleet.kill("a"))
+        assert run.is_quiet and run.agrees and run.verdict.passed
+    """
+    plans = [_recorded(plan, directory) for plan in plans]
+    sending_s = max((plan.load.seconds for plan in plans if plan.load), default=0.0)
+    with Fleet(plans, launchers) as fleet:
+        fleet.start()
+        disturb(fleet)
+        is_quiet = fleet.send_all(sending_s + SENDING_S) and fleet.fall_quiet(quiet_s)
+        results = fleet.stop()
+    record(directory, name, [plan.name for plan in plans], fleet, is_quiet=is_quiet)
+    return LiveRun(Path(directory), is_quiet, results, judge(directory, skew_s=SKEW_S))
+
+
+def _recorded(plan: Plan, directory: str | Path) -> Plan:
+    return msgspec.structs.replace(plan, options={**plan.options, "trace": str(directory)})
+
+
+def record(
+    directory: str | Path, name: str, names: Sequence[str], fleet: Fleet, *, is_quiet: bool
+) -> None:
+    """Add to the processes' own records what only their launcher knows."""
+    from semcast.traces.parquet import read_runs  # pyarrow is an extra, and slow to import
+    from semcast.traces.settling import write_run
+
+    ranks = {member: rank for rank, member in enumerate(sorted(names))}
+    crashes = {ranks[member]: ns for member, ns in fleet.crashes.items()}
+    [run] = read_runs(directory)
+    write_run(
+        directory, replace(run, name=name), sorted(names), complete=is_quiet, crashes=crashes
+    )

@@ -1,0 +1,149 @@
+"""What a live process of an experiment is told to do, and what it tells in return."""
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from semcast.faults.limits import finite, positive, within
+from semcast.runtime.group import Update
+from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.messages import Submission
+from semcast.workloads.game import Game
+from semcast.workloads.items import item_tag
+from semcast.workloads.stock import STOCK_GROUPS, quotes
+from semcast.workloads.synthetic import overwrites
+
+STREAMS: Final = ("stock", "game", "overwrites", "plain")
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process sends: a stream at a rate, or as fast as it can if the rate is None.
+
+    `stream` "plain" has no items, so that nothing is ever obsolete; "game" has a pace of its own,
+    which `rate` does not change; `r` and `d` are for "overwrites".
+    """
+
+    stream: str = "stock"
+    rate: float | None = 1000.0
+    seconds: float = 10.0
+    size: int = 64
+    seed: int = 1
+    r: float = 0.5
+    d: int = 1
+
+    def __post_init__(self) -> None:
+        if self.stream not in STREAMS:
+            raise one_of("stream", self.stream, STREAMS)
+        if self.rate is not None:
+            positive("rate", self.rate)
+        finite("seconds", self.seconds)
+        within("size", self.size, 8)
+
+    def schedule(self) -> Iterator[tuple[float, Update]]:
+        """An endless stream with the time at which each message is due, the same for one seed."""
+        names = {item_tag(name): name for name in self._names()}
+        for due, sent in self._submissions(Random(self.seed)):
+            item = None if sent.item is None else names.get(sent.item) or f"item {sent.item:x}"
+            yield due, Update(sent.payload, item, sent.never_purge)
+
+    def _names(self) -> list[str]:
+        if self.stream == "stock":
+            return [f"stock-{number}" for number in range(sum(n for n, _ in STOCK_GROUPS))]
+        return [f"item-{number}" for number in range(self.d)]
+
+    def _submissions(self, rng: Random) -> Iterator[tuple[float, Submission]]:
+        if self.stream == "game":
+            game = Game()
+            return ((number / game.rounds_per_s, sent) for number, sent in game.messages(rng))
+        streams: dict[str, Callable[[], Iterator[Submission]]] = {
+            "stock": lambda: quotes(rng, size=self.size),
+            "overwrites": lambda: overwrites(self.r, self.d, rng, size=self.size),
+            "plain": lambda: repeat(Submission(bytes(self.size))),
+        }
+        gap = 0.0 if self.rate is None else 1 / self.rate
+        return ((number * gap, sent) for number, sent in enumerate(streams[self.stream]()))
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One live process.  `options` are those of `join`; `service_s` is what its application
+    spends on each message, for `slow_s` from the start signal or, if None, for ever.  A stamped
+    payload begins with the sender's monotonic clock in nanoseconds; all processes of an
+    experiment stamp, or none does."""
+
+    group: str
+    name: str
+    options: dict[str, Any] = {}
+    load: Load | None = None
+    service_s: float = 0.0
+    slow_s: float | None = None
+    is_stamped: bool = False
+
+    def __post_init__(self) -> None:
+        finite("service_s", self.service_s)
+        if "name" in self.options:
+            raise ConfigError("options: the name is the plan's")
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process is doing: `taken` were taken by its application, `skipped` told to it.
+
+    `forgotten` is without how many members it goes on.
+    """
+
+    sent: int = 0
+    taken: int = 0
+    skipped: int = 0
+    held: int = 0
+    queued: int = 0
+    forgotten: int = 0
+    is_blocked: bool = False
+    is_sending: bool = False
+    slowest: str | None = None
+
+    @property
+    def accounted(self) -> int:
+        """Messages of the group that this member is done with."""
+        return self.taken + self.skipped
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process has to show when it stops.
+
+    `seconds` is how long it sent, `cpu_s` the processor time since the start signal.  `state` is
+    a hash over the last number of every sender and item.  Latencies are one-way, of stamped
+    messages, a sample.
+    """
+
+    sent: int
+    taken: int
+    skipped: int
+    seconds: float
+    cpu_s: float
+    state: str
+    latencies_us: list[float] = []
+    snapshot: Any = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a process's standard output."""
+
+    is_ready: bool = False
+    tick: Tick | None = None
+    result: Result | None = None
+    error: str | None = None
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a running process is told: to go on without a member, or to leave."""
+
+    forget: str | None = None
+    stop: bool = False
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The start signal: a moment of the monotonic clock that all processes of a machine share."""
+
+    at: float

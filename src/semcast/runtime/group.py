@@ -1,0 +1,256 @@
+"""A live group: the interface of the application.
+
+Everything runs in the event loop that joined.  An application that keeps the loop busy is a slow
+member; so is one that takes its time between two messages, and that is fine.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import msgspec
+
+from semcast.runtime.host import Host
+from semcast.runtime.mailbox import Message
+from semcast.runtime.snapshot import Snapshot
+from semcast.terms.errors import BufferFull, LocalProtocolError
+from semcast.terms.messages import Seq, Submission
+from semcast.workloads.items import item_tag
+
+TAGS_REMEMBERED: Final = 1 << 16
+TAKE_MAX: Final = 1024
+SUBMIT_MAX: Final = 256  # messages handed to the protocol at once
+
+
+class Relation(Protocol):
+    """Which of its own earlier messages a message makes obsolete, as the application knows it.
+
+    Called once for each message before it is sent, with the number it will have.  It must be
+    transitive in effect and may be incomplete: what it does not name is merely not purged.
+
+        class Sensor:
+            def obsoletes(self, seq, item, payload):
+                return [self.last[item]] if item in self.last else []
+    """
+
+    def obsoletes(self, seq: Seq, item: str | None, payload: bytes) -> Iterable[Seq]: ...
+
+
+class Update(msgspec.Struct, frozen=True, gc=False):
+    """One message of a batch for `multicast_many`; the fields are those of `multicast`."""
+
+    payload: bytes
+    item: str | None = None
+    never_purge: bool = False
+    obsoletes: tuple[Seq, ...] = ()
+
+
+class Group:
+    """A member's hold on its group; made by `join`.
+
+        async with semcast.join("quotes", members=3) as group:
+            await group.multicast(b"101.25", item="ACME")
+            async for message in group:
+                print(message.sender, message.item, message.payload)
+
+    `name` is the group's, `member` this member's, `members` everybody's names in rank order.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: Host,
+        relation: Relation | None,
+        snapshot: Callable[[], Snapshot],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.name = name
+        self._host = host
+        self._relation = relation
+        self._snapshot = snapshot
+        self._close = close
+        self._tags: OrderedDict[str, int] = OrderedDict()
+        self._unread: list[Message] = []  # of what iteration took, the next one last
+        self.is_closed = False
+
+    def __repr__(self) -> str:
+        return f"Group({self.name!r}, member={self.member!r}, members={list(self.members)})"
+
+    @property
+    def member(self) -> str:
+        """This member's name."""
+        return self._host.names[self._host.member.rank]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Everybody's names, in rank order."""
+        return tuple(self._host.names)
+
+    async def multicast(
+        self,
+        payload: bytes,
+        *,
+        item: str | None = None,
+        never_purge: bool = False,
+        obsoletes: Sequence[Seq] = (),
+    ) -> Seq:
+        """Send a message to the group, this member included; returns its number.
+
+        It supersedes what this member sent before about the same `item`.  With relation "list"
+        or "bitmap", `obsoletes` names earlier numbers instead.  Nothing ever supersedes a message
+        sent with `never_purge`.  Waits only while the buffer is full of messages that may not be
+        purged; under overflow="error" it raises `BufferFull` instead.
+
+            seq = await group.multicast(b"101.25", item="ACME")
+        """
+        await self.multicast_many([Update(payload, item, never_purge, tuple(obsoletes))])
+        return self._host.member.last
+
+    async def multicast_many(self, updates: Iterable[Update]) -> None:
+        """Send a batch, in order; cheaper than one by one.
+
+        If it raises, those before the offending one are on their way.
+
+            await group.multicast_many([Update(b"1", "a"), Update(b"2", "b")])
+        """
+        batch: list[Update] = []
+        for update in updates:
+            batch.append(update)
+            if len(batch) == SUBMIT_MAX:
+                await self._send(batch)
+                batch = []
+        await self._send(batch)
+
+    async def _send(self, batch: list[Update]) -> None:
+        start = 0
+        while start < len(batch):
+            start += self._offer(batch[start:] if start else batch)
+            if start < len(batch):
+                self._host.room.clear()
+                await self._host.room.wait()
+        if self._host.since_turn >= SUBMIT_MAX:
+            await asyncio.sleep(0)  # A sender that never waits must not starve the protocol.
+
+    def try_multicast(
+        self,
+        payload: bytes,
+        *,
+        item: str | None = None,
+        never_purge: bool = False,
+        obsoletes: Sequence[Seq] = (),
+    ) -> Seq | None:
+        """As `multicast`, but where that would wait nothing is sent and None is returned.
+
+        if group.try_multicast(b"101.25", item="ACME") is None: ...
+        """
+        try:
+            accepted = self._offer([Update(payload, item, never_purge, tuple(obsoletes))])
+        except BufferFull:
+            return None
+        return self._host.member.last if accepted else None
+
+    async def tombstone(self, item: str, payload: bytes = b"") -> Seq:
+        """Say that an item is gone: supersedes its updates, and is itself never purged.
+
+        await group.tombstone("ACME")
+        """
+        return await self.multicast(payload, item=item, never_purge=True)
+
+    def _offer(self, updates: Sequence[Update]) -> int:
+        if self._host.ended is not None:
+            raise self._host.ended
+        if self._relation is None:
+            return self._host.multicast([self._submission(update) for update in updates])
+        # Which messages it may name depends on the number a message gets.
+        for sent, update in enumerate(updates):
+            seq = self._host.member.last + 1
+            named = self._relation.obsoletes(seq, update.item, update.payload)
+            update = msgspec.structs.replace(update, obsoletes=tuple(named))
+            if not self._host.multicast([self._submission(update)]):
+                return sent
+        return len(updates)
+
+    def _submission(self, update: Update) -> Submission:
+        item = update.item
+        if not isinstance(update.payload, bytes):
+            raise LocalProtocolError(f"payload: {type(update.payload).__name__} is not bytes")
+        if item is None:
+            return Submission(update.payload, None, update.obsoletes, update.never_purge)
+        tag = self._tags.get(item) if isinstance(item, str) else None
+        if tag is None:
+            tag = self._tag(item)
+        return Submission(update.payload, tag, update.obsoletes, update.never_purge, item)
+
+    def _tag(self, item: str) -> int:
+        if not isinstance(item, str) or not item:
+            raise LocalProtocolError(f"item: {item!r} is not a name; give text, or None")
+        try:
+            tag = self._tags[item] = item_tag(item)
+        except UnicodeEncodeError:
+            raise LocalProtocolError(f"item: {item!r} cannot be written as UTF-8") from None
+        if len(self._tags) > TAGS_REMEMBERED:
+            self._tags.popitem(last=False)
+        return tag
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        if not self._unread:
+            self._unread = await self.receive()
+            self._unread.reverse()
+            if not self._unread:
+                raise StopAsyncIteration
+        return self._unread.pop()
+
+    async def receive(self, limit: int = TAKE_MAX) -> list[Message]:
+        """Wait for messages: at least one, at most `limit`; none once the group is closed.
+
+        for message in await group.receive(): ...
+        """
+        if limit < 1:
+            raise LocalProtocolError(f"limit: {limit} is not at least 1")
+        return await self._host.mailbox.take(limit)
+
+    async def batches(self, limit: int = TAKE_MAX) -> AsyncIterator[list[Message]]:
+        """Iterate over lists of messages, of at most `limit`: the fast way to read.
+
+        async for batch in group.batches():
+            for message in batch: ...
+        """
+        while batch := await self.receive(limit):
+            yield batch
+
+    def forget(self, member: str) -> None:
+        """Go on without a member that crashed or is given up; at most f of them.
+
+        What was held for it is released; should it come back, it is told that it was excluded.
+        """
+        if member not in self._host.names:
+            raise LocalProtocolError(
+                f"forget: {member!r} is not one of {', '.join(self._host.names)}"
+            )
+        self._host.forget(self._host.names.index(member))
+
+    def snapshot(self) -> Snapshot:
+        """How this member and its peers are doing; `snapshot().slowest` names the slow one."""
+        return self._snapshot()
+
+    async def close(self) -> None:
+        """Leave: wait, for at most `linger`, until everyone has everything; twice is fine."""
+        if not self.is_closed:
+            self.is_closed = True
+            await self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

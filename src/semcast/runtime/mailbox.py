@@ -1,0 +1,114 @@
+"""Between the protocol and the application: how much to ask for, and who waits for it.
+
+The protocol purges only what waits for the application, so asking for much hides obsolete
+messages from it, and asking for little makes a fast application miss some that are superseded
+within one datagram.  The mailbox asks for what the application has shown it can take within
+`AHEAD_S`: a fast one misses nothing [SRM §6.3], a slow one is handed what is current.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Final
+
+import msgspec
+
+AHEAD_S: Final = 0.01
+ASK_FIRST: Final = 256  # before anything is known about the application
+ASK_MAX: Final = 8192
+MEMORY: Final = 0.5  # of earlier measurements, after each new one
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One message of the group.
+
+    `sender` is the name of the member that sent it, `seq` its number among that member's
+    messages.  `kept` says that nothing will ever supersede it (it was sent with `never_purge`,
+    or is a tombstone).  `skipped` is how many messages were purged, because newer ones superseded
+    them, since the message before this one.
+    """
+
+    sender: str
+    item: str | None
+    payload: bytes
+    seq: int
+    skipped: int = 0
+    kept: bool = False
+
+
+class Mailbox:
+    """What was handed over and not yet taken.  Invariant: nobody waits while something is there."""
+
+    def __init__(self, ask: Callable[[int], None]) -> None:
+        self._ask = ask  # tell the protocol how many more the application can take
+        self._messages: deque[Message] = deque()
+        self._asked = 0  # and not yet handed over
+        self._service_s = 0.0  # what the application spends on a message, as far as known
+        self._taken = 0
+        self._taken_at = 0.0
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_ended = False
+        self._reason: Exception | None = None
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def put(self, messages: Sequence[Message]) -> None:
+        """The protocol hands over what was asked for."""
+        self._asked -= len(messages)
+        self._messages.extend(messages)
+        self._wake()
+
+    def end(self, reason: Exception | None) -> None:
+        """Nothing more will come; whoever has taken everything is told why, if there is a why."""
+        self._is_ended, self._reason = True, reason
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def take(self, limit: int) -> list[Message]:
+        """At least one message and at most `limit`; none at the end, or the error that ended it."""
+        self._measure()
+        while not self._messages:
+            if self._reason is not None:
+                raise self._reason
+            if self._is_ended:
+                return []
+            self._want()
+            if not self._messages:
+                await self._wait()
+        count = min(limit, len(self._messages))
+        if count == len(self._messages):
+            taken = list(self._messages)
+            self._messages.clear()
+        else:
+            taken = [self._messages.popleft() for _ in range(count)]
+        self._taken, self._taken_at = count, perf_counter()
+        return taken
+
+    def _measure(self) -> None:
+        """The application comes back: what it took last time kept it busy until now."""
+        if self._taken:
+            service_s = (perf_counter() - self._taken_at) / self._taken
+            self._service_s += (service_s - self._service_s) * MEMORY
+            self._taken = 0
+
+    def _want(self) -> None:
+        wanted = ASK_FIRST
+        if self._service_s:
+            wanted = max(1, min(ASK_MAX, int(AHEAD_S / self._service_s)))
+        if wanted > self._asked:
+            more, self._asked = wanted - self._asked, wanted
+            self._ask(more)
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise RuntimeError("another task already waits for messages of this group")
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None

@@ -1,0 +1,97 @@
+"""A live member seen from outside: its state and its peers' reports as one snapshot."""
+
+import asyncio
+import os
+from time import monotonic
+from typing import Final
+
+from semcast import __version__
+from semcast.runtime.host import Host, Report
+from semcast.runtime.options import Options
+from semcast.runtime.snapshot import Peer, Snapshot
+from semcast.runtime.transport import Transport
+from semcast.terms.messages import Rank
+
+SCRAPE_S: Final = 5.0
+
+_SILENT: Final = Report(0, 0, 0, 0)
+
+
+class Observation:
+    """Lives as long as the group; changes nothing."""
+
+    def __init__(
+        self, options: Options, host: Host, transport: Transport, *, is_sealed: bool
+    ) -> None:
+        self._options = options
+        self._host = host
+        self._transport = transport
+        self._is_sealed = is_sealed
+        self._since = monotonic()
+        self._loop = asyncio.get_running_loop()
+
+    def latest(self) -> Snapshot:
+        """The snapshot, for other threads than the event loop's."""
+        return asyncio.run_coroutine_threadsafe(self._latest(), self._loop).result(SCRAPE_S)
+
+    async def _latest(self) -> Snapshot:
+        return self.snapshot()
+
+    def snapshot(self) -> Snapshot:
+        """Everything at this moment."""
+        host, transport, member = self._host, self._transport, self._host.member
+        holdings = member.holdings
+        now = monotonic()
+        peers = [self._peer(rank, now) for rank in range(len(host.names)) if rank != member.rank]
+        return Snapshot(
+            group=self._options.group,
+            name=self._options.name,
+            rank=member.rank,
+            pid=os.getpid(),
+            version=__version__,
+            protocol=member.recipe.protocol,
+            order=member.recipe.order,
+            f=member.recipe.f,
+            up_s=now - self._since,
+            sent=member.last,
+            delivered=host.delivered,
+            skipped=holdings.skipped,
+            purged=holdings.purged,
+            queued=len(holdings.queue),
+            held=holdings.messages,
+            held_bytes=holdings.bytes,
+            buffer=member.recipe.buffer,
+            is_blocked=holdings.refused,
+            is_sealed=self._is_sealed,
+            datagrams_in=transport.datagrams_in,
+            datagrams_out=transport.datagrams_out,
+            bytes_in=transport.bytes_in,
+            bytes_out=transport.bytes_out,
+            discarded=dict(transport.discarded),
+            slowest=self._slowest(peers),
+            peers=peers,
+        )
+
+    def _peer(self, rank: Rank, now: float) -> Peer:
+        host = self._host
+        reached = host.member.outbox.reached.get(rank, host.member.last)
+        report = host.reports.get(rank, _SILENT)
+        return Peer(
+            name=host.names[rank],
+            rank=rank,
+            lag=host.member.last - reached,
+            heard_ago_s=now - host.heard_at.get(rank, self._since),
+            delivered=report.delivered,
+            skipped=report.skipped,
+            queued=report.queued,
+            held=report.held,
+            is_forgotten=rank in host.member.forgotten,
+        )
+
+    def _slowest(self, peers: list[Peer]) -> str | None:
+        """Who lags or skips most, this member included; nobody if none does."""
+        holdings = self._host.member.holdings
+        burdens = {peer.name: peer.skipped + peer.lag for peer in peers if not peer.is_forgotten}
+        burdens[self._options.name] = holdings.skipped
+        name = max(burdens, key=lambda each: burdens[each])
+        return name if burdens[name] else None

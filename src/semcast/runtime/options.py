@@ -1,0 +1,269 @@
+"""The options of `semcast.join`: one table of names, defaults, meanings and what is valid.
+
+Whoever constructs `Options` has valid ones, in base units (bytes, seconds, bytes per second),
+with this member found among its peers and the group's address derived.  Each option can be given
+in the call, in the environment as SEMCAST_<NAME>, and in a TOML file, under the same name.
+Normalising what is normal changes nothing.
+"""
+# ruff: noqa: RUF009  (`option` makes a field)
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from semcast.core.recipe import PURGING, RELATIONS, Recipe
+from semcast.runtime.addresses import (
+    NAME_BYTES_MAX,
+    Address,
+    PeerAddress,
+    ip_literal,
+    multicast_address,
+    parse_address,
+    parse_multicast,
+    parse_name,
+    parse_peers,
+    show,
+)
+from semcast.runtime.settings import CONFIG, gather
+from semcast.runtime.units import parse_rate, parse_seconds
+from semcast.runtime.values import (
+    Parse,
+    above_zero,
+    choice,
+    parse_flag,
+    parse_key,
+    parse_overflow,
+    parse_path,
+    parse_relation,
+    parse_text,
+    size,
+    whole,
+)
+from semcast.terms.errors import ConfigError
+from semcast.terms.promises import ORDERS, PROTOCOLS
+from semcast.wire import RANK_MAX
+from semcast.wire.frames import hash64
+
+GOSSIPS_PER_BUFFER: Final = 8  # Buffers are emptied by gossip, so they fill no further than that.
+TURN_S: Final = 0.001  # what a sender that never lets the event loop turn makes others wait
+_CONFIG_HELP: Final = (
+    "TOML file with options for all groups at its top and for one under [groups.NAME]"
+)
+
+
+def option(default: object, parse: Parse, help: str) -> Any:
+    """A field of `Options`; None stands for its default."""
+    return field(default=default, metadata={"parse": parse, "help": help})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a member of a group was asked to be.
+
+    Invariant: `members` is known; with `peers`, this member is the one of them called `name`,
+    `bind` is where it listens and `multicast` is None; without, `multicast` is an address.
+    """
+
+    group: str
+    name: str = option(
+        None, parse_name, "this member's name, unique in the group; default HOSTNAME-PID"
+    )
+    members: int = option(
+        None, whole(1, RANK_MAX + 1), "how many members the group has; they find each other"
+    )
+    peers: tuple[PeerAddress, ...] | None = option(
+        None, parse_peers, "all members as [NAME=]HOST:PORT, for networks without multicast"
+    )
+    bind: Address | None = option(
+        None, parse_address, "HOST:PORT to listen at; default this member's own among the peers"
+    )
+    multicast: Address | None = option(
+        None, parse_multicast, "multicast HOST:PORT of the group; default derived from its name"
+    )
+    interface: str | None = option(
+        None,
+        parse_text,
+        "network interface, by name or address; default loopback, with a key the default route's",
+    )
+    ip: Literal[4, 6] = option(4, choice(4, 6), "version of the Internet Protocol, 4 or 6")
+    protocol: str = option("s-rm", choice(*PROTOCOLS), f"protocol: {', '.join(PROTOCOLS)}")
+    order: str = option("fifo", choice(*ORDERS), f"order of delivery: {', '.join(ORDERS)}")
+    relation: Any = option(
+        "item", parse_relation, f"what makes a message obsolete: {', '.join(RELATIONS)}"
+    )
+    k: int = option(256, whole(1), "how many messages back relation bitmap reaches")
+    chain_limit: int | None = option(
+        None, whole(1), "keep a message after so many that superseded one of its item"
+    )
+    f: int | None = option(
+        None, whole(0), "how many members may crash; default the largest minority"
+    )
+    buffer: int = option(4096, whole(1), "messages held at most, for delivery or retransmission")
+    buffer_bytes: int = option("64 MiB", size(1), "payload held at most")
+    purge: str = option("eager", choice(*PURGING), f"when to purge: {', '.join(PURGING)}")
+    overflow: str = option(
+        "block", parse_overflow, "when nothing held may be purged: block the sender, or error"
+    )
+    period: float = option("10 ms", above_zero(parse_seconds), "time between two rounds of gossip")
+    fanout: int = option(3, whole(1), "members that each round of gossip is sent to")
+    datagram: int | None = option(
+        None,
+        size(576, 60 << 10),
+        "size of a datagram at most; default by the path, usually 1,400 bytes, 60 KiB on loopback",
+    )
+    coalesce: float | None = option(
+        None,
+        parse_seconds,
+        "how long a message may wait to share a datagram; default until the loop turns",
+    )
+    bandwidth: float | None = option(
+        None, above_zero(parse_rate), "first transmissions at most, such as 10 MiB/s; default any"
+    )
+    message_max: int = option("1 MiB", size(1 << 10, 16 << 20), "payload of one message at most")
+    key: Path | Literal[False] | None = option(
+        None, parse_key, "file of the key ring, or none; default the usual ring if there is one"
+    )
+    trace: Path | None = option(None, parse_path, "directory to record the execution in")
+    metrics: Address | None = option(
+        None, parse_address, "HOST:PORT to serve Prometheus metrics at"
+    )
+    control: bool = option(True, parse_flag, "answer to semcast members and semcast top")
+    join_timeout: float = option(
+        "30 s", above_zero(parse_seconds), "how long to wait for the other members"
+    )
+    linger: float = option("5 s", parse_seconds, "how long close waits for slow members")
+    socket_buffer: int = option("4 MiB", size(1), "buffers to ask of the kernel for each socket")
+
+    @classmethod
+    def resolve(cls, group: str, given: Mapping[str, object]) -> "Options":
+        """Options from the call, the environment and the file; raises `ConfigError`."""
+        parse_name(group, "group")
+        settings = gather(group, given, [each.name for each in option_fields()])
+        values: dict[str, Any] = {name: setting.value for name, setting in settings.items()}
+        try:
+            return cls(group=group, **values)
+        except ConfigError as error:
+            name, colon, problem = str(error).partition(": ")
+            place = settings[name].place if name in settings else name
+            raise ConfigError(f"{place}{colon}{problem}") from None
+
+    def __post_init__(self) -> None:
+        parse_name(self.group, "group")
+        for each in option_fields():
+            value = getattr(self, each.name)
+            value = each.default if value is None else value
+            if value is not None:
+                value = each.metadata["parse"](value, each.name)
+            self._set(each.name, value)
+        if self.peers is None:
+            self._meet()
+        else:
+            self._find_itself(self.peers)
+        self._check_version()
+        self.recipe(self.members, 1)  # It refuses what does not go together.
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _meet(self) -> None:
+        """Fill in what a member among strangers needs."""
+        if self.members is None:
+            raise ConfigError(
+                "members or peers: neither is given; say how many members the group has, "
+                "or where they are"
+            )
+        if self.name is None:
+            pid = f"-{os.getpid()}"
+            self._set("name", socket.gethostname()[: NAME_BYTES_MAX - len(pid)] + pid)
+        if self.multicast is None:
+            self._set("multicast", multicast_address(self.group, self.ip))
+
+    def _find_itself(self, peers: Sequence[PeerAddress]) -> None:
+        """Fill in what the list of peers says."""
+        if self.members not in (None, len(peers)):
+            raise ConfigError(f"members: {self.members} is not the number of peers, {len(peers)}")
+        if self.multicast is not None:
+            raise ConfigError("multicast: peers are not reached by it; give one of the two")
+        if self.name is not None:
+            by, wanted = "name", self.name
+            known = {peer.name: peer for peer in peers}
+        elif self.bind is not None:
+            by, wanted = "bind", show(self.bind)
+            known = {show(peer.address): peer for peer in peers}
+        else:
+            raise ConfigError("peers: which of them is this member? say it with name or bind")
+        if wanted not in known:
+            raise ConfigError(f"{by}: {wanted} is not among the peers {', '.join(known)}")
+        self._set("members", len(peers))
+        self._set("name", known[wanted].name)
+        self._set("bind", self.bind or known[wanted].address)
+
+    def _check_version(self) -> None:
+        """All addresses that members send to or listen at are of one version of IP."""
+        addresses = [("bind", self.bind), ("multicast", self.multicast)]
+        addresses += [("peers", peer.address) for peer in self.peers or ()]
+        for name, address in addresses:
+            literal = ip_literal(address[0]) if address else None
+            if address and literal and literal.version != self.ip:
+                raise ConfigError(
+                    f"{name}: {show(address)} is of IPv{literal.version}; set ip to that version"
+                )
+
+    def recipe(self, members: int, datagram_bytes: int) -> Recipe:
+        """The recipe of each member; `datagram_bytes` is what a frame leaves to its body."""
+        return Recipe(
+            members=members,
+            protocol=self.protocol,
+            order=self.order,
+            relation=self.relation if isinstance(self.relation, str) else "list",
+            k=self.k,
+            chain_limit=self.chain_limit,
+            f=-1 if self.f is None else self.f,
+            buffer=self.buffer,
+            buffer_bytes=self.buffer_bytes,
+            message_bytes=self.message_max,
+            purge=self.purge,
+            overflow=self.overflow,
+            period_s=self.period,
+            fanout=self.fanout,
+            gossip_after=max(1, self.buffer // GOSSIPS_PER_BUFFER),
+            datagram_bytes=datagram_bytes,
+            coalesce_s=TURN_S if self.coalesce is None else self.coalesce,
+            bandwidth_max=self.bandwidth,
+            unicast=self.peers is not None,
+        )
+
+    def digest(self) -> int:
+        """64 bits that differ between members that cannot work together; bounds may differ."""
+        recipe = self.recipe(self.members, 1)
+        common = (
+            recipe.members,
+            recipe.protocol,
+            recipe.order,
+            recipe.relation,
+            recipe.k,
+            recipe.chain_limit,
+            recipe.f,
+            recipe.purge,
+            sorted(peer.name for peer in self.peers or ()),
+        )
+        return hash64(msgspec.json.encode(common).decode(), b"semcast-options")
+
+
+def option_fields() -> tuple[Field[Any], ...]:
+    """The options in order: `name`, `default` as people write it, `metadata["help"]`."""
+    return tuple(each for each in fields(Options) if each.name != "group")
+
+
+def option_help() -> dict[str, str]:
+    """One line about each option of `join`, with its default unless that is nothing."""
+    lines = {CONFIG: _CONFIG_HELP}
+    for each in option_fields():
+        told = "" if each.default is None else f"; default {each.default}"
+        lines[each.name] = each.metadata["help"] + told
+    return lines

@@ -1,0 +1,259 @@
+"""Connections through the relay: whole frames in order, late by the latency of their link.
+
+The first frame of a connection says who opened it; only then is the member behind the front
+called.  What TCP hides from its users does not happen here: no loss, no duplicate, no bandwidth.
+A cut in either direction closes the connections between the two, and those tried during it.
+Nothing is dropped at a bound: a connection with too much on its way is not read.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Final, TypeAlias, cast
+
+import msgspec
+
+from semcast.faults import Latency
+from semcast.runtime.addresses import Address
+from semcast.runtime.agenda import Agenda
+from semcast.wire import frames
+
+LENGTH_BYTES: Final = 4
+FRAME_BYTES_MAX: Final = 1 << 24  # Members have limits of their own, below it.
+ON_THE_WAY_BYTES_MAX: Final = 1 << 20  # of one direction of one connection; then it is not read
+CONNECTIONS_MAX: Final = 1024
+
+Delays: TypeAlias = Mapping[tuple[int, int], tuple[Latency, Random]]
+IsCut: TypeAlias = Callable[[int, int], bool]
+
+
+class Counts(msgspec.Struct):
+    """What a relay did so far.
+
+    Every datagram `received`, and every copy `duplicated`, is `sent`, `dropped` or on its way.
+    Dropped: `cut`, `queue` and `loss` as the faults say; `stranger` of no member, `waiting` at
+    the bound of what waits here, `unsent` because the system refused it.  `overrun` never got
+    so far: the sockets of the fronts were full.  `connections` were accepted, and so many
+    `frames` went through them; `closed` were by a `cut`, `refused` by the member, of a
+    `stranger`, `crowd` at the bound, or an impossible `length`.
+    """
+
+    received: int = 0
+    duplicated: int = 0
+    sent: int = 0
+    dropped: Counter[str] = msgspec.field(default_factory=Counter)
+    overrun: int = 0
+    connections: int = 0
+    frames: int = 0
+    closed: Counter[str] = msgspec.field(default_factory=Counter)
+
+
+class End(asyncio.Protocol):
+    """One end of a connection: reads whole frames, which are written to the `other` end later.
+
+    `source` and `destination` are the ranks between which the frames it reads travel; an
+    accepted end learns its source, and then gets its other end, from its first frame.
+    """
+
+    def __init__(self, hub: "Connections", source: int | None, destination: int) -> None:
+        self.hub = hub
+        self.source = source
+        self.destination = destination
+        self.other: End | None = None
+        self.gone = asyncio.Event()
+        self._unread = bytearray()
+        self._on_the_way_bytes = 0
+        self._latest = 0.0  # when the last of what is on its way arrives
+        self._is_full = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A new end; it counts until it is gone."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.hub.on_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Send whole frames on their way; the rest waits for its remainder."""
+        self._unread += data
+        self.pump()
+
+    def pump(self) -> None:
+        """Pass what has been read, once it is known between whom."""
+        size, count = whole_frames(self._unread)
+        if size < 0:
+            self.hub.close_both(self, "length")
+        elif self.other is not None:
+            if count:
+                self._pass(bytes(self._unread[:size]))
+                self.hub.counts.frames += count
+                del self._unread[:size]
+        elif count and self.source is None:
+            self.transport.pause_reading()
+            self.hub.on_first_frame(self, self._unread[LENGTH_BYTES:size])
+
+    def _pass(self, data: bytes) -> None:
+        self._on_the_way_bytes += len(data)
+        self._latest = self.hub.arrival(self, self._latest)
+        self.hub.agenda.at(self._latest, self._arrive, data)
+        self._throttle()
+
+    def _arrive(self, data: bytes) -> None:
+        self._on_the_way_bytes -= len(data)
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.write(data)
+        self._throttle()
+
+    def join(self, other: "End") -> None:
+        """Read on, now that there is somebody to write to."""
+        self.other = other
+        self.pump()
+        self._throttle()
+
+    def _throttle(self) -> None:
+        is_blocked = self.other is None or self.other._is_full
+        if is_blocked or self._on_the_way_bytes > ON_THE_WAY_BYTES_MAX:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """The member behind this end does not keep up."""
+        self._is_full = True
+        if self.other is not None:
+            self.other._throttle()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._is_full = False
+        if self.other is not None:
+            self.other._throttle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """What was on its way still arrives; then the other end closes."""
+        self.gone.set()
+        self.hub.on_gone(self)
+        if self.other is not None:
+            self.hub.agenda.at(self._latest, self.other.transport.close)
+
+
+class Connections:
+    """All of a relay's; lives as long as its fronts."""
+
+    def __init__(
+        self,
+        members: Sequence[tuple[str, Address]],
+        delays: Delays,
+        agenda: Agenda,
+        is_cut: IsCut,
+        counts: Counts,
+    ) -> None:
+        self.agenda = agenda
+        self.counts = counts
+        self._addresses = [address for _, address in members]
+        self._ranks = {frames.member_id(name): rank for rank, (name, _) in enumerate(members)}
+        self._delays = delays
+        self._is_cut = is_cut
+        self._ends: set[End] = set()
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def accept(self, destination: int) -> End:
+        """The end of a connection that arrives at a member's front."""
+        return End(self, None, destination)
+
+    def on_open(self, end: End) -> None:
+        """Keep it, unless there are too many."""
+        self._ends.add(end)
+        if end.source is None:
+            self.counts.connections += 1
+        if len(self._ends) > 2 * CONNECTIONS_MAX:
+            self.close_both(end, "crowd")
+
+    def on_gone(self, end: End) -> None:
+        """Forget it."""
+        self._ends.discard(end)
+
+    def on_first_frame(self, end: End, frame: bytearray) -> None:
+        """Learn from its header who opened the connection, and call whom it is for."""
+        try:
+            source = self._ranks.get(frames.parse(bytes(frame)).sender)
+        except frames.Refused:
+            source = None
+        if source is None or source == end.destination:
+            self.close_both(end, "stranger")
+            return
+        end.source = source
+        if self._separated(end):
+            self.close_both(end, "cut")
+            return
+        call = asyncio.get_running_loop().create_task(self._call(end, source))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _call(self, end: End, source: int) -> None:
+        host, port = self._addresses[end.destination]
+        loop = asyncio.get_running_loop()
+        try:
+            _, far = await loop.create_connection(
+                lambda: End(self, end.destination, source), host, port
+            )
+        except OSError:
+            self.close_both(end, "refused")
+            return
+        if end.transport.is_closing():
+            far.transport.abort()
+            return
+        far.join(end)
+        end.join(far)
+
+    def arrival(self, end: End, earliest: float) -> float:
+        """When something that `end` has just read reaches the other end, not before `earliest`."""
+        assert end.source is not None
+        latency, rng = self._delays[end.source, end.destination]
+        return max(earliest, self.agenda.now + latency.draw(rng))
+
+    def cut(self) -> None:
+        """Close what is cut by now."""
+        for end in [end for end in self._ends if self._separated(end)]:
+            if not end.transport.is_closing():
+                self.close_both(end, "cut")
+
+    def _separated(self, end: End) -> bool:
+        if end.source is None:
+            return False
+        there, back = (end.source, end.destination), (end.destination, end.source)
+        return self._is_cut(*there) or self._is_cut(*back)
+
+    def close_both(self, end: End, reason: str) -> None:
+        """Close a connection at once and count why."""
+        self.counts.closed[reason] += 1
+        end.transport.abort()
+        if end.other is not None:
+            end.other.transport.abort()
+
+    async def close(self) -> None:
+        """Close all, and return when they are gone."""
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        ends = list(self._ends)
+        for end in ends:
+            end.transport.abort()
+        for end in ends:
+            await end.gone.wait()
+
+
+def whole_frames(data: bytearray) -> tuple[int, int]:
+    """How many bytes at the front of `data` are whole frames, and how many those are.
+
+    The size is -1 where a length is impossible.
+    """
+    size = count = 0
+    while len(data) >= size + LENGTH_BYTES:
+        length = int.from_bytes(data[size : size + LENGTH_BYTES], "little")
+        if not frames.HEADER_BYTES <= length <= FRAME_BYTES_MAX:
+            return -1, 0
+        if len(data) < size + LENGTH_BYTES + length:
+            break
+        size += LENGTH_BYTES + length
+        count += 1
+    return size, count

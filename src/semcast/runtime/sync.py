@@ -1,0 +1,161 @@
+"""A group without `async`, for scripts and notebooks.
+
+    from semcast import sync
+
+    with sync.join("quotes", members=3) as group:
+        group.multicast(b"101.25", item="ACME")
+        for message in group:
+            print(message.sender, message.item, message.payload)
+
+The protocol runs in a thread of its own, so it goes on while the script computes.  Each call
+crosses threads: `multicast_many` and `receive` do so once for many messages.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from semcast.runtime import group as live
+from semcast.runtime.joining import join as join_live
+from semcast.runtime.loop import new_event_loop
+from semcast.runtime.mailbox import Message
+from semcast.runtime.snapshot import Snapshot
+from semcast.terms.messages import Seq
+
+T = TypeVar("T")
+
+
+class Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="semcast", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """The result of a coroutine; TimeoutError, and the work cancelled, if it takes longer."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Stop the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Group:
+    """As `semcast.Group`, with calls that block; one thread at a time may receive."""
+
+    def __init__(self, loop: Loop, group: live.Group) -> None:
+        self._loop = loop
+        self._group = group
+
+    def __repr__(self) -> str:
+        return repr(self._group)
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self._group.name
+
+    @property
+    def member(self) -> str:
+        """This member's name."""
+        return self._group.member
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Everybody's names, in rank order."""
+        return self._group.members
+
+    def multicast(
+        self,
+        payload: bytes,
+        *,
+        item: str | None = None,
+        never_purge: bool = False,
+        obsoletes: Sequence[Seq] = (),
+    ) -> Seq:
+        """Send a message to the group, this member included; returns its number."""
+        return self._loop.run(
+            self._group.multicast(payload, item=item, never_purge=never_purge, obsoletes=obsoletes)
+        )
+
+    def multicast_many(self, updates: Iterable[live.Update]) -> None:
+        """Send a batch, in order."""
+        self._loop.run(self._group.multicast_many(list(updates)))
+
+    def tombstone(self, item: str, payload: bytes = b"") -> Seq:
+        """Say that an item is gone."""
+        return self._loop.run(self._group.tombstone(item, payload))
+
+    def receive(self, limit: int = live.TAKE_MAX, timeout_s: float | None = None) -> list[Message]:
+        """Wait for messages; none after `timeout_s`, or once the group is closed."""
+        try:
+            return self._loop.run(self._receive(limit, timeout_s))
+        except TimeoutError:
+            return []
+
+    async def _receive(self, limit: int, timeout_s: float | None) -> list[Message]:
+        async with asyncio.timeout(timeout_s):
+            return await self._group.receive(limit)
+
+    def __iter__(self) -> Iterator[Message]:
+        while batch := self.receive():
+            yield from batch
+
+    def forget(self, member: str) -> None:
+        """Go on without a member that crashed or is given up."""
+        self._loop.run(self._forget(member))
+
+    async def _forget(self, member: str) -> None:
+        self._group.forget(member)
+
+    def snapshot(self) -> Snapshot:
+        """How this member and its peers are doing."""
+        return self._loop.run(self._snapshot())
+
+    async def _snapshot(self) -> Snapshot:
+        return self._group.snapshot()
+
+    def close(self) -> None:
+        """Leave the group; twice is fine."""
+        if not self._group.is_closed:
+            self._loop.run(self._group.close())
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def _join(group: str, options: dict[str, Any]) -> live.Group:
+    return await join_live(group, **options)
+
+
+def join(group: str, **options: Any) -> Group:
+    """Join a group; takes what `semcast.join` takes.
+
+    with sync.join("quotes", members=3) as group: ...
+    """
+    loop = Loop()
+    try:
+        return Group(loop, loop.run(_join(group, options)))
+    except BaseException:
+        loop.close()
+        raise

@@ -1,0 +1,155 @@
+"""Frames in and out of UDP sockets: sealed, opened, fragmented, counted.
+
+One wake-up drains the socket, up to a bound, and then hands over once: the protocol handles what
+came as one batch.  What the kernel does not take at once waits, bounded; beyond that it is lost,
+which the protocol repairs like any other loss.
+"""
+
+import asyncio
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Final
+
+from semcast.runtime.addresses import Address
+from semcast.terms.errors import RemoteProtocolError
+from semcast.wire.fragments import PART_HEADER_BYTES, Reassembly, split
+from semcast.wire.frames import FRAGMENT, HEADER_BYTES, TAG_BYTES, Refused
+from semcast.wire.sealing import Opened, Opener, Sealer
+
+DRAIN_MAX: Final = 256  # datagrams per wake-up, so that the application gets its turn
+WAITING_MAX: Final = 1024  # frames that the kernel did not take yet
+RECEIVE_BYTES: Final = 65_535
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a source address is of this machine."""
+    return host.startswith("127.") or host == "::1"
+
+
+class Transport:
+    """Lives as long as the group.  `on_frame` gets what is to be believed, `on_drained` follows."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        opener: Opener,
+        unicast: socket.socket,
+        multicast: tuple[socket.socket, tuple[object, ...]] | None,
+        frame_bytes: int,
+        reassembly: Reassembly,
+    ) -> None:
+        """`multicast` is the socket that listens to the group, and where to send to it."""
+        self.sealer = sealer
+        self.opener = opener
+        self.frame_bytes = frame_bytes
+        self.discarded: Counter[str] = Counter()
+        self.datagrams_in = self.datagrams_out = self.bytes_in = self.bytes_out = 0
+        self.on_frame: Callable[[Opened, Address, float], None] = lambda *_: None
+        self.on_drained: Callable[[float], None] = lambda _: None
+        self._loop = asyncio.get_running_loop()
+        self._unicast = unicast
+        self._listening = [unicast] if multicast is None else [unicast, multicast[0]]
+        self._group = None if multicast is None else multicast[1]
+        self._reassembly = reassembly
+        self._fragmented = 0
+        self._waiting: deque[tuple[bytes, tuple[object, ...]]] = deque()
+
+    @property
+    def body_bytes(self) -> int:
+        """What fits into one frame."""
+        return self.frame_bytes - HEADER_BYTES - TAG_BYTES
+
+    def start(self) -> None:
+        """Listen."""
+        for sock in self._listening:
+            self._loop.add_reader(sock.fileno(), self._drain, sock)
+
+    def close(self) -> None:
+        """Stop, and give the ports back."""
+        for sock in self._listening:
+            self._loop.remove_reader(sock.fileno())
+        self._loop.remove_writer(self._unicast.fileno())
+        for sock in self._listening:
+            sock.close()
+
+    def send(self, kind: int, body: bytes, to: Sequence[tuple[object, ...] | None]) -> None:
+        """One body to each address, or to the multicast group where there is none."""
+        for frame in self._frames(kind, body):
+            for address in to:
+                target = self._group if address is None else address
+                assert target is not None, "without multicast everyone has an address"
+                self._transmit(frame, target)
+
+    def _frames(self, kind: int, body: bytes) -> list[bytes]:
+        if len(body) <= self.body_bytes:
+            return [self.sealer.seal(kind, body)]
+        self._fragmented = (self._fragmented + 1) & 0xFFFFFFFF
+        size = self.body_bytes - PART_HEADER_BYTES
+        parts = split(bytes((kind,)) + body, size, self._fragmented)
+        return [self.sealer.seal(FRAGMENT, part) for part in parts]
+
+    def _transmit(self, frame: bytes, target: tuple[object, ...]) -> None:
+        if self._waiting:
+            self._delay(frame, target)
+            return
+        try:
+            self._unicast.sendto(frame, target)
+        except BlockingIOError:
+            self._loop.add_writer(self._unicast.fileno(), self._send_waiting)
+            self._delay(frame, target)
+        except OSError:
+            self.discarded["unreachable"] += 1  # Nobody listens there, or there is no way.
+        else:
+            self.datagrams_out += 1
+            self.bytes_out += len(frame)
+
+    def _delay(self, frame: bytes, target: tuple[object, ...]) -> None:
+        if len(self._waiting) < WAITING_MAX:
+            self._waiting.append((frame, target))
+        else:
+            self.discarded["unsent"] += 1
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        while waiting and not self._waiting:
+            self._transmit(*waiting.popleft())
+        self._waiting.extend(waiting)
+        if not self._waiting:
+            self._loop.remove_writer(self._unicast.fileno())
+
+    def _drain(self, sock: socket.socket) -> None:
+        now = monotonic()
+        receive = sock.recvfrom
+        for _ in range(DRAIN_MAX):
+            try:
+                frame, address = receive(RECEIVE_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.discarded["unreachable"] += 1  # An earlier datagram of ours came back.
+                continue
+            self.datagrams_in += 1
+            self.bytes_in += len(frame)
+            self.take(frame, address[:2], now)
+        self.on_drained(now)
+
+    def take(self, frame: bytes, address: Address, now: float) -> bool:
+        """Open one frame and hand it over; False if it was discarded, and counted."""
+        try:
+            opened = self.opener.open(frame, is_loopback(address[0]), now)
+            if opened.kind == FRAGMENT:
+                whole = self._reassembly.add(opened.sender, opened.body, now)
+                if whole is None:
+                    return True
+                opened = opened._replace(kind=whole[0], body=whole[1:])
+            self.on_frame(opened, address, now)
+        except Refused as refused:
+            if refused.reason != "own":  # Multicasts always come back.
+                self.discarded[refused.reason] += 1
+            return False
+        except RemoteProtocolError:
+            self.discarded["malformed"] += 1
+            return False
+        return True

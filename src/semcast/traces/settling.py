@@ -1,0 +1,266 @@
+"""From journals to Parquet, when a process ends or when the next reader comes.
+
+Each life of a process becomes files of its own, written aside and moved into place; then its
+journal is removed.  Whoever is interrupted leaves the journal, and the next one does it again with
+the same result.  A lock on the folder makes readers take turns; the lock that a living process
+holds on its journal keeps them off it.
+
+A trace needs nobody who launched it: without one, the run is as the journals' headers tell it
+and not `complete`, and a process is `correct` if it closed its journal.  `write_run` says better.
+Distances (`dist`) are known where the process itself multicast the message, and null elsewhere.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from fcntl import LOCK_EX, LOCK_NB, flock
+from hashlib import blake2b
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+from semcast.terms.events import CRASH, Event
+from semcast.terms.messages import Message
+from semcast.traces.arrow import pyarrow
+from semcast.traces.distances import Distances
+from semcast.traces.journal_file import SUFFIX, Header, Recorded, read_journal
+from semcast.traces.rows import Row, row_of
+from semcast.traces.schema import (
+    EVENT_COLUMNS,
+    EVENTS,
+    ITEM_COLUMNS,
+    ITEMS,
+    JOURNALS,
+    PROCESS_COLUMNS,
+    PROCESSES,
+    RUNS,
+    Run,
+    arrow_schema,
+)
+from semcast.traces.tables import event_table, write_runs, write_table
+
+_ROW_GROUP: Final = 65_536
+
+
+def run_id_of(group: str, names: Sequence[str], incarnations: Sequence[int]) -> int:
+    """The number of a run that nobody launched, the same at every member."""
+    text = "\0".join([group, *(f"{n}\0{i}" for n, i in zip(names, incarnations, strict=True))])
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def settle(directory: str | Path) -> list[Path]:
+    """Make Parquet of the journals that processes left; those of living ones are returned."""
+    folder = Path(directory) / JOURNALS
+    return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not settle_one(path)]
+
+
+def settle_one(path: Path) -> bool:
+    """Make Parquet of one journal, if it is still there; False if its process lives."""
+    with _turn(path.parent):
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return True
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+            _convert(path)
+            path.unlink()
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(file)
+    return True
+
+
+def write_run(
+    directory: str | Path,
+    run: Run,
+    names: Sequence[str],
+    *,
+    complete: bool,
+    crashes: Mapping[int, int] | None = None,
+) -> None:
+    """What only who launched a run knows, said once its processes have ended.
+
+    `names` are the processes' by pid; `crashes` has the time in ns of each process that crashed
+    or was killed; `complete`: the run was left to fall quiet.  What the members said of the run
+    themselves is in `read_runs`, from which a launcher may start:
+
+        [run] = read_runs(directory)
+        write_run(directory, replace(run, name="demo"), names, complete=True)
+    """
+    path, run_id, crashes = Path(directory), run.run_id, crashes or {}
+    (path / JOURNALS).mkdir(parents=True, exist_ok=True)
+    settle(path)
+    with _turn(path / JOURNALS), _aside(path / JOURNALS / str(run_id)) as aside:
+        for pid, name in enumerate(names):
+            row = (run_id, pid, name, pid not in crashes)
+            write_table(aside / "new", PROCESS_COLUMNS, [row])
+            _publish(aside / "new", path / PROCESSES / f"{run_id}-{pid}.parquet")
+        for pid, ts_ns in crashes.items():
+            _write_crash(path, aside / "new", run, pid, ts_ns)
+        write_runs(aside / "new", run, complete=complete)
+        _publish(aside / "new", path / RUNS / f"{run_id}.parquet")
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Only one process at a time changes what is beside the journals."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        flock(lock, LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    """A new folder for files that are not yet what they will be."""
+    rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        rmtree(folder)
+
+
+def _publish(new: Path, path: Path, *, unless_there: bool = False) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not (unless_there and path.exists()):
+        new.replace(path)
+
+
+def _convert(path: Path) -> None:
+    """Write everything that a journal says."""
+    header, batches = read_journal(path)
+    root, run_id, stem = path.parent.parent, header.run_id, header.stem
+    names: dict[int, str] = {}
+    closed = False
+    with _aside(path.with_suffix("")) as aside:
+        with _Files(aside, header) as files:
+            for batch in batches:
+                files.append(batch.ts_ns, batch.events)
+                names.update(batch.names)
+                closed = batch.last
+        (root / EVENTS).mkdir(exist_ok=True)
+        for kind in files.kinds:
+            _publish(aside / kind, root / EVENTS / f"kind={kind}" / f"{stem}.parquet")
+        _add_names(root, aside / "new", header, names)
+        process = (run_id, header.pid, header.names[header.pid], closed)
+        write_table(aside / "new", PROCESS_COLUMNS, [process])
+        target = root / PROCESSES / f"{run_id}-{header.pid}.parquet"
+        _publish(aside / "new", target, unless_there=True)
+        write_runs(aside / "new", _run_of(header), complete=False)
+        _publish(aside / "new", root / RUNS / f"{run_id}.parquet", unless_there=True)
+
+
+def _run_of(header: Header) -> Run:
+    return Run(
+        name=header.group,
+        protocol=header.protocol,
+        order=header.order,
+        relation=header.relation,
+        f=header.f,
+        seed=0,
+        run_id=header.run_id,
+        parameters={**header.parameters, "members": str(len(header.names))},
+    )
+
+
+def _add_names(root: Path, new: Path, header: Header, names: Mapping[int, str]) -> None:
+    """Name the items that no other process of the run has named."""
+    known: set[int] = set()
+    others = [
+        path
+        for path in (root / ITEMS).glob(f"{header.run_id}-*.parquet")
+        if path.stem != header.stem
+    ]
+    for path in others:
+        known.update(pyarrow("parquet").read_table(path, columns=["item"])["item"].to_pylist())
+    rows = [(header.run_id, i, name) for i, name in sorted(names.items()) if i not in known]
+    if rows:
+        write_table(new, ITEM_COLUMNS, rows)
+        _publish(new, root / ITEMS / f"{header.stem}.parquet")
+
+
+class _Files:
+    """The events of one journal, a file for each kind; holds at most a row group of each."""
+
+    def __init__(self, folder: Path, header: Header) -> None:
+        self.kinds: dict[str, Any] = {}
+        self._folder = folder
+        self._header = header
+        self._schema = arrow_schema(EVENT_COLUMNS)
+        self._distances = Distances(header.relation)
+        self._rows: dict[str, list[Row]] = {}
+        self._open = ExitStack()
+        self._n = 0
+
+    def __enter__(self) -> "_Files":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._open:
+            for kind in self.kinds:
+                self._flush(kind)
+
+    def append(self, ts_ns: int, events: Sequence[Recorded]) -> None:
+        """The next events, of one time."""
+        for event in events:
+            self._n += 1
+            kind = event.kind
+            if kind not in self.kinds:
+                self._start(kind)
+            rows = self._rows[kind]
+            rows.append(_row(event, self._header.pid, self._n, ts_ns, self._distances))
+            if len(rows) == _ROW_GROUP:
+                self._flush(kind)
+
+    def _start(self, kind: str) -> None:
+        writer = pyarrow("parquet").ParquetWriter(
+            self._folder / kind, self._schema, compression="zstd"
+        )
+        self.kinds[kind] = self._open.enter_context(writer)
+        self._rows[kind] = []
+
+    def _flush(self, kind: str) -> None:
+        rows, header = self._rows[kind], self._header
+        if rows:
+            table = event_table(header.run_id, rows, self._schema, header.incarnations)
+            self.kinds[kind].write_table(table)
+            rows.clear()
+
+
+def _row(event: Recorded, pid: int, n: int, ts_ns: int, distances: Distances) -> Row:
+    message, payload = None, None
+    if event.digest is not None:
+        message = Message(event.sender, event.seq, event.item, event.covers, event.keep, event.deps)
+        payload = event.size, int.from_bytes(event.digest, "big", signed=True)
+    whole = Event(
+        event.kind,
+        pid,
+        event.sender,
+        event.seq,
+        message,
+        event.by_seq,
+        event.note,
+        event.peer,
+        event.buffered,
+        n,
+        ts_ns,
+    )
+    return row_of(whole, distances, payload)
+
+
+def _write_crash(root: Path, new: Path, run: Run, pid: int, ts_ns: int) -> None:
+    """The crash follows the last event of the last life that the process recorded."""
+    inc, n = 1, 0
+    for path in (root / EVENTS).glob(f"*/{run.run_id}-{pid}-*.parquet"):
+        if path.parent.name != f"kind={CRASH}":
+            ends = pyarrow("parquet").read_table(path, columns=["inc", "n"]).to_pylist()
+            inc, n = max((inc, n), *((row["inc"], row["n"]) for row in ends))
+    row = row_of(Event(CRASH, pid, n=n + 1, ts_ns=ts_ns), Distances(run.relation))
+    table = event_table(run.run_id, [row], arrow_schema(EVENT_COLUMNS), [inc] * (pid + 1))
+    pyarrow("parquet").write_table(table, new, compression="zstd")
+    _publish(new, root / EVENTS / f"kind={CRASH}" / f"{run.run_id}-{pid}-{inc}.parquet")

@@ -1,0 +1,281 @@
+"""Frames that only holders of a key can make or read, and each of them once.
+
+Every sender and incarnation has a key of its own, derived from the group's.  The nonce is the
+channel and a counter; since an incarnation never comes back, no nonce does.  What a frame says
+counts only after it is authenticated, and so does its place in the replay window: forged frames
+change nothing.  Holders of the group's key trust each other: any of them could speak as another.
+Bounds: a member costs a window per channel and a cipher per key; of senders that are not members
+the latest `STRANGERS_MAX` are remembered, and new ones cost at most `STRANGERS_PER_S` derivations.
+Rejected: a random nonce, whose collisions limit how many frames a key may seal.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from semcast.terms.errors import ConfigError, one_of
+from semcast.wire.frames import (
+    CHANNELS,
+    CLEAR,
+    HEADER,
+    HEADER_BYTES,
+    HELLO,
+    MAGIC,
+    UDP,
+    VERSION,
+    Refused,
+    fields,
+    group_id,
+)
+
+CIPHERS: Final[dict[str, type[AESGCM] | type[ChaCha20Poly1305]]] = {
+    "aes-256-gcm": AESGCM,
+    "chacha20-poly1305": ChaCha20Poly1305,
+}
+SECRET_BYTES: Final = 32
+KEY_ID_MAX: Final = 2**32 - 1
+
+WINDOW: Final = 1024  # a frame overtaken by as many on its channel is too late
+STRANGERS_MAX: Final = 1024
+STRANGERS_PER_S: Final = 2000.0  # about 2 % of a core
+STRANGERS_BURST: Final = 512
+
+_WINDOW_BITS: Final = (1 << WINDOW) - 1
+_NONCE: Final = Struct("<IQ")  # channel, counter
+_IDENTITY: Final = Struct("<QQQ")  # group, sender, incarnation
+_LABEL: Final = b"semcast sender key 1 "
+
+Cipher = AESGCM | ChaCha20Poly1305
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A secret that the members of a group share, and the number by which frames name it."""
+
+    id: int
+    cipher: str
+    secret: bytes
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.id <= KEY_ID_MAX:
+            raise ConfigError(f"id: {self.id} is not within 1..{KEY_ID_MAX}")
+        if self.cipher not in CIPHERS:
+            raise one_of("cipher", self.cipher, CIPHERS)
+        if len(self.secret) != SECRET_BYTES:
+            raise ConfigError(f"secret: {len(self.secret)} bytes, must be {SECRET_BYTES}")
+
+    def __repr__(self) -> str:
+        return f"Key(id={self.id}, cipher={self.cipher!r})"
+
+
+def derive(key: Key, group: int, sender: int, incarnation: int) -> Cipher:
+    """The cipher of one incarnation of one sender."""
+    info = _LABEL + key.cipher.encode() + _IDENTITY.pack(group, sender, incarnation)
+    secret = HKDF(SHA256(), SECRET_BYTES, salt=None, info=info).derive(key.secret)
+    return CIPHERS[key.cipher](secret)
+
+
+class Sealer:
+    """Makes the frames of one incarnation of one member.
+
+    Invariant: no counter is used twice on a channel.  So a sealer is never copied, shared by
+    threads, or used on both sides of a fork.
+    """
+
+    def __init__(self, group: str, sender: int, incarnation: int, key: Key | None) -> None:
+        self._identity = (group_id(group), sender, incarnation)
+        self._counters = [0] * CHANNELS
+        self.use(key)
+
+    def __repr__(self) -> str:
+        return f"Sealer(key={self._key}, counters={self._counters})"
+
+    def use(self, key: Key | None) -> None:
+        """Seal with this key from now on; without one, frames are in clear."""
+        self._key = CLEAR if key is None else key.id
+        self._cipher = None if key is None else derive(key, *self._identity)
+
+    def seal(self, kind: int, body: bytes, channel: int = UDP) -> bytes:
+        """The frame of this body, ready to be sent."""
+        self._counters[channel] = counter = self._counters[channel] + 1
+        header = HEADER.pack(
+            MAGIC, VERSION, kind | channel << 4, self._key, *self._identity, counter
+        )
+        if self._cipher is None:
+            return header + body
+        return header + self._cipher.encrypt(_NONCE.pack(channel, counter), body, header)
+
+
+class ReplayWindow:
+    """Which counters of one channel were seen.
+
+    Invariant: bit i of `missing` is set iff `highest` - i was not seen yet and still may be.
+    What is missing is kept, not what was seen: a stream in order costs no wide integers.
+    """
+
+    __slots__ = ("highest", "missing")
+
+    def __init__(self) -> None:
+        self.highest = 0
+        self.missing = 0
+
+    def take(self, counter: int) -> bool:
+        """Note the counter; False if it was seen before or is too old to tell."""
+        ahead = counter - self.highest
+        if ahead > 0:
+            self.highest = counter
+            if ahead >= WINDOW:
+                self.missing = _WINDOW_BITS - 1
+            elif ahead > 1 or self.missing:
+                self.missing = (self.missing << ahead | (1 << ahead) - 2) & _WINDOW_BITS
+            return True
+        if not self.missing >> -ahead & 1:
+            return False
+        self.missing ^= 1 << -ahead
+        return True
+
+
+class Peer:
+    """What is known of one incarnation of a sender; made once a frame of it is believed."""
+
+    __slots__ = ("ciphers", "incarnation", "windows")
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.ciphers: dict[int, Cipher] = {}
+        self.windows = tuple(ReplayWindow() for _ in range(CHANNELS))
+
+
+class Opened(NamedTuple):
+    """A frame to be believed: authenticated and new, or, without keys, from this machine."""
+
+    kind: int
+    sender: int
+    incarnation: int
+    body: bytes
+
+
+class Opener:
+    """Reads the frames of one group; `own` is the member whose own frames come back."""
+
+    def __init__(self, group: str, own: int, keys: Sequence[Key]) -> None:
+        self._group = group_id(group)
+        self._own = own
+        self._members: dict[int, Peer] | None = None  # None: anybody may send
+        self._strangers: OrderedDict[int, Peer] = OrderedDict()  # the latest heard comes last
+        self._tokens: float = STRANGERS_BURST
+        self._paid_at = 0.0
+        self.use(keys)
+
+    def __repr__(self) -> str:
+        members = "anybody" if self._members is None else len(self._members)
+        return f"Opener(keys={[*self._keys]}, members={members}, strangers={len(self._strangers)})"
+
+    def use(self, keys: Sequence[Key]) -> None:
+        """Accept frames sealed with any of these keys, and no others; none: frames in clear."""
+        self._keys = {key.id: key for key in keys}
+        for peer in (*(self._members or {}).values(), *self._strangers.values()):
+            peer.ciphers.clear()
+
+    def admit(self, members: Iterable[tuple[int, int]]) -> None:
+        """From now on only these senders, in these incarnations, may send more than hellos."""
+        known = {
+            (sender, peer.incarnation): peer
+            for peers in (self._members or {}, self._strangers)
+            for sender, peer in peers.items()
+        }
+        self._members = {
+            sender: known.get((sender, incarnation)) or Peer(incarnation)
+            for sender, incarnation in members
+        }
+
+    def open(self, frame: bytes, is_loopback: bool, now: float) -> Opened:
+        """What the frame says, or `Refused` with the word under which it is counted."""
+        kind, channel, key, group, sender, incarnation, counter = fields(frame)
+        if group != self._group:
+            raise Refused("group", f"frame of another group, {group:016x}")
+        if sender == self._own:
+            raise Refused("own", "our own frame came back")
+        if key not in self._keys:
+            self._check_clear(key, is_loopback)
+        peer = self._peer(kind, sender, incarnation)
+        cipher = None
+        body = frame[HEADER_BYTES:]
+        if key != CLEAR:
+            cipher = peer.ciphers.get(key) if peer else None
+            if cipher is None:
+                cipher = self._derive(key, sender, incarnation, peer, now)
+            try:
+                body = cipher.decrypt(_NONCE.pack(channel, counter), body, frame[:HEADER_BYTES])
+            except InvalidTag:
+                raise Refused("forged", f"not sealed with key {key}") from None
+        if peer is None:
+            peer = self._welcome(sender, incarnation)
+            if cipher is not None:
+                peer.ciphers[key] = cipher
+        elif self._strangers.get(sender) is peer:
+            self._strangers.move_to_end(sender)
+        if not peer.windows[channel].take(counter):
+            raise Refused("replay", f"frame {counter} again, or too late to tell")
+        return Opened(kind, sender, incarnation, body)
+
+    def _check_clear(self, key: int, is_loopback: bool) -> None:
+        if key != CLEAR:
+            raise Refused("key", f"sealed with unknown key {key}")
+        if self._keys:
+            raise Refused("key", "in clear, though this group is sealed")
+        if not is_loopback:
+            raise Refused("clear", "in clear, and not from this machine")
+
+    def _peer(self, kind: int, sender: int, incarnation: int) -> Peer | None:
+        """Who claims to have sent it; None if nobody by this name and incarnation is known."""
+        newest = 0
+        if self._members is not None:
+            member = self._members.get(sender)
+            if member is not None and member.incarnation == incarnation:
+                return member
+            if kind != HELLO:
+                raise Refused("stranger", f"{sender:016x} is no member")
+            newest = member.incarnation if member is not None else 0
+        stranger = self._strangers.get(sender)
+        if stranger is not None:
+            if stranger.incarnation == incarnation:
+                return stranger
+            newest = max(newest, stranger.incarnation)
+        if incarnation < newest:
+            raise Refused("replay", f"of an earlier incarnation of {sender:016x}")
+        return None
+
+    def _derive(
+        self, key: int, sender: int, incarnation: int, peer: Peer | None, now: float
+    ) -> Cipher:
+        """A cipher not met before.  Only for a known peer is it kept before it proved right."""
+        if peer is None:
+            self._pay(now)
+        cipher = derive(self._keys[key], self._group, sender, incarnation)
+        if peer is not None:
+            peer.ciphers[key] = cipher
+        return cipher
+
+    def _pay(self, now: float) -> None:
+        """A token bucket: a burst, then so many a second."""
+        earned = (now - self._paid_at) * STRANGERS_PER_S
+        tokens = min(self._tokens + earned, STRANGERS_BURST)
+        if tokens < 1:
+            raise Refused("flood", "too many senders never heard of")
+        self._tokens = tokens - 1
+        self._paid_at = now
+
+    def _welcome(self, sender: int, incarnation: int) -> Peer:
+        """Remember a sender that is no member, in place of its earlier incarnation."""
+        peer = self._strangers[sender] = Peer(incarnation)
+        self._strangers.move_to_end(sender)
+        if len(self._strangers) > STRANGERS_MAX:
+            self._strangers.popitem(last=False)
+        return peer

@@ -1,0 +1,379 @@
+"""Sealed frames: who may read and make them, once each, and what forged ones cannot do."""
+
+import gc
+import tracemalloc
+from contextlib import suppress
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semcast.terms.errors import ConfigError
+from semcast.wire import sealing
+from semcast.wire.frames import (
+    FRAGMENT,
+    HEADER_BYTES,
+    HELLO,
+    REPORT,
+    TCP,
+    UDP,
+    WHOLE,
+    Header,
+    Refused,
+    member_id,
+    pack,
+)
+from semcast.wire.sealing import (
+    CIPHERS,
+    STRANGERS_BURST,
+    STRANGERS_MAX,
+    STRANGERS_PER_S,
+    WINDOW,
+    Key,
+    Opened,
+    Opener,
+    ReplayWindow,
+    Sealer,
+)
+
+A, B, C = (member_id(name) for name in "abc")
+KEY = Key(7, "aes-256-gcm", bytes(range(32)))
+CHACHA = Key(8, "chacha20-poly1305", bytes(range(32)))
+GROUP = "quotes"
+
+GOLDEN = {
+    "aes-256-gcm": "4d1731558991175ddd5d9c24c33d7895dcdb6bdba7",
+    "chacha20-poly1305": "8512f3a406ac031371fb9eca2a3d1809e50dc21b73",
+}
+
+
+def sealer(sender=A, incarnation=1, key=KEY, group=GROUP):
+    return Sealer(group, sender, incarnation, key)
+
+
+def opener(*keys, own=B, group=GROUP):
+    return Opener(group, own, keys or (KEY,))
+
+
+def reason(at: Opener, frame: bytes, is_loopback=False, now=0.0) -> str:
+    """The word under which the frame is refused."""
+    with pytest.raises(Refused) as refused:
+        at.open(frame, is_loopback, now)
+    return refused.value.reason
+
+
+def opens(at: Opener, frame: bytes, now=0.0) -> Opened:
+    return at.open(frame, False, now)
+
+
+@pytest.mark.parametrize("key", [KEY, CHACHA], ids=CIPHERS)
+def test_the_bytes_of_a_sealed_frame_are_fixed(key):
+    frame = sealer(incarnation=3, key=key).seal(REPORT, b"hello", TCP)
+    assert frame[HEADER_BYTES:].hex() == GOLDEN[key.cipher]
+    assert frame[:HEADER_BYTES] == pack(
+        Header(REPORT, TCP, key.id, sealing.group_id(GROUP), A, 3, 1)
+    )
+    assert opens(opener(key), frame) == Opened(REPORT, A, 3, b"hello")
+
+
+@given(st.binary(max_size=200), st.integers(0, 5), st.sampled_from([UDP, TCP]))
+def test_what_is_sealed_is_opened(body, kind, channel):
+    assert opens(opener(), sealer().seal(kind, body, channel)) == Opened(kind, A, 1, body)
+
+
+@pytest.mark.parametrize("key", [KEY, CHACHA], ids=CIPHERS)
+def test_a_flipped_bit_anywhere_is_refused_and_changes_nothing(key):
+    frame = sealer(key=key).seal(WHOLE, b"body")
+    at = opener(key)
+    before = repr(at)
+    for place in range(len(frame) * 8):
+        bad = bytearray(frame)
+        bad[place // 8] ^= 1 << place % 8
+        assert reason(at, bytes(bad)) != "replay"
+    assert repr(at) == before
+    assert opens(at, frame).body == b"body"  # Nothing took its place in the window.
+
+
+def test_forged_frames_of_a_member_change_nothing():
+    at, honest = opener(), sealer()
+    at.admit([(A, 1), (B, 1)])
+    other = sealer(key=Key(KEY.id, KEY.cipher, bytes(32)))
+    forged = [other.seal(WHOLE, b"lies") for _ in range(WINDOW * 2)]
+    assert {reason(at, frame) for frame in forged} == {"forged"}
+    assert opens(at, honest.seal(WHOLE, b"truth")).body == b"truth"
+
+
+def test_a_sealed_frame_without_room_for_a_tag_is_refused():
+    frame = sealer().seal(WHOLE, b"")
+    for size in range(HEADER_BYTES, len(frame)):
+        assert reason(opener(), frame[:size]) == "forged"
+
+
+@pytest.mark.parametrize(
+    ("frame", "word"),
+    [
+        (sealer(group="other").seal(WHOLE, b""), "group"),
+        (sealer(sender=B).seal(WHOLE, b""), "own"),
+        (sealer(key=CHACHA).seal(WHOLE, b""), "key"),
+        (sealer(key=None).seal(WHOLE, b""), "key"),
+        (sealer(key=Key(7, "chacha20-poly1305", KEY.secret)).seal(WHOLE, b""), "forged"),
+    ],
+)
+def test_frames_not_for_us_are_refused_with_a_word(frame, word):
+    assert reason(opener(), frame, is_loopback=True) == word
+
+
+def test_our_own_frames_are_not_even_decrypted():
+    frame = bytearray(sealer(sender=B).seal(WHOLE, b"body"))
+    frame[-1] ^= 1
+    assert reason(opener(), bytes(frame)) == "own"
+
+
+def test_without_keys_frames_in_clear_are_for_this_machine_only():
+    at = Opener(GROUP, B, ())
+    first, second = (sealer(key=None).seal(WHOLE, b"body") for _ in range(2))
+    assert reason(at, first) == "clear"
+    assert at.open(first, True, 0.0) == Opened(WHOLE, A, 1, b"body")
+    assert reason(at, second, is_loopback=True) == "replay"  # Both have counter 1.
+    assert reason(at, sealer().seal(WHOLE, b""), is_loopback=True) == "key"
+
+
+def test_every_frame_counts_once_on_each_channel():
+    at, by = opener(), sealer()
+    frames = [by.seal(WHOLE, bytes([n]), channel) for n in range(20) for channel in (UDP, TCP)]
+    Random(1).shuffle(frames)
+    assert len({opens(at, frame) for frame in frames}) == 20
+    assert {reason(at, frame) for frame in frames} == {"replay"}
+
+
+def test_a_frame_that_many_have_overtaken_is_too_late():
+    by = sealer()
+    frames = [by.seal(WHOLE, b"") for _ in range(WINDOW + 1)]
+    at = opener()
+    opens(at, frames[-1])
+    assert reason(at, frames[0]) == "replay"
+    opens(at, frames[1])
+
+
+@given(st.lists(st.integers(0, 60) | st.integers(0, 2**64 - 1), max_size=60))
+def test_the_window_remembers_like_a_set(counters):
+    window, seen, highest = ReplayWindow(), {0}, 0
+    for counter in counters:
+        new = counter not in seen and counter > highest - WINDOW
+        assert window.take(counter) == new
+        seen.add(counter)
+        highest = max(highest, counter)
+        assert window.missing.bit_length() <= WINDOW
+
+
+def test_rotation_passes_through_two_keys():
+    by, at = sealer(), opener(KEY)
+    opens(at, by.seal(WHOLE, b"1"))
+    by.use(CHACHA)
+    early = by.seal(WHOLE, b"2")
+    assert reason(at, early) == "key"
+    at.use([KEY, CHACHA])
+    opens(at, early)
+    by.use(KEY)
+    late = by.seal(WHOLE, b"3")
+    opens(at, late)
+    assert reason(at, early) == "replay"  # The window does not turn with the key.
+    at.use([CHACHA])
+    assert reason(at, late) == "key"
+    by.use(CHACHA)
+    assert opens(at, by.seal(WHOLE, b"4")).body == b"4"
+
+
+def test_a_key_replaced_under_its_number_no_longer_opens():
+    by, at = sealer(), opener()
+    opens(at, by.seal(WHOLE, b""))
+    at.use([Key(KEY.id, KEY.cipher, bytes(32))])
+    assert reason(at, by.seal(WHOLE, b"")) == "forged"
+
+
+def test_no_two_frames_of_one_name_share_key_and_nonce():
+    """Same counter and body: the frames differ by incarnation, sender, group, channel and key."""
+    sealers = [
+        sealer(),
+        sealer(incarnation=2),
+        sealer(sender=C),
+        sealer(group="other"),
+        sealer(key=Key(7, "aes-256-gcm", bytes(32))),
+    ]
+    sealed = [by.seal(WHOLE, bytes(16))[HEADER_BYTES:][:16] for by in sealers]
+    sealed += [by.seal(WHOLE, bytes(16), TCP)[HEADER_BYTES:][:16] for by in sealers]
+    assert len({*sealed}) == len(sealed)
+
+
+def test_a_restarted_sender_counts_anew_and_its_past_is_refused():
+    at = opener()
+    past = sealer(incarnation=5)
+    opens(at, past.seal(HELLO, b""))
+    opens(at, sealer(incarnation=6).seal(HELLO, b""))
+    assert reason(at, past.seal(HELLO, b"")) == "replay"
+
+
+def test_a_forged_newer_incarnation_does_not_end_the_older():
+    at, by = opener(), sealer(incarnation=5)
+    opens(at, by.seal(WHOLE, b""))
+    forger = sealer(incarnation=6, key=Key(7, "aes-256-gcm", bytes(32)))
+    assert reason(at, forger.seal(HELLO, b"")) == "forged"
+    opens(at, by.seal(WHOLE, b""))
+
+
+def test_once_members_are_admitted_others_may_only_greet():
+    at = opener()
+    member = sealer(incarnation=5)
+    seen = member.seal(WHOLE, b"")
+    opens(at, seen)
+    at.admit([(A, 5), (B, 1)])
+    assert reason(at, seen) == "replay"  # Admission forgets no window.
+    opens(at, member.seal(WHOLE, b""))
+    restarted = sealer(incarnation=6)
+    assert reason(at, restarted.seal(WHOLE, b"")) == "stranger"
+    hello = restarted.seal(HELLO, b"")
+    opens(at, hello)
+    assert reason(at, hello) == "replay"
+    opens(at, member.seal(WHOLE, b""))
+    assert reason(at, sealer(sender=C).seal(FRAGMENT, b"")) == "stranger"
+    opens(at, sealer(sender=C).seal(HELLO, b""))
+
+
+def test_the_past_of_a_member_is_refused_before_it_was_heard():
+    at = opener()
+    at.admit([(A, 5)])
+    assert reason(at, sealer(incarnation=4).seal(HELLO, b"")) == "replay"
+
+
+def test_who_is_admitted_anew_keeps_its_window():
+    at = opener()
+    at.admit([(A, 1)])
+    by, returned = sealer(), sealer(sender=C)
+    seen = by.seal(WHOLE, b"")
+    hello = returned.seal(HELLO, b"")
+    opens(at, seen)
+    opens(at, hello)
+    at.admit([(A, 1), (C, 1)])
+    assert reason(at, seen) == "replay"
+    assert reason(at, hello) == "replay"
+    opens(at, returned.seal(WHOLE, b""))
+
+
+def test_strangers_are_not_worth_a_derivation_each(monkeypatch):
+    derived = []
+
+    def derive(*identity):
+        derived.append(identity)
+        return original(*identity)
+
+    original = sealing.derive
+    monkeypatch.setattr(sealing, "derive", derive)
+    at = opener()
+    at.admit([(A, 1)])
+    member = sealer()
+    garbage = [
+        pack(Header(HELLO, UDP, KEY.id, sealing.group_id(GROUP), n, 1, 1)) + bytes(16)
+        for n in range(3 * STRANGERS_BURST)
+    ]
+    derived.clear()
+    words = [reason(at, frame) for frame in garbage]
+    assert len(derived) == STRANGERS_BURST
+    assert words == ["forged"] * STRANGERS_BURST + ["flood"] * 2 * STRANGERS_BURST
+    opens(at, member.seal(WHOLE, b"members are not concerned"))
+    later = 100.5 / STRANGERS_PER_S
+    assert [reason(at, frame, now=later) for frame in garbage].count("forged") == 100
+    words = [reason(at, frame, now=1e6) for frame in garbage]
+    assert words.count("forged") == STRANGERS_BURST
+    assert reason(at, garbage[0][:3] + bytes([WHOLE]) + garbage[0][4:]) == "stranger"
+
+
+def test_known_senders_need_no_second_derivation(monkeypatch):
+    at, by = opener(), sealer()
+    opens(at, by.seal(WHOLE, b""))
+    monkeypatch.setattr(sealing, "derive", None)
+    opens(at, by.seal(WHOLE, b""))
+
+
+@pytest.mark.parametrize("incarnation", [1, 2])
+def test_of_many_strangers_the_latest_heard_are_remembered(incarnation):
+    at = opener()
+    first = sealer(sender=100)
+    hellos = [first.seal(HELLO, b"")]
+    hellos += [sealer(sender=101 + n).seal(HELLO, b"") for n in range(STRANGERS_MAX)]
+    for n, hello in enumerate(hellos[:-1]):
+        opens(at, hello, now=float(n))
+    again = first if incarnation == 1 else sealer(sender=100, incarnation=2)
+    opens(at, again.seal(HELLO, b""), now=1e6)  # So it is the second that gives way.
+    opens(at, hellos[-1], now=1e6)
+    assert reason(at, hellos[0]) == "replay"
+    assert reason(at, hellos[2]) == "replay"
+    opens(at, hellos[1], now=1e6)
+
+
+def test_garbage_takes_no_memory():
+    at = opener()
+    at.admit([(A, 1)])
+    rng = Random(5)
+    group = sealing.group_id(GROUP)
+
+    def flood():
+        for n in range(3000):
+            header = Header(
+                rng.randrange(6), rng.randrange(2), KEY.id, group, rng.getrandbits(64), 1, n
+            )
+            reason(at, pack(header) + rng.randbytes(30), now=n / 1000)
+
+    flood()
+    tracemalloc.start()
+    flood()
+    gc.collect()
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 50_000
+
+
+HEADERS = st.builds(
+    Header,
+    st.integers(0, 5),
+    st.integers(0, 1),
+    st.sampled_from([0, 7, 9]),
+    st.sampled_from([sealing.group_id(GROUP), 1]),
+    st.sampled_from([A, B, C]),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**64 - 1),
+)
+
+
+@given(
+    st.lists(st.binary(max_size=100) | st.builds(lambda h, b: pack(h) + b, HEADERS, st.binary())),
+    st.booleans(),
+    st.booleans(),
+)
+def test_whatever_comes_only_a_refusal_escapes(frames, is_sealed, is_admitted):
+    at = Opener(GROUP, B, [KEY] if is_sealed else [])
+    if is_admitted:
+        at.admit([(A, 1), (B, 1)])
+    for frame in frames:
+        with suppress(Refused):
+            at.open(frame, True, 0.0)
+            assert not is_sealed, "nobody has the key"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ((0, "aes-256-gcm", bytes(32)), "id: 0 is not within 1"),
+        ((2**32, "aes-256-gcm", bytes(32)), "id: "),
+        ((1, "rot13", bytes(32)), "cipher: 'rot13' is not one of aes-256-gcm"),
+        ((1, "aes-256-gcm", bytes(31)), "secret: 31 bytes, must be 32"),
+    ],
+)
+def test_an_impossible_key_is_refused(fields, told):
+    with pytest.raises(ConfigError, match=told):
+        Key(*fields)
+
+
+def test_a_key_does_not_print_its_secret():
+    assert repr(KEY) == "Key(id=7, cipher='aes-256-gcm')"
+    assert "x" * 8 not in repr(sealer(key=Key(1, "aes-256-gcm", b"x" * 32)))
