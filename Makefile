@@ -52,8 +52,8 @@ bench: $(VENV)/dev  ## speed of the simulator, the buffers and the journal, as r
 	@$(BIN)/python bench/journal.py
 	@$(BIN)/python bench/simulator.py
 
-figures: $(VENV)/lab  ## the papers' figures into out/figures
-	@$(SEMCAST) figures all --out out/figures
+figures: $(VENV)/lab  ## the papers' figures into out/figures, with live points
+	@$(SEMCAST) figures all --live --out out/figures
 
 clean:  ## remove .venv and everything that was generated
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

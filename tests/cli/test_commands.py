@@ -1,6 +1,5 @@
-"""Models, figures and the demonstration; help, version and start-up."""
+"""Models and figures; help, version and start-up."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,10 +9,7 @@ import pytest
 
 from semcast import __version__
 from semcast.cli import output
-from semcast.experiments import demo
 from semcast.experiments.figure import Curve, Figure, Panel
-from semcast.terms.events import Event
-from semcast.terms.messages import Message
 
 HELP = ("", "demo", "figures", "model", "model throughput", "sim", "sim list", "sim swarm")
 
@@ -107,55 +103,6 @@ def test_unknown_figures_are_refused(semcast, figures):
     done = semcast("figures", "a", "z")
     assert done.code == 2
     assert done.err == "semcast: figure: 'z' is not one of all, a, b\n"
-
-
-def test_demo_shows_the_contrast_and_converges(semcast, tmp_path):
-    argv = ("demo", "--seconds", "3", "--members", "3", "--out", str(tmp_path))
-    done = semcast(*argv, "--json")
-    answer = done.answer
-    assert done.code == 0
-    keys = {"offered_rate", "sender_rate", "fast_rate", "slow_rate", "purged_ratio", "converged"}
-    for name in ("reliable", "semantic", "semantic_item"):
-        assert answer[name].keys() >= keys | {"staleness_p50_ms", "staleness_p99_ms"}
-        assert answer[name]["converged"] is True
-        assert answer[name]["slow_rate"] == pytest.approx(250, rel=0.02)
-    assert answer["reliable"]["fast_rate"] < 500
-    assert answer["semantic"]["fast_rate"] == pytest.approx(1000, rel=0.01)
-    assert answer["reliable"]["purged_ratio"] == 0
-    assert 0.5 < answer["semantic"]["purged_ratio"] < 0.9
-    assert "the reliable protocol slowed everyone to" in " ".join(done.err.split())
-    assert (tmp_path / "slow-receiver.png").read_bytes().startswith(b"\x89PNG")
-    numbers = json.loads((tmp_path / "slow-receiver.json").read_text())
-    assert numbers["semantic"].items() >= answer["semantic"].items()
-    assert len(numbers["reliable"]["by_second"]["fast"]) == 3
-
-
-def test_a_demo_that_does_not_converge_fails(semcast, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo.Audience, "agrees", False)
-    done = semcast("demo", "--seconds", "1", "--members", "3", "--out", str(tmp_path))
-    assert done.code == 1
-    assert "NOT converged" in done.out
-    assert "\x1b" not in done.out
-
-
-def test_staleness_is_the_age_of_what_the_slow_one_holds():
-    settings = demo.Settings(seconds=1.0, members=3)
-    audience = demo.Audience(settings, lambda share: None)
-    hot = demo.HOT[0]
-
-    def happen(kind, ms, pid, seq):
-        message = Message(0, seq, item=hot)
-        audience.on_event(Event(kind, pid, 0, seq, message, ts_ns=ms * 1_000_000))
-
-    happen("multicast", 5, 0, 1)
-    happen("deliver", 12, 2, 1)
-    happen("multicast", 25, 0, 2)
-    happen("deliver", 41, 2, 2)
-    happen("deliver", 55, 1, 2)
-    ages_ms = [ages[0] / 1e6 for ages in audience.ages_ns]
-    # Nothing held, then the newest, then one of 5 ms superseded at 25 ms, then the newest.
-    assert ages_ms == [10, 0, 25, 35, 0]
-    assert not audience.agrees
 
 
 def test_tables_and_bars():

@@ -41,7 +41,7 @@ REFUSED = {
         (*MODEL, "--r", "0.5", "--buffer", "9", "--sender-rate", "0"),
         "sender-rate: 0.0 is not a finite number above 0",
     ),
-    "small demo": (("demo", "--members", "2"), "members: 2 is not at least 3"),
+    "small demo": (("demo", "--members", "2"), "members: 2 is not within 3..32"),
     "demo without end": (("demo", "--seconds", "inf"), "seconds: inf is not a finite number"),
     "demo too slow": (("demo", "--slow-ms", "101"), "slow-ms: 101.0 is not within 0..100"),
     "demo not slow": (("demo", "--slow-ms", "0"), "slow-ms: 0.0 is not a finite number above 0"),

@@ -1,39 +1,37 @@
-"""Live groups on this machine: their plans, keys, ports and a bad network between them."""
+"""Live groups on this machine, judged, and bad networks between their members."""
 
 import asyncio
-import os
 import random
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from semcast.experiments.live_run import LiveRun
-from semcast.experiments.plan import Load, Plan
-from semcast.faults import Link
+from semcast.experiments.judging import Verdict
+from semcast.experiments.live_run import LiveRun, run_live
+from semcast.experiments.plan import Plan
+from semcast.faults import Cut, Link
+from semcast.runtime.addresses import Address, show
 from semcast.runtime.keyring import edit, new_key
 from semcast.runtime.relay import Relay
 from semcast.terms.promises import promised
 
 DEADLINE_S = 10.0
-LONG = bool(os.environ.get("SOAK"))  # make soak
 PORTS = range(10_000, 20_000)  # below those that the system and groups take by themselves
-Address = tuple[str, int]
 
 
 @pytest.fixture(autouse=True)
-def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing of the machine's own settings takes part; paths of sockets are short."""
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
             monkeypatch.setenv(name, place)
-        monkeypatch.setenv("SEMCAST_KEYS", f"{place}/no-keys")
+        monkeypatch.setenv("SEMCAST_KEYS", f"{place}/keys")
         yield
 
 
@@ -44,79 +42,139 @@ def key(tmp_path: Path) -> str:
     return str(tmp_path / "keys")
 
 
-def plans(
-    names: str,
-    loads: Mapping[str, Load],
-    slow: Mapping[str, float] | None = None,
-    own: Callable[[str], dict[str, Any]] = lambda _: {},
-    **options: Any,
-) -> list[Plan]:
-    """A member of a new group for each letter; `own` gives what differs between them."""
-    group = f"conformance-{uuid4().hex}"
-    common = {"protocol": "s-rm", "order": "fifo", "buffer": 1000, **options}
-    return [
-        Plan(
-            group=group,
-            name=name,
-            options={**common, **own(name)},
-            load=loads.get(name),
-            service_s=(slow or {}).get(name, 0.0),
-        )
-        for name in names
-    ]
+@pytest.fixture
+def live(tmp_path: Path) -> Callable[..., LiveRun]:
+    """Runs a new group with a member for each letter, and insists that it kept every promise.
+
+    `loads` and `slow` (seconds for each message) go by letter, and so does what `own` returns,
+    options that differ; the rest is `run_live`'s, or options that all share.
+    """
+
+    def run(
+        names: str,
+        loads: Mapping[str, Any],
+        slow: Mapping[str, float] | None = None,
+        own: Callable[[str], dict[str, Any]] = lambda _: {},
+        disturb: Any = lambda _: None,
+        launchers: Mapping[str, Sequence[str]] | None = None,
+        **options: Any,
+    ) -> LiveRun:
+        group = f"conformance-{uuid4().hex}"
+        plans = [
+            Plan(
+                group=group,
+                name=name,
+                options={"members": len(names), "buffer": 1000, **options, **own(name)},
+                load=loads.get(name),
+                service_s=(slow or {}).get(name, 0.0),
+            )
+            for name in names
+        ]
+        done = run_live(plans, tmp_path / "live", "conformance", disturb, launchers=launchers)
+        where = f"see {done.directory}"
+        assert done.is_quiet, where
+        assert_kept(done.verdict, where)
+        assert done.agrees, f"{done.results}; {where}"
+        return done
+
+    return run
 
 
-def assert_sound(run: LiveRun) -> None:
-    """Everything promised was judged and holds; who was left agrees on every last value."""
-    verdict = run.verdict
-    assert run.is_quiet, f"not quiet: {run.directory}"
-    judged = {
-        name: judgement
-        for name, judgement in verdict.properties.items()
-        if name in promised(verdict.run.protocol, verdict.run.order)
-    }
-    failed = {name: found for name, found in judged.items() if found.status != "pass"}
-    assert not failed, f"{failed}: {run.directory}"
-    assert run.agrees, f"{run.results}: {run.directory}"
+def assert_kept(verdict: Verdict, where: str = "") -> None:
+    """Every property that was promised was judged, liveness too, and holds."""
+    names = promised(verdict.run.protocol, verdict.run.order)
+    found = {name: verdict.properties[name] for name in names}
+    wrong = {name: one for name, one in found.items() if one.status != "pass"}
+    assert not wrong, f"{wrong}; {where}"
+
+
+@pytest.fixture
+def kept() -> Callable[..., None]:
+    """The same of any verdict."""
+    return assert_kept
+
+
+@pytest.fixture
+def free() -> Callable[..., dict[str, Address]]:
+    """`free("abc", "::1")`: for each letter a port that neither UDP nor TCP uses."""
+    return free_addresses
 
 
 def free_addresses(names: str, host: str = "127.0.0.1") -> dict[str, Address]:
-    """A port for each name that is free for UDP and TCP."""
+    ports = (port for port in random.sample(PORTS, len(PORTS)) if is_free(host, port))
+    return {name: (host, next(ports)) for name in names}
+
+
+def is_free(host: str, port: int) -> bool:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found: dict[str, Address] = {}
-    for port in random.sample(PORTS, len(PORTS)):
-        with (
-            socket.socket(family, socket.SOCK_DGRAM) as udp,
-            socket.socket(family, socket.SOCK_STREAM) as tcp,
-        ):
-            try:
-                udp.bind((host, port))
-                tcp.bind((host, port))
-            except OSError:
-                continue
-        found[names[len(found)]] = host, port
-        if len(found) == len(names):
-            return found
-    raise OSError("no port is free")
+    with (
+        socket.socket(family, socket.SOCK_DGRAM) as udp,
+        socket.socket(family, socket.SOCK_STREAM) as tcp,
+    ):
+        try:
+            udp.bind((host, port))
+            tcp.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
-@contextmanager
-def relayed(
-    addresses: Mapping[str, Address], link: Link, faults: Any = (), seed: int = 1
-) -> Iterator[tuple[Relay, dict[str, Address], asyncio.AbstractEventLoop]]:
-    """A bad network between members, on a loop in a thread, and where each is found behind it."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+def peers(addresses: Mapping[str, Address]) -> dict[str, Any]:
+    return {"peers": [f"{name}={show(address)}" for name, address in addresses.items()]}
 
-    def run(what: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(what, loop).result(DEADLINE_S)
 
-    relay = Relay(addresses, link, faults, seed)
-    try:
-        yield relay, run(relay.start()), loop
-    finally:
-        run(relay.close())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+@pytest.fixture
+def at() -> Callable[[Mapping[str, Address]], dict[str, Any]]:
+    """The option that says where everyone is."""
+    return peers
+
+
+class BadNetwork:
+    """A relay between members, on a loop in a thread: they and it take turns on two cores."""
+
+    def __init__(self, names: str, link: Link, faults: Sequence[Cut]) -> None:
+        self._addresses = free_addresses(names)
+        self._relay = Relay(self._addresses, link, faults)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._fronts = self._run(self._relay.start())
+
+    def own(self, name: str) -> dict[str, Any]:
+        """Where a member is, and where it finds the others."""
+        return peers({**self._fronts, name: self._addresses[name]})
+
+    def begin(self, _: object) -> None:
+        """Let the time of the faults begin."""
+        self._loop.call_soon_threadsafe(self._relay.begin)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        return self._relay.counts.dropped
+
+    @property
+    def duplicated(self) -> int:
+        return self._relay.counts.duplicated
+
+    def close(self) -> None:
+        self._run(self._relay.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, what: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(DEADLINE_S)
+
+
+@pytest.fixture
+def bad_network() -> Iterator[Callable[..., BadNetwork]]:
+    """`bad_network("abc", Link(loss=0.1), faults)`: one to put a group behind."""
+    made: list[BadNetwork] = []
+
+    def make(names: str, link: Link, faults: Sequence[Cut] = ()) -> BadNetwork:
+        made.append(BadNetwork(names, link, faults))
+        return made[-1]
+
+    yield make
+    for network in made:
+        network.close()

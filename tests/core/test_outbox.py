@@ -4,7 +4,17 @@ import pytest
 
 from semcast.core.outbox import HEADER_BYTES, batches
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import EVERYONE, Data, Message, Purged, Submission, WindowEmpty
+from semcast.terms.messages import (
+    EVERYONE,
+    Ballot,
+    Data,
+    Message,
+    Nack,
+    Purged,
+    StabilityGossip,
+    Submission,
+    WindowEmpty,
+)
 
 WIDE = 100 * HEADER_BYTES
 
@@ -39,6 +49,12 @@ def test_messages_are_cut_into_what_fits(payloads, datagram_bytes, cut):
 def test_bitmaps_count_towards_the_size():
     messages = [Message(0, 200 + seq, covers=b"\1" * 76) for seq in range(4)]
     assert [len(part) for part in batches(messages, 2 * (HEADER_BYTES + 76))] == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["x" * 12, "\N{SNOWMAN}" * 4])
+def test_names_count_towards_the_size_as_they_are_written(name):
+    messages = [Message(0, 1 + seq, name=name) for seq in range(4)]
+    assert [len(part) for part in batches(messages, 2 * (HEADER_BYTES + 12))] == [2, 2]
 
 
 def test_a_batch_leaves_at_once_in_full_datagrams(wire):
@@ -86,6 +102,58 @@ def test_a_full_datagram_does_not_wait(wire):
         assert sent(w.transit) == [1, 2]
         w.tick()
     assert sent(w.transit) == [1, 2, 3]
+
+
+def test_a_flush_sends_at_once_what_waits_for_company(wire):
+    w = wire(Recipe(members=2, coalesce_s=1.0, datagram_bytes=WIDE))
+    w.items(0, 1)
+    w.items(0, 2)
+    assert not w.members[0].outbox.is_empty
+    w.flush(0)
+    assert sizes(w.transit) == [2]
+    assert w.members[0].outbox.is_empty
+    w.transit.clear()
+    w.items(0, 3)
+    assert w.transit == []  # The next one waits again,
+    w.flush(0)
+    w.flush(0)
+    assert sizes(w.transit) == [1]  # and leaves once.
+
+
+def test_a_flush_is_no_faster_than_the_cap(wire):
+    size = 10 * HEADER_BYTES
+    w = wire(Recipe(members=2, datagram_bytes=size, bandwidth_max=float(size), coalesce_s=0.1))
+    w.members[1].stability.period_s = w.members[0].stability.period_s = 1e6
+    left = []
+    for step in range(1001):
+        w.now = step / 100
+        if step < 400:
+            w.items(0, step)
+        w.flush(0)
+        if w.deadline <= w.now:
+            w.tick()
+        left += [w.now] * sum(sizes(w.transit))
+        w.transit.clear()
+    assert len(left) >= 100
+    for count, when in enumerate(left, start=1):
+        assert count <= 10 + 10 * when + 0.1  # a datagram saved up, then ten messages a second
+
+
+def test_what_each_peer_has_reached_of_the_own_stream_is_known(wire):
+    w = wire(Recipe(members=3))
+    outbox = w.members[0].outbox
+    w.items(0, *range(9))
+    assert outbox.reached == {1: 0, 2: 0}
+    w.transit.clear()
+    w.hand(1, 0, Nack(0, ((5, 9),), 5, 1))
+    assert outbox.reached == {1: 4, 2: 0}
+    w.hand(1, 0, Nack(0, ((3, 9),), 5, 2))  # It came late.
+    w.hand(2, 0, StabilityGossip((Ballot(0, 7, 0, b"", 0),)))
+    assert outbox.reached == {1: 4, 2: 7}
+    w.run()
+    assert outbox.reached == {1: 9, 2: 9}  # since all of it is stable
+    w.forget(0, 2)
+    assert outbox.reached == {1: 9}
 
 
 def test_a_cap_spaces_datagrams_out(wire):

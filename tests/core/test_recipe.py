@@ -17,6 +17,8 @@ IMPOSSIBLE = [
     ("k", {"k": 0}),
     ("buffer", {"buffer": 0}),
     ("buffer_bytes", {"buffer_bytes": 0}),
+    ("message_bytes", {"message_bytes": 0}),
+    ("message_bytes", {"message_bytes": 1e6}),
     ("fanout", {"fanout": 0}),
     ("datagram_bytes", {"datagram_bytes": 0}),
     ("period_s", {"period_s": 0}),

@@ -221,11 +221,17 @@ def test_a_rank_that_another_process_has_used_is_not_used_again(datagram: Datagr
 
 
 @pytest.mark.parametrize(
-    "submission", [Submission(payload=bytes(70_000)), Submission(item=1 << 70)]
+    "submission",
+    [
+        Submission(payload=bytes(70_000)),
+        Submission(payload=bytes(64_000), name="x" * 1000),
+        Submission(item=1 << 70),
+        Submission(item=1, name="x" * 1025),
+    ],
 )
-def test_what_no_datagram_can_carry_is_refused_at_the_call(wire, submission):
+def test_what_the_group_does_not_carry_is_refused_at_the_call(wire, submission):
     w = wire(Recipe(members=2))
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LocalProtocolError, match=r"payload|item"):
         w.send(0, submission)
     assert w.members[0].last == 0
 
@@ -259,3 +265,12 @@ def test_a_puller_that_has_caught_up_is_sent_to_again(wire):
     assert 1 in outbox.pulling
     outbox.on_nack(1, Nack(0, ((21, 21),), 4, 2))
     assert 1 not in outbox.pulling
+
+
+def test_a_large_message_travels_where_it_is_allowed(wire):
+    w = wire(Recipe(members=2, message_bytes=1 << 20))
+    w.send(0, Submission(payload=bytes(1_000_000)))
+    w.run()
+    assert [len(m.payload) for m in w.delivered[1]] == [1_000_000]
+    with pytest.raises(LocalProtocolError, match="over the 1048576 allowed"):
+        w.send(0, Submission(payload=bytes(1 << 20)))

@@ -39,6 +39,7 @@ class Wire:
         self.now = 0.0
         self.transit: list[tuple[int, int, Datagram]] = []
         self.delivered: list[list[Message]] = [[] for _ in self.members]
+        self.skips: list[list[int]] = [[] for _ in self.members]  # before each delivery
         self.events: list[Event] = []
         self.recording = recording
         self.monitors: Monitors | None = None
@@ -78,9 +79,14 @@ class Wire:
         self.members[rank].on_ready(count, self.now, out)
         self.carry_out(rank, out)
 
-    def forget(self, rank: int, member: int) -> None:
+    def forget(self, rank: int, member: int, *, drained: bool = False) -> None:
         out = Effects(recording=self.recording)
-        self.members[rank].forget(member, self.now, out)
+        self.members[rank].forget(member, self.now, out, drained=drained)
+        self.carry_out(rank, out)
+
+    def flush(self, rank: int) -> None:
+        out = Effects(recording=self.recording)
+        self.members[rank].flush(self.now, out)
         self.carry_out(rank, out)
 
     def hand(self, source: int, target: int, datagram: Datagram) -> Effects:
@@ -92,6 +98,8 @@ class Wire:
 
     def carry_out(self, rank: int, out: Effects) -> None:
         self.delivered[rank] += out.deliver
+        skipped = dict(out.skipped)
+        self.skips[rank] += [skipped.get(place, 0) for place in range(len(out.deliver))]
         if out.events:
             self.events += out.events
             if self.monitors is not None:

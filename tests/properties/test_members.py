@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast.core.recipe import Recipe
+from semcast.terms.events import DELIVER, DELIVERY, PURGE, SKIP
 from semcast.terms.messages import Submission
 
 VARIANTS = st.sampled_from(
@@ -91,6 +92,21 @@ def check_bounds(w):
         for sender, (frontier, known) in enumerate(pairs):
             assert frontier <= known
             assert (frontier < known) == (sender in member.reception.gaps)
+        passed = len(w.delivered[member.rank]) + holdings.skipped + len(holdings.queue)
+        assert passed == sum(member.reception.frontier)
+
+
+def skips(w, rank):
+    """Before each delivery, how many messages the trace says were passed over; and after all."""
+    counts = [0]
+    for event in w.events:
+        if event.pid != rank:
+            continue
+        if event.kind == DELIVER:
+            counts.append(0)
+        elif event.kind == SKIP or (event.kind == PURGE and event.note == DELIVERY):
+            counts[-1] += 1
+    return counts[:-1], counts[-1]
 
 
 @given(recipe=recipes(), seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.1, 0.5]))
@@ -127,6 +143,10 @@ def test_any_schedule_keeps_the_promises(wire, recipe, seed, loss):
         for kept in holdings.store.streams.values():
             assert not kept.holes
             assert not kept.buffer.unapplied
+    sent = sum(member.last for member in w.members)
+    for rank in ranks:
+        assert (w.skips[rank], 0) == skips(w, rank)  # What supersedes the last of them was told.
+        assert len(w.delivered[rank]) + sum(w.skips[rank]) == sent
     w.judge()
 
 
@@ -171,3 +191,55 @@ def test_the_survivors_of_a_crash_keep_the_promises(wire, recipe, seed):
             assert len(member.holdings.queue) == 0
             # What came early from a crashed sender waits for what nobody has.
             assert member.holdings.messages == member.reception.early
+
+
+@given(recipe=recipes(), seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
+    """One after another, beyond f, down to the last one; news of it comes late."""
+    rng = Random(seed)
+    w = wire(recipe, seed=seed, ready=(), judged=True)
+    ranks = range(recipe.members)
+    untold = []
+    for step in range(200):
+        up = [rank for rank in ranks if rank not in w.down]
+        rank = rng.choice(up)
+        action = rng.choice(["send", "ready", "ready", "carry", "carry", "tick", "leave", "tell"])
+        if action == "send" and step < 150:
+            w.send(rank, submission(rng, recipe, w.members[rank].last + 1))
+        elif action == "ready":
+            w.ready(rank, rng.randint(1, 9))
+        elif action == "carry":
+            shake(w, rng, 0.2)
+            w.carry()
+        elif action == "tick" and w.deadline < float("inf"):
+            w.tick()
+        elif action == "leave" and len(up) > 1 and w.members[rank].is_drained:
+            w.down.add(rank)
+            untold += [(other, rank) for other in ranks if other != rank]
+        elif action == "tell" and untold:
+            other, gone = untold.pop(rng.randrange(len(untold)))
+            if other not in w.down:
+                w.forget(other, gone, drained=True)
+        check_bounds(w)
+    for other, gone in untold:
+        if other not in w.down:
+            w.forget(other, gone, drained=True)
+    staying = [rank for rank in ranks if rank not in w.down]
+    for rank in staying:
+        w.ready(rank, 10**6)
+    w.run(until=w.now + 10, steps=60_000)
+    for rank in staying:
+        assert w.members[rank].is_drained
+        assert w.members[rank].holdings.messages == 0
+        for gone in w.down:
+            reached = zip(
+                w.members[rank].reception.frontier,
+                w.members[gone].reception.frontier,
+                strict=True,
+            )
+            assert all(mine >= theirs for mine, theirs in reached)
+        for number in range(recipe.buffer + recipe.members + 1):  # Nothing holds it up.
+            assert w.send(rank, submission(rng, recipe, w.members[rank].last + 1)) == 1, number
+            w.run(until=w.now + 5, steps=60_000)
+    w.judge()

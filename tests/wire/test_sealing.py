@@ -53,7 +53,7 @@ def sealer(sender=A, incarnation=1, key=KEY, group=GROUP):
 
 
 def opener(*keys, own=B, group=GROUP):
-    return Opener(group, own, keys or (KEY,))
+    return Opener(group, own, 1, keys or (KEY,))
 
 
 def reason(at: Opener, frame: bytes, is_loopback=False, now=0.0) -> str:
@@ -115,8 +115,9 @@ def test_a_sealed_frame_without_room_for_a_tag_is_refused():
     [
         (sealer(group="other").seal(WHOLE, b""), "group"),
         (sealer(sender=B).seal(WHOLE, b""), "own"),
+        (sealer(sender=B, incarnation=2).seal(WHOLE, b""), "namesake"),
         (sealer(key=CHACHA).seal(WHOLE, b""), "key"),
-        (sealer(key=None).seal(WHOLE, b""), "key"),
+        (sealer(key=None).seal(WHOLE, b""), "clear"),
         (sealer(key=Key(7, "chacha20-poly1305", KEY.secret)).seal(WHOLE, b""), "forged"),
     ],
 )
@@ -131,7 +132,7 @@ def test_our_own_frames_are_not_even_decrypted():
 
 
 def test_without_keys_frames_in_clear_are_for_this_machine_only():
-    at = Opener(GROUP, B, ())
+    at = Opener(GROUP, B, 1, ())
     first, second = (sealer(key=None).seal(WHOLE, b"body") for _ in range(2))
     assert reason(at, first) == "clear"
     assert at.open(first, True, 0.0) == Opened(WHOLE, A, 1, b"body")
@@ -351,7 +352,7 @@ HEADERS = st.builds(
     st.booleans(),
 )
 def test_whatever_comes_only_a_refusal_escapes(frames, is_sealed, is_admitted):
-    at = Opener(GROUP, B, [KEY] if is_sealed else [])
+    at = Opener(GROUP, B, 1, [KEY] if is_sealed else [])
     if is_admitted:
         at.admit([(A, 1), (B, 1)])
     for frame in frames:

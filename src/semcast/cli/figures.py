@@ -1,4 +1,4 @@
-"""`semcast figures`: the papers' figures, from simulations run now."""
+"""`semcast figures`: the papers' figures, from simulations and live groups run now."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,9 @@ def figures(
     seed: Seed = 1,
     jobs: Jobs = None,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter runs, rougher curves.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Add points of real processes to figures that have them.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draw figures of the papers as PNG and CSV; `list` names them."""
@@ -44,6 +47,7 @@ def figures(
         jobs=jobs,
         seed=seed,
         quick=quick,
+        live=live,
         on_progress=lambda done, of, point: output.progress(f"{done:,} of {of:,} runs: {point}"),
     )
     output.say(*table(drawn))

@@ -20,6 +20,7 @@ import typer.main
 
 from semcast import __version__
 from semcast.cli import (
+    bench,
     demo,
     doctor,
     figures,
@@ -32,6 +33,7 @@ from semcast.cli import (
     top,
 )
 from semcast.cli.commands import Commands, new_app
+from semcast.cli.joining import ExplainingCommand, JoiningCommand
 from semcast.terms.errors import SemcastError
 
 BAD_INPUT: Final = 2
@@ -43,10 +45,10 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = new_app(Commands, "Semantically reliable multicast: simulate, measure, draw, demonstrate.")
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command("join", cls=ExplainingCommand, epilog=live.JOIN_EXAMPLE)(live.join)
+app.command("pub", cls=JoiningCommand, epilog=live.PUB_EXAMPLE)(live.pub)
+app.command("sub", cls=JoiningCommand, epilog=live.SUB_EXAMPLE)(live.sub)
 for command, example in (
-    (live.join, live.JOIN_EXAMPLE),
-    (live.pub, live.PUB_EXAMPLE),
-    (live.sub, live.SUB_EXAMPLE),
     (members.members, members.EXAMPLE),
     (top.top, top.EXAMPLE),
     (doctor.doctor, doctor.EXAMPLE),
@@ -54,6 +56,7 @@ for command, example in (
 ):
     app.command(epilog=example)(command)
 app.add_typer(keys.app, name="keys")
+app.add_typer(bench.app, name="bench")
 app.add_typer(sim.app, name="sim")
 app.command("figures", epilog=figures.EXAMPLE)(figures.figures)
 app.add_typer(model.app, name="model")
@@ -125,7 +128,8 @@ def _usage(error: Any) -> str:
     if context is None:
         return f"{told}; see semcast --help"
     if type(error).__name__ == "NoSuchOption":
-        known = [option for param in context.command.get_params(context) for option in param.opts]
+        names = (name for param in context.command.get_params(context) for name in param.opts)
+        known = [name for name in names if name.startswith("-")]
         told = f"option: {error.option_name!r} is not one of {', '.join(known)}"
     return f"{told}; see {context.command_path} --help"
 

@@ -1,13 +1,14 @@
 """Between standard input and output and a live group: lines in, lines out.
 
-Reading and writing happen in threads of their own, for a terminal may say nothing for ever and a
-pipe may be full for ever, while the protocol has to go on: whoever stops reading makes this a slow
+What may block happens in threads of its own, for a terminal may say nothing for ever and a pipe
+may be full for ever, while the protocol has to go on: whoever stops reading makes this a slow
 member, not a silent one.  Nothing is read before what was read is sent, so memory stays bounded
 however long the input is.
 """
 
 import asyncio
 import os
+import select
 import signal
 import sys
 import threading
@@ -71,7 +72,8 @@ def parse_json(line: bytes, item: str | None) -> Update:
         raise ConfigError("not a message: give one of payload and payload_base64")
     payload = said.payload_base64 if said.payload is None else said.payload.encode()
     assert payload is not None
-    return Update(payload, item if said.item is None else said.item, said.never_purge, said.obsoletes)
+    about = item if said.item is None else said.item
+    return Update(payload, about, said.never_purge, said.obsoletes)
 
 
 def show_text(message: Message) -> bytes:
@@ -147,6 +149,9 @@ async def write(descriptor: int, text: bytes) -> None:
 
     Who is cancelled and cannot write is not kept waiting for a reader that may never come back.
     """
+    if len(text) <= select.PIPE_BUF and select.select([], [descriptor], [], 0)[1]:
+        os.write(descriptor, text)  # There is room for all of it.
+        return
 
     def write_all() -> None:
         left = memoryview(text)

@@ -73,9 +73,12 @@ def experiment_command(experiment: "Experiment") -> Any:
         trace: Annotated[
             str | None, typer.Option(metavar="DIR", help="Record the execution there.")
         ] = None,
+        live: Annotated[
+            bool, typer.Option("--live", help="With real processes, in real time.")
+        ] = False,
         json: Json = False,
     ) -> int:
-        return run_experiment(experiment, settings or [], seed, trace, Output(json))
+        return run_experiment(experiment, settings or [], seed, trace, live, Output(json))
 
     single.command(
         experiment.name,
@@ -87,12 +90,22 @@ def experiment_command(experiment: "Experiment") -> Any:
 
 
 def run_experiment(
-    experiment: "Experiment", settings: list[str], seed: int, trace: str | None, output: Output
+    experiment: "Experiment",
+    settings: list[str],
+    seed: int,
+    trace: str | None,
+    live: bool,
+    output: Output,
 ) -> int:
     """Run one point, tell its row, and fail if a promise was broken."""
+    from semcast.terms.errors import ConfigError
+
     parameters = experiment.parameters(dict(map(_setting, settings)))
+    run = experiment.live if live else experiment.run
+    if run is None:
+        raise ConfigError(f"live: {experiment.name} has no live points; leave it out")
     output.progress(f"running {experiment.name}")
-    row = experiment.run(parameters, seed, trace)
+    row = run(parameters, seed, trace)
     results = {name: value for name, value in row.items() if name != "violations"}
     violations = int(row.get("violations") or 0)
     output.say(*pairs(results))
@@ -101,6 +114,7 @@ def run_experiment(
         {
             "experiment": experiment.name,
             "seed": seed,
+            "source": "live" if live else "simulation",
             "parameters": dict(parameters),
             "results": results,
             "violations": violations,

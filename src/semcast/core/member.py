@@ -236,7 +236,7 @@ class Member:
     @property
     def is_drained(self) -> bool:
         """Whether everything known here is stable: the group loses nothing if this one leaves."""
-        return not self.stability.open and not self.reception.gaps and self.outbox.is_empty
+        return not self.stability.open and not self.reception.gaps
 
     def forget(self, member: Rank, now: float, out: Effects, *, drained: bool = False) -> None:
         """Go on without a member: one that left drained, or at most f that did not."""

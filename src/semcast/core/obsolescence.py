@@ -13,14 +13,13 @@ from typing import Protocol, TypeAlias
 
 from semcast.core.recipe import Recipe
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.messages import Seq, Submission
+from semcast.terms.messages import COVERS_MAX, Seq, Submission
 
 Annotation: TypeAlias = tuple[int | None, bytes | tuple[int, ...], bool]  # item, covers, keep
 
 # Items and messages an annotator remembers; past it purging is less complete, never wrong.
 ITEMS_REMEMBERED = 1 << 16
 LISTS_REMEMBERED = 1 << 10
-COVERS_MAX = 1 << 12  # distances that one message may list
 
 
 class Annotator(Protocol):

@@ -8,7 +8,7 @@ closes it and are asked for again, so that a full buffer never blocks its own he
 a notice is, it is taken in portions.
 """
 
-from bisect import bisect_left
+from bisect import bisect_right
 
 from semcast.core.holdings import Holdings
 from semcast.core.holes import Holes
@@ -178,7 +178,7 @@ class Reception:
                 break
             # A purged message that came all the same is delivered: skip only up to it.
             early = early or sorted(ahead)
-            place = bisect_left(early, seq)
+            place = bisect_right(early, seq)
             last = min(hole.last, early[place] - 1) if place < len(early) else hole.last
             self._skip(Purged(sender, seq, last, hole.witness), source, out)
         notices.forget(self.frontier[sender])

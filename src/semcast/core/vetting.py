@@ -8,11 +8,11 @@ survive, such as one message listed twice as obsolete.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from semcast.core.obsolescence import COVERS_MAX
 from semcast.core.recipe import Recipe
 from semcast.core.recovery import RANGES_MAX
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.messages import (
+    COVERS_MAX,
     Ballot,
     Data,
     Datagram,

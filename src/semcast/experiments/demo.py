@@ -1,65 +1,89 @@
-"""The demonstration: one slow member, the reliable protocol beside the semantic one.
+"""The demonstration: one slow member among real processes, reliable beside semantic.
 
-Quotes of a stock exchange go to a group in which one member takes `slow_ms` for each message,
-too long by far.  Reliable multicast must wait for it, and with it everyone; semantic multicast
-forgets what newer quotes have superseded.  Under order `fifo` a limit on chains of superseded
-messages keeps hot stocks from moving to the queue's tail for ever; under order `item` a newer
-quote takes the older one's place.
+Quotes of a stock exchange go to a group of processes on loopback.  For as long as they are sent,
+one member takes `slow_ms` for each, too long by far; then it recovers and has to catch up.
+Reliable multicast must wait for it, and with it everyone; semantic multicast forgets what newer
+quotes have superseded.  Under order `fifo` a limit on chains of superseded messages keeps hot
+stocks from moving to the queue's tail for ever; under order `item` a newer quote takes the older
+one's place.
 
-Staleness: every 10 ms, for each of the hottest stocks at the slow member, now minus the multicast
-time of the quote it holds, 0 if that is the newest sent.  The first quarter of a run, in which
-buffers fill, is not measured.
+Every process records what it does.  The records are measured (`footage`), the first quarter of a
+run, in which buffers fill, left out; and judged (`judging`).
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from secrets import token_hex
+from shutil import rmtree
+from statistics import fmean
+from time import monotonic
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from semcast.core.recipe import Recipe
-from semcast.experiments.group import SENDER, Group
-from semcast.faults import Constant, Link
+from semcast.experiments.fleet import START_DELAY_S, Fleet
+from semcast.experiments.footage import Footage, Period, read_footage
+from semcast.experiments.judging import FAIL, PASS
+from semcast.experiments.live_run import LiveRun, run_live
+from semcast.experiments.plan import Load, Plan, Tick
 from semcast.faults.limits import finite, positive, within
-from semcast.sim.clock import stream
-from semcast.sim.network import Network
-from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.workloads import arrivals
+from semcast.runtime.addresses import multicast_address
+from semcast.runtime.interfaces import resolve_interface
+from semcast.runtime.sockets import multicast_fault
 from semcast.workloads.items import item_tag
-from semcast.workloads.stock import STOCK_GROUPS, quotes
+from semcast.workloads.stock import STOCK_GROUPS
 
 HOT: Final = tuple(item_tag(f"stock-{number}") for number in range(STOCK_GROUPS[0][0]))
-TICK_NS: Final = 10_000_000
-SECOND_NS: Final = 1_000_000_000
 WARMUP_SHARE: Final = 0.25
-LATENCY_S: Final = 0.0002
-
-Progress = Callable[[str, float], None]
+GAUGE_S: Final = 1.0
+OVERTIME_S: Final = 20.0  # for a blocked sender to end, and again for all to catch up
+PROBE_S: Final = 1.0
+SOCKET_BYTES: Final = 200_000  # what any system gives, and plenty here
+BUFFER_MIN: Final = 400
+BUFFER_MAX: Final = 1000  # more than there are stocks
+SENDER: Final = 0
+LOOPBACK: Final = "127.0.0.1"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the three runs share.  Half the buffer would do for those that purge."""
+    """What the runs share."""
 
-    seconds: float = 20.0
+    seconds: float = 10.0
     members: int = 5
     slow_ms: float = 4.0
     rate: float = 1000.0
-    buffer: int = 400
+    buffer: int = BUFFER_MIN
     seed: int = 1
 
     def __post_init__(self) -> None:
         finite("seconds", self.seconds, 1)
-        within("members", self.members, 3)  # a sender, a fast one and the slow one
+        within("members", self.members, 3, 32)  # a sender, a fast one and the slow one
         positive("slow-ms", self.slow_ms)
-        # A slower one would still be busy with its backlog when the run must have fallen quiet.
         within("slow-ms", self.slow_ms, 0, 100)
 
     @property
     def slow(self) -> int:
         """The slow member's rank."""
         return self.members - 1
+
+    @property
+    def fast(self) -> range:
+        """The ranks of the fast ones."""
+        return range(SENDER + 1, self.slow)
+
+    @property
+    def names(self) -> list[str]:
+        """The processes' by rank."""
+        return [f"p{rank:0{len(str(self.slow))}}" for rank in range(self.members)]
+
+
+def buffer_for(slow_ms: float) -> int:
+    """Room for every stock of which a quote waits for a member that slow."""
+    return round(max(BUFFER_MIN, min(100 * slow_ms, BUFFER_MAX)))
 
 
 class Variant(NamedTuple):
@@ -73,13 +97,28 @@ class Variant(NamedTuple):
 
 VARIANTS: Final[Mapping[str, Variant]] = {
     "reliable": Variant("reliable", "rm", "fifo"),
-    "semantic": Variant("semantic, order fifo", "s-rm", "fifo", 10),
-    "semantic_item": Variant("semantic, order item", "s-rm", "item"),
+    "semantic": Variant("semantic, fifo", "s-rm", "fifo", 10),
+    "semantic_item": Variant("semantic, item", "s-rm", "item"),
 }
 
 
+class Look(NamedTuple):
+    """A run at one moment: rates over the last second, and the slow member's state."""
+
+    sender_rate: float
+    fast_rate: float
+    slow_rate: float
+    held: int
+    skipped: int
+    slowest: str | None
+    is_blocked: bool
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run showed.  Rates are messages per second; `fast_rate` is the fast ones' mean."""
+    """What one run showed.  Rates are messages per second; `fast_rate` is the fast ones' mean.
+
+    `converged`: the run fell quiet with the same state everywhere, the sender's last values.
+    """
 
     offered_rate: float
     sender_rate: float
@@ -90,6 +129,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     staleness_p99_ms: float
     converged: bool
     violations: int
+    properties: dict[str, str]
+    events: int
+    trace: str
+
+    @property
+    def broken(self) -> list[str]:
+        """The properties that do not hold."""
+        return [name for name, status in self.properties.items() if status == FAIL]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether something could be judged, and nothing that was judged failed."""
+        return PASS in self.properties.values() and not self.broken
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,157 +152,152 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     staleness_ms: list[float]
 
 
-class Audience:
-    """Observes one run: what each member holds of each stock, how old, and how much it got."""
+class Gauge:
+    """Rates over the last second, from what the processes of a run say of themselves."""
 
-    def __init__(self, settings: Settings, on_progress: Callable[[float], None]) -> None:
-        self.slow = settings.slow
-        self.end_ns = round(settings.seconds * SECOND_NS)
-        self.on_progress = on_progress
-        self.tick_ns = TICK_NS
-        self.sent_ns = {0: 0}  # A stock not yet held counts from the start.
-        self.newest: dict[int | None, int] = {}
-        self.held: list[dict[int | None, int]] = [{} for _ in range(settings.members)]
-        self.delivered: Counter[tuple[int, int]] = Counter()
-        self.ages_ns: list[tuple[int, ...]] = []
+    def __init__(self, settings: Settings) -> None:
+        names = settings.names
+        self._sender, self._slow = names[SENDER], names[settings.slow]
+        self._fast = [names[rank] for rank in settings.fast]
+        self._said: dict[str, deque[tuple[float, Tick]]] = {name: deque() for name in names}
 
-    def on_event(self, event: Event) -> None:
-        """Note one event, after sampling every tick before it."""
-        now = event.ts_ns
-        while self.tick_ns < now and self.tick_ns <= self.end_ns:
-            self._sample()
-        message = event.message
-        if message is None:
-            return
-        if event.kind == MULTICAST:
-            self.sent_ns[event.seq] = now
-            self.newest[message.item] = event.seq
-        elif event.kind == DELIVER:
-            self.held[event.pid][message.item] = event.seq
-            self.delivered[event.pid, now // SECOND_NS] += 1
-
-    def _sample(self) -> None:
-        now, newest, held, sent = self.tick_ns, self.newest, self.held[self.slow], self.sent_ns
-        self.ages_ns.append(
-            tuple(
-                0 if held.get(item) == newest.get(item) else now - sent[held.get(item, 0)]
-                for item in HOT
-            )
+    def look(self, ticks: Mapping[str, Tick], now: float) -> Look:
+        """How things are with these."""
+        for name, said in self._said.items():
+            if not said or said[-1][1] is not ticks[name]:
+                said.append((now, ticks[name]))
+            while said[-1][0] - said[0][0] > GAUGE_S:
+                said.popleft()
+        slow = ticks[self._slow]
+        return Look(
+            sender_rate=self._rate(self._sender, lambda tick: tick.sent),
+            fast_rate=fmean(self._rate(name, lambda tick: tick.taken) for name in self._fast),
+            slow_rate=self._rate(self._slow, lambda tick: tick.taken),
+            held=slow.held,
+            skipped=slow.skipped,
+            slowest=ticks[self._sender].slowest,
+            is_blocked=ticks[self._sender].is_blocked,
         )
-        self.tick_ns += TICK_NS
-        if self.tick_ns % (25 * TICK_NS) == 0:
-            self.on_progress(self.tick_ns / self.end_ns)
 
-    @property
-    def agrees(self) -> bool:
-        """Whether every member's last value of every stock is the sender's last."""
-        return all(held == self.newest for held in self.held)
-
-    def staleness_ms(self, share: float, start_s: float, end_s: float) -> float:
-        """The value that a share of the samples in a period does not exceed."""
-        ticks = slice(round(start_s * SECOND_NS) // TICK_NS, round(end_s * SECOND_NS) // TICK_NS)
-        ages = sorted(age for tick in self.ages_ns[ticks] for age in tick)
-        return ages[min(int(share * len(ages)), len(ages) - 1)] / 1e6 if ages else 0.0
+    def _rate(self, name: str, count: Callable[[Tick], int]) -> float:
+        (then, first), (now, last) = self._said[name][0], self._said[name][-1]
+        return (count(last) - count(first)) / (now - then) if now > then else 0.0
 
 
-def run(
-    settings: Settings, on_progress: Progress = lambda _name, _share: None
-) -> dict[str, tuple[Outcome, Series]]:
-    """All variants in turn, each from the same seed."""
-    return {
-        name: run_variant(variant, settings, partial(on_progress, name))
-        for name, variant in VARIANTS.items()
-    }
+Notice = Callable[[str, Look | None], None]  # what is being done, and how it looks if it runs
 
 
-def run_variant(
-    variant: Variant, settings: Settings, on_progress: Callable[[float], None]
-) -> tuple[Outcome, Series]:
-    """One run, measured, left to fall quiet and judged."""
-    recipe = Recipe(
-        protocol=variant.protocol,
-        order=variant.order,
-        members=settings.members,
-        buffer=settings.buffer,
-        chain_limit=variant.chain_limit,
-    )
-    audience = Audience(settings, on_progress)
-    group = Group(
-        recipe,
-        Network(recipe.members, Link(latency=Constant(LATENCY_S))),
-        arrivals.constant(settings.rate),
-        quotes(stream(settings.seed, "workload")),
-        seed=settings.seed,
-        seconds=settings.seconds,
-        warmup_s=settings.seconds * WARMUP_SHARE,
-        service_s={settings.slow: settings.slow_ms / 1000},
-        observers=[audience.on_event],
-    )
-    group.run()
-    return _outcome(group, audience, settings), _series(audience, settings)
+class Demonstration:
+    """The runs of one demonstration, each in a group and a trace directory of its own."""
+
+    def __init__(self, settings: Settings, traces: Path) -> None:
+        self._settings = settings
+        self._mark = f"demo-{token_hex(4)}"  # Others may be demonstrating at the same time.
+        self._traces = traces / self._mark
+        interface = resolve_interface(None, 4, sealed=False)
+        host, _ = multicast_address(self._mark, 4)
+        self.fault = multicast_fault(interface, host, PROBE_S)  # why there is no multicast, if so
+
+    def run(self, name: str, on_notice: Notice) -> tuple[Outcome, Series]:
+        """One variant: run, recorded, left to fall quiet, judged and measured."""
+        settings = self._settings
+        on_notice(f"starting {settings.members} processes", None)
+        directory = self._traces / name
+        try:
+            run = run_live(
+                self.plans(VARIANTS[name]),
+                directory,
+                f"demo {name}",
+                partial(self._watch, on_notice),
+                quiet_s=OVERTIME_S,
+            )
+        except BaseException:
+            rmtree(directory, ignore_errors=True)  # Half a trace is large and of no use.
+            raise
+        footage = read_footage(run.directory, start_ns=run.started_ns, sender=SENDER)
+        return outcome_of(run, footage, settings), series_of(footage, settings)
+
+    def _watch(self, on_notice: Notice, fleet: Fleet) -> None:
+        gauge, seconds = Gauge(self._settings), self._settings.seconds
+        start = monotonic() + START_DELAY_S
+
+        def on_tick(ticks: Mapping[str, Tick]) -> None:
+            now = monotonic()
+            if start <= now <= start + seconds:  # Later the slow one is no longer slow.
+                on_notice(f"{now - start:.0f} s of {seconds:g}", gauge.look(ticks, now))
+
+        on_notice("all have joined", None)
+        fleet.send_all(seconds + OVERTIME_S, on_tick)
+        on_notice("catching up; then the trace is checked", None)
+
+    def plans(self, variant: Variant) -> list[Plan]:
+        """What each process is told."""
+        settings = self._settings
+        options: dict[str, Any] = {
+            "protocol": variant.protocol,
+            "order": variant.order,
+            "chain_limit": variant.chain_limit,
+            "buffer": settings.buffer,
+            "members": settings.members,
+            "key": False,
+            "socket_buffer": SOCKET_BYTES,
+        }
+        if self.fault is not None:
+            options["peers"] = free_addresses(settings.names)
+        load = Load(rate=settings.rate, seconds=settings.seconds, seed=settings.seed)
+        return [
+            Plan(
+                group=f"{self._mark}-{variant.protocol}-{variant.order}",
+                name=name,
+                options=options,
+                load=load if rank == SENDER else None,
+                service_s=settings.slow_ms / 1000 if rank == settings.slow else 0.0,
+                slow_s=settings.seconds,
+            )
+            for rank, name in enumerate(settings.names)
+        ]
 
 
-def _outcome(group: Group, audience: Audience, settings: Settings) -> Outcome:
-    meter, slow = group.meter, settings.slow
-    fast = range(SENDER + 1, slow)
-    measured = (settings.seconds * WARMUP_SHARE, settings.seconds)
-    was_judged = not group.monitors.unjudged
+def free_addresses(names: Sequence[str]) -> list[str]:
+    """A port of loopback for each name, as `peers=` takes them."""
+    with ExitStack() as stack:
+        found = []
+        for name in names:
+            taken = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            taken.bind((LOOPBACK, 0))
+            found.append(f"{name}={LOOPBACK}:{taken.getsockname()[1]}")
+        return found
+
+
+def outcome_of(run: LiveRun, footage: Footage, settings: Settings) -> Outcome:
+    """The numbers of a run."""
+    slow, period = settings.slow, Period(settings.seconds * WARMUP_SHARE, settings.seconds)
+    p50_ms, p99_ms = footage.staleness_ms(slow, HOT, period, (0.5, 0.99))
+    is_current = all(footage.is_current(pid) for pid in range(settings.members))
     return Outcome(
         offered_rate=settings.rate,
-        sender_rate=meter.accepted_rate,
-        fast_rate=sum(map(meter.rate, fast)) / len(fast),
-        slow_rate=meter.rate(slow),
-        purged_ratio=meter.purged_ratio(slow),
-        staleness_p50_ms=audience.staleness_ms(0.5, *measured),
-        staleness_p99_ms=audience.staleness_ms(0.99, *measured),
-        converged=audience.agrees and was_judged and not group.violations,
-        violations=group.violations,
+        sender_rate=footage.sent_rate(period),
+        fast_rate=fmean(footage.rate(pid, period) for pid in settings.fast),
+        slow_rate=footage.rate(slow, period),
+        purged_ratio=footage.purged_ratio(slow, period),
+        staleness_p50_ms=p50_ms,
+        staleness_p99_ms=p99_ms,
+        converged=run.is_quiet and run.agrees and is_current,
+        violations=run.verdict.violations,
+        properties={name: judged.status for name, judged in run.verdict.properties.items()},
+        events=run.verdict.events,
+        trace=str(run.directory),
     )
 
 
-def _series(audience: Audience, settings: Settings) -> Series:
-    seconds = range(int(settings.seconds))
+def series_of(footage: Footage, settings: Settings) -> Series:
+    """The same by second."""
+    seconds = int(settings.seconds)
     return Series(
-        fast=[audience.delivered[SENDER + 1, second] for second in seconds],
-        slow=[audience.delivered[settings.slow, second] for second in seconds],
-        staleness_ms=[audience.staleness_ms(0.5, second, second + 1) for second in seconds],
+        fast=footage.by_second(SENDER + 1, seconds),
+        slow=footage.by_second(settings.slow, seconds),
+        staleness_ms=[
+            footage.staleness_ms(settings.slow, HOT, Period(second, second + 1), (0.5,))[0]
+            for second in range(seconds)
+        ],
     )
-
-
-# Runs often coincide: a thinner line on a thicker one lets both be seen.
-LINES: Final = {
-    "reliable": ("#d55e00", 5.0),
-    "semantic": ("#56b4e9", 3.5),
-    "semantic_item": ("#000000", 1.2),
-}
-
-
-def draw(runs: Mapping[str, tuple[Outcome, Series]], settings: Settings, path: Path) -> None:
-    """The figure: what a fast member and the slow one deliver, and how old the hot stocks are."""
-    from matplotlib.figure import Figure  # an extra, and slow to import
-
-    figure = Figure(figsize=(8, 9), layout="constrained")
-    rates, slow_rates, ages = figure.subplots(3, 1, sharex=True)
-    for name, (_, series) in runs.items():
-        at = [second + 0.5 for second in range(len(series.fast))]
-        colour, thickness = LINES[name]
-        ages_s = [age / 1000 for age in series.staleness_ms]
-        for axes, values in ((rates, series.fast), (slow_rates, series.slow), (ages, ages_s)):
-            axes.plot(at, values, color=colour, lw=thickness, label=VARIANTS[name].title)
-    rates.set(title="a fast member", ylabel="delivered messages/s")
-    slow_rates.set(title="the slow member", ylabel="delivered messages/s")
-    slow_rates.set_ylim(0, rates.get_ylim()[1])
-    ages.set(
-        title=f"the slow member: age of its {len(HOT)} hottest stocks (median)",
-        xlabel="time (s)",
-        ylabel="staleness (s)",
-    )
-    for axes in (rates, slow_rates, ages):
-        axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.3)
-    rates.legend(loc="center right")
-    figure.suptitle(
-        f"{settings.members} members, {settings.rate:,.0f} messages/s offered, "
-        f"one takes {settings.slow_ms:g} ms for each"
-    )
-    figure.savefig(path, dpi=120)

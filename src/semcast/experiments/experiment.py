@@ -57,17 +57,22 @@ class Parameters(dict[str, Value]):
         return value
 
 
+Run: TypeAlias = Callable[[Parameters, int, str | None], Row]
+
+
 class Experiment(NamedTuple):
     """One point of an experiment: `run(parameters, seed, trace)` gives its row.
 
-    `trace` is a directory to record the execution in, or None.
+    `trace` is a directory to record the execution in, or None.  `run` simulates; `live`, where
+    there is one, has real processes do the same and gives the same row.
     """
 
     name: str
     summary: str
     source: str
     defaults: Mapping[str, Value]
-    run: Callable[[Parameters, int, str | None], Row]
+    run: Run
+    live: Run | None = None
 
     def parameters(self, given: Mapping[str, Value]) -> Parameters:
         """The defaults with what was given, each converted to its default's type."""

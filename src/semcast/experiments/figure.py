@@ -1,14 +1,19 @@
 """What a figure is: panels of curves, each curve one experiment swept over one parameter.
 
 A curve names which key of the experiment's row it shows, so that one run of a point serves both
-the simulated curve and the model beside it.  `Reading` is what the paper's text says, drawn as a
-mark; where simulation and paper disagree, `docs/results.md` says why.
+the simulated curve and the model beside it.  A panel's live curves are run by real processes, and
+only if asked for.  `Reading` is what the paper's text says, drawn as a mark; where simulation and
+paper disagree, `docs/results.md` says why.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from semcast.experiments.experiment import Value
+
+LIVE = "live"
+# A slow application is handed a few dozen messages before it is known to be slow.
+LIVE_SPAN: Mapping[str, Value] = {"seconds": 8.0, "warmup_s": 3.0}
 
 
 class Curve(NamedTuple):
@@ -20,7 +25,11 @@ class Curve(NamedTuple):
     xs: tuple[Value, ...]
     y: str
     fixed: Mapping[str, Value] = {}
-    style: str = "simulation"  # or "model", or "reliable": how it is drawn
+    style: str = "simulation"  # or "model", "reliable", LIVE: how it is drawn
+
+    def live(self, *xs: Value, **fixed: Value) -> "Curve":
+        """The same with real processes at a few places, in runs of a few seconds."""
+        return self._replace(xs=xs, fixed={**self.fixed, **LIVE_SPAN, **fixed}, style=LIVE)
 
 
 class Reading(NamedTuple):
@@ -40,6 +49,7 @@ class Panel(NamedTuple):
     curves: tuple[Curve, ...]
     readings: tuple[Reading, ...] = ()
     log_x: bool = False
+    live: tuple[Curve, ...] = ()
 
 
 class Figure(NamedTuple):

@@ -1,8 +1,9 @@
 """All figures by name, and their rendering: PNG and CSV for each, one page for all.
 
 Every distinct point runs once, whichever figures and curves show it, and results are kept in the
-order of the figures, so that the number of workers changes nothing but the time.  Files are
-written only after every point has succeeded.
+order of the figures, so that the number of workers changes nothing but the time.  Live points run
+after all others, which would take the processor from them.  Files are written only after every
+point has succeeded.
 """
 
 import csv
@@ -16,7 +17,7 @@ from typing import NamedTuple, TypedDict
 
 from semcast.experiments import buffers, game, perturbed, scale, slow_receiver, stock
 from semcast.experiments.experiment import Parameters, Row, Value
-from semcast.experiments.figure import Curve, Figure, Panel, Reading
+from semcast.experiments.figure import LIVE, Curve, Figure, Panel, Reading
 from semcast.experiments.registry import experiment
 from semcast.terms.errors import ConfigError, SemcastError, one_of
 
@@ -39,11 +40,12 @@ class Point(NamedTuple):
     experiment: str
     parameters: tuple[tuple[str, Value], ...]
     seed: int
+    is_live: bool = False
 
     def __str__(self) -> str:
         defaults = experiment(self.experiment).defaults
         given = " ".join(f"{n}={v}" for n, v in self.parameters if v != defaults[n])
-        return f"{self.experiment} {given} (seed {self.seed})"
+        return f"{self.experiment} {given} ({'live, ' if self.is_live else ''}seed {self.seed})"
 
 
 class Rendered(TypedDict):
@@ -77,14 +79,18 @@ class Results:
         return self.rows[point_of(curve, x, self.seed, self.quick)]
 
     def outcomes(self, figure: Figure) -> Iterator[Outcome]:
-        """Each reading beside the curve that it speaks of, or beside every simulated one."""
+        """Each reading beside the curves that it speaks of, or beside all but the model."""
         for panel in figure.panels:
-            simulated = [curve for curve in panel.curves if curve.style != "model"]
             for reading in panel.readings:
+                run = [
+                    curve
+                    for curve in panel.curves
+                    if curve.style != "model" and (curve.style != LIVE or reading.x in curve.xs)
+                ]
                 # "r = 0.5: 100" speaks of the curve "r = 0.5".
                 about = reading.label.partition(":")[0]
-                named = [curve for curve in simulated if curve.label == about]
-                for curve in named or simulated:
+                named = [curve for curve in run if curve.label == about]
+                for curve in named or run:
                     x = next((x for x in curve.xs if x == reading.x), None)
                     value = None if x is None else self.row(curve, x)[curve.y]
                     yield Outcome(panel, reading, curve, value)
@@ -97,17 +103,21 @@ def render(
     jobs: int | None = None,
     seed: int = 1,
     quick: bool = False,
+    live: bool = False,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> list[Rendered]:
     """Run, draw and write the named figures ("all": every one), and `index.html` over them.
 
     `on_progress(done, total, point)` is called after each point.  With `quick`, a few short
     points instead of the full curves: enough to see that everything works, not to conclude.
+    With `live`, some points are also run with real processes.
     """
     from semcast.experiments.page import page
     from semcast.experiments.plot import draw  # matplotlib is an extra, and slow to import
 
     figures = [thinned(figure) if quick else figure for figure in _selected(names)]
+    if live:
+        figures = _with_live(figures)
     jobs = os.cpu_count() or 1 if jobs is None else jobs
     if jobs < 1:
         raise ConfigError(f"jobs: {jobs} is not at least 1")
@@ -133,6 +143,20 @@ def _selected(names: Iterable[str]) -> list[Figure]:
     return [f for f in FIGURES.values() if f.name in chosen or "all" in chosen]
 
 
+def _with_live(figures: Iterable[Figure]) -> list[Figure]:
+    """The same figures, live curves beside the others."""
+    added = [
+        figure._replace(
+            panels=tuple(p._replace(curves=p.curves + p.live, live=()) for p in figure.panels)
+        )
+        for figure in figures
+    ]
+    if not any(curve.style == LIVE for f in added for p in f.panels for curve in p.curves):
+        known = [name for name, f in FIGURES.items() if any(panel.live for panel in f.panels)]
+        raise ConfigError(f"live: only {', '.join(known)} have live points")
+    return added
+
+
 def thinned(figure: Figure) -> Figure:
     """The same figure with three values on each axis."""
     panels = [
@@ -153,7 +177,7 @@ def point_of(curve: Curve, x: Value, seed: int, quick: bool = False) -> Point:
     parameters = wanted.parameters({**curve.fixed, curve.x: x})
     if quick:
         parameters.update({n: v for n, v in QUICK_SECONDS.items() if n in parameters})
-    return Point(wanted.name, tuple(sorted(parameters.items())), seed)
+    return Point(wanted.name, tuple(sorted(parameters.items())), seed, curve.style == LIVE)
 
 
 def points(figure: Figure, seed: int, quick: bool = False) -> list[Point]:
@@ -164,10 +188,11 @@ def points(figure: Figure, seed: int, quick: bool = False) -> list[Point]:
 
 def run_point(point: Point) -> Row:
     """One run; also what a worker process executes."""
+    chosen = experiment(point.experiment)
+    run = chosen.live if point.is_live else chosen.run
+    assert run is not None
     try:
-        return experiment(point.experiment).run(
-            Parameters(dict(point.parameters)), point.seed, None
-        )
+        return run(Parameters(dict(point.parameters)), point.seed, None)
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise PointError(f"{point}: {reason}") from error
@@ -178,27 +203,27 @@ def _run_all(
 ) -> dict[Point, Row]:
     tell = on_progress or (lambda done, total, point: None)
     rows: dict[Point, Row] = {}
-    if jobs == 1:
-        for point in wanted:
-            rows[point] = run_point(point)
-            tell(len(rows), len(wanted), str(point))
-        return rows
-    pool = ProcessPoolExecutor(jobs)
+    pool = ProcessPoolExecutor(jobs) if jobs > 1 else None
     try:
-        for point, row in zip(wanted, pool.map(run_point, wanted), strict=True):
-            rows[point] = row
-            tell(len(rows), len(wanted), str(point))
+        for is_live in (False, True):
+            part = [point for point in wanted if point.is_live == is_live]
+            found = pool.map(run_point, part) if pool else map(run_point, part)
+            for point, row in zip(part, found, strict=True):
+                rows[point] = row
+                tell(len(rows), len(wanted), str(point))
     finally:
-        pool.shutdown(cancel_futures=True)
+        if pool:
+            pool.shutdown(cancel_futures=True)
     return rows
 
 
 def _csv(figure: Figure, results: Results) -> str:
-    """One line for each point: seed, all parameters, all that was measured."""
+    """One line for each point: seed, where it was run, all parameters, all that was measured."""
     lines: list[dict[str, Value]] = [
         {
             "experiment": point.experiment,
             "seed": point.seed,
+            "source": LIVE if point.is_live else "simulation",
             **dict(point.parameters),
             **results.rows[point],
         }

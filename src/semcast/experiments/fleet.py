@@ -31,6 +31,7 @@ START_DELAY_S: Final = 0.2  # for the start signal to reach everyone
 QUIET_S: Final = 30.0
 STOP_S: Final = 30.0
 POLL_S: Final = 0.05
+WORKER: Final = (sys.executable, "-m", "semcast.experiments.worker")
 
 
 class FleetError(SemcastError):
@@ -44,7 +45,7 @@ class LiveProcess:
         self,
         plan: Plan,
         reports: "queue.Queue[tuple[str, Report | None]]",
-        launcher: Sequence[str] = (),
+        command: Sequence[str],
     ) -> None:
         self.plan = plan
         self.is_ready = False
@@ -53,9 +54,10 @@ class LiveProcess:
         self.error: str | None = None
         self.killed_ns: int | None = None
         self.popen = subprocess.Popen(
-            [*launcher, sys.executable, "-m", "semcast.experiments.worker"],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is for the launcher, which ends them.
         )
         self.reader = threading.Thread(target=self._read, args=(reports,), daemon=True)
         self.reader.start()
@@ -91,13 +93,18 @@ class Fleet:
     """The processes of one experiment, by name.
 
     `launchers` says by name what to put before a process's command line, such as
-    `ip netns exec NAME`, which must become the process itself.
+    `ip netns exec NAME`, which must become the process itself.  `worker` is that command line;
+    any program that reads plans and writes reports will do.
     """
 
     def __init__(
-        self, plans: Iterable[Plan], launchers: Mapping[str, Sequence[str]] | None = None
+        self,
+        plans: Iterable[Plan],
+        launchers: Mapping[str, Sequence[str]] | None = None,
+        worker: Sequence[str] = WORKER,
     ) -> None:
         self._plans = list(plans)
+        self._worker = worker
         self._launchers = launchers or {}
         self._reports: queue.Queue[tuple[str, Report | None]] = queue.Queue()
         self._processes: dict[str, LiveProcess] = {}
@@ -105,8 +112,8 @@ class Fleet:
 
     def __enter__(self) -> Self:
         for plan in self._plans:
-            launcher = self._launchers.get(plan.name, ())
-            self._processes[plan.name] = LiveProcess(plan, self._reports, launcher)
+            command = (*self._launchers.get(plan.name, ()), *self._worker)
+            self._processes[plan.name] = LiveProcess(plan, self._reports, command)
         return self
 
     def __exit__(
@@ -185,11 +192,7 @@ class Fleet:
             on_tick,
         )
 
-    def fall_quiet(
-        self,
-        timeout_s: float = QUIET_S,
-        on_tick: Callable[[Mapping[str, Tick]], None] = lambda _: None,
-    ) -> bool:
+    def fall_quiet(self, timeout_s: float = QUIET_S) -> bool:
         """Until every living member is done with every message; False if not in time.
 
         What a killed sender sent last may have reached nobody: its survivors, once they have
@@ -198,8 +201,10 @@ class Fleet:
         if self.crashes:
             gone = len(self.crashes)
             return self.watch(
-                lambda t: {(x.forgotten, x.held) for x in t.values()} == {(gone, 0)}
-                and len({x.accounted for x in t.values()}) == 1,
+                lambda t: (
+                    {(x.forgotten, x.held) for x in t.values()} == {(gone, 0)}
+                    and len({x.accounted for x in t.values()}) == 1
+                ),
                 timeout_s,
             )
         return self.watch(

@@ -113,8 +113,12 @@ class Footage:
 
     def is_current(self, pid: int) -> bool:
         """Whether the last delivered of every item is the last sent of it."""
-        sent, delivered = (_lasts(shots) for shots in (self._sent, self.of(DELIVER, pid)))
-        return np.array_equal(sent, delivered)
+        return not self.wrong_items(pid)
+
+    def wrong_items(self, pid: int) -> int:
+        """Of how many items what was delivered last, if anything, is not what was sent last."""
+        held = _lasts(self.of(DELIVER, pid))
+        return sum(held.get(item) != seq for item, seq in _lasts(self._sent).items())
 
 
 def _ages_ns(sent: Shots, delivered: Shots, ticks: Integers) -> Integers:
@@ -126,10 +130,10 @@ def _ages_ns(sent: Shots, delivered: Shots, ticks: Integers) -> Integers:
     return np.where(held < newest, ticks - since_ns, 0)
 
 
-def _lasts(shots: Shots) -> Integers:
-    """Every item and the last number of it."""
+def _lasts(shots: Shots) -> dict[int, int]:
+    """By item the last number of it."""
     items, from_end = np.unique(shots.item[::-1], return_index=True)
-    return np.stack((items, shots.seq[::-1][from_end]))
+    return dict(zip(items.tolist(), shots.seq[::-1][from_end].tolist(), strict=True))
 
 
 def read_footage(directory: str | Path, *, start_ns: int, sender: int = 0) -> Footage:

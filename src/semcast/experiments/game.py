@@ -10,20 +10,22 @@ FIFO order that is how far the receiver's own game moved on in between.  An item
 once a round, so "updated in the same round" says that the modification itself was delivered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice, tee
 
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel, Reading
-from semcast.experiments.group import Group, in_form, recipe_of, recording
+from semcast.experiments.group import Group, in_form, reach_of, recipe_of, recording
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream
+from semcast.sim.clock import stream, stream_seed
 from semcast.sim.network import Network
 from semcast.terms.events import DELIVER, MULTICAST, Event
 from semcast.terms.messages import Submission
 from semcast.workloads.distances import distances, links
 from semcast.workloads.game import ROUNDS_RECORDED, Game
+
+FAST = 1
 
 DEFAULTS: dict[str, Value] = {
     "protocol": "s-rm",
@@ -108,7 +110,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     """One point of figure 9, c to e."""
     recipe = recipe_of(p)
     seconds, warmup_s = p.span_s()
-    fast, slow = 1, p.whole("members", at_least=3) - 1
+    slow = p.whole("members", at_least=FAST + 2) - 1
     script = Script(Game(), seed)
     outdated = Outdated(script, slow, warmup_s, seconds)
     with recording(trace, "game", recipe, seed, p) as record:
@@ -124,18 +126,52 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             observers=[outdated.on_event],
             record=record,
         )
-        meter = group.run()
+        row = group.run().row(FAST, slow)
+    return {**_row(row, p, script, outdated), "violations": group.violations}
+
+
+def live(p: Parameters, seed: int, trace: str | None) -> Row:
+    """The same point with real processes on this machine's network."""
+    from semcast.experiments.live_group import LiveGroup, refuse_changes
+    from semcast.experiments.plan import Load
+
+    refuse_changes(p, DEFAULTS, "latency_ms")
+    recipe = recipe_of(p)
+    seconds, warmup_s = p.span_s()
+    slow = p.whole("members", at_least=FAST + 2) - 1
+    script = Script(Game(), seed)
+    outdated = Outdated(script, slow, warmup_s, seconds)
+
+    def observe(event: Event) -> None:
+        if event.kind == MULTICAST:
+            next(script.traffic)  # what the sender has played from the same seed
+        outdated.on_event(event)
+
+    group = LiveGroup(
+        "game",
+        recipe,
+        Load(
+            stream="game",
+            seconds=seconds,
+            seed=stream_seed(seed, "workload"),
+            reach=reach_of(recipe),
+        ),
+        warmup_s=warmup_s,
+        service_s={slow: p.duration_s("delay_ms")},
+        observers=[observe],
+        trace=trace,
+    )
+    row = group.run().row(FAST, slow)
+    return {**_row(row, p, script, outdated), "violations": group.violations}
+
+
+def _row(measured: Mapping[str, float], p: Parameters, script: Script, outdated: Outdated) -> Row:
     return {
         "offered_rate": script.offered_rate,
-        "accepted_rate": meter.accepted_rate,
-        "slow_rate": meter.rate(slow),
-        "purged_ratio": meter.purged_ratio(slow),
-        "fast_purged_ratio": meter.purged_ratio(fast),
-        "latency_mean_ms": meter.latency_ms(slow),
+        **measured,
         "updated_same_round": outdated.share_within(0),
         "updated_within_10": outdated.share_within(10),
-        "model_rate": _model_rate(p, recipe, script),
-        "violations": group.violations,
+        "model_rate": _model_rate(p, recipe_of(p), script),
     }
 
 
@@ -160,6 +196,7 @@ GAME = Experiment(
     "SRM fig. 9",
     DEFAULTS,
     run,
+    live,
 )
 
 TRAFFIC_DEFAULTS: dict[str, Value] = {"rank": 1, "distance": 10, "rounds": ROUNDS_RECORDED}
@@ -205,6 +242,30 @@ def _by_delay(
     return Curve(label, "game", "delay_ms", _DELAYS, y, fixed or {}, style)
 
 
+_ACCEPTED = (
+    _by_delay("reliable", "accepted_rate", _RELIABLE, "reliable"),
+    _by_delay("semantic", "accepted_rate"),
+)
+_PURGED = (
+    _by_delay("slow receiver", "purged_ratio"),
+    _by_delay("slow receiver, bitmap k=32", "purged_ratio", _BITMAP),
+    _by_delay("fast receiver", "fast_purged_ratio"),
+)
+_UPDATED = (
+    _by_delay("in the same round", "updated_same_round"),
+    _by_delay("within 10 rounds", "updated_within_10"),
+)
+
+
+def _live(*curves: Curve) -> tuple[Curve, ...]:
+    """Longer runs than elsewhere: purging nearly suffices, so that buffers fill slowly."""
+    return tuple(
+        curve.live(*xs, seconds=14.0, warmup_s=8.0)
+        for curve in curves
+        for xs in [(10.0, 20.0) if curve.style == "reliable" else (20.0, 30.0, 40.0)]
+    )
+
+
 FIGURES = (
     Figure(
         "game",
@@ -231,35 +292,30 @@ FIGURES = (
                 "processing delay (ms)",
                 "accepted (msg/s)",
                 (
-                    _by_delay("reliable", "accepted_rate", _RELIABLE, "reliable"),
-                    _by_delay("semantic", "accepted_rate"),
+                    *_ACCEPTED,
                     _by_delay("semantic, bitmap k=32", "accepted_rate", _BITMAP),
                     _by_delay("model", "model_rate", style="model"),
                 ),
+                live=_live(*_ACCEPTED),
             ),
             Panel(
                 "(d) purging",
                 "processing delay (ms)",
                 "purged (share)",
-                (
-                    _by_delay("slow receiver", "purged_ratio"),
-                    _by_delay("slow receiver, bitmap k=32", "purged_ratio", _BITMAP),
-                    _by_delay("fast receiver", "fast_purged_ratio"),
-                ),
+                _PURGED,
                 (Reading("SRM §7.2: up to 60 %", 30.0, 0.60),),
+                live=_live(_PURGED[0], _PURGED[2]),
             ),
             Panel(
                 "(e) modifications up to date",
                 "processing delay (ms)",
                 "share of modifications",
-                (
-                    _by_delay("in the same round", "updated_same_round"),
-                    _by_delay("within 10 rounds", "updated_within_10"),
-                ),
+                _UPDATED,
                 (
                     Reading("SRM §7.2: same round", 10.0, 0.78),
                     Reading("SRM §7.2: within 10", 10.0, 0.94),
                 ),
+                live=_live(*_UPDATED),
             ),
         ),
         note="The prototype slept in steps of 10 ms [SRM §6.1], so its 10 ms were up to 20.",

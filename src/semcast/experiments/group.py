@@ -127,11 +127,13 @@ def recipe_of(p: Parameters) -> Recipe:
 
 def in_form(traffic: Iterator[Submission], recipe: Recipe) -> Iterator[Submission]:
     """Traffic by items in the form that the recipe's relation takes."""
-    if recipe.relation == "bitmap":
-        return name_predecessors(traffic, recipe.k)
-    if recipe.relation == "list":
-        return name_predecessors(traffic, recipe.buffer * recipe.members)
-    return traffic
+    reach = reach_of(recipe)
+    return traffic if reach is None else name_predecessors(traffic, reach)
+
+
+def reach_of(recipe: Recipe) -> int | None:
+    """How far back messages name what they make obsolete; None where they need not."""
+    return {"bitmap": recipe.k, "list": recipe.buffer * recipe.members}.get(recipe.relation)
 
 
 @contextmanager

@@ -23,9 +23,13 @@ Disturb = Callable[[Fleet], None]
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """What came of a run: by name, what the processes that were left have to show."""
+    """What came of a run: by name, what the processes that were left have to show.
+
+    `started_ns` is when the start signal took effect, by the wall clock of the trace.
+    """
 
     directory: Path
+    started_ns: int
     is_quiet: bool
     results: Mapping[str, Result]
     verdict: Verdict
@@ -61,7 +65,8 @@ def run_live(
         is_quiet = fleet.send_all(sending_s + SENDING_S) and fleet.fall_quiet(quiet_s)
         results = fleet.stop()
     record(directory, name, [plan.name for plan in plans], fleet, is_quiet=is_quiet)
-    return LiveRun(Path(directory), is_quiet, results, judge(directory, skew_s=SKEW_S))
+    verdict = judge(directory, skew_s=SKEW_S)
+    return LiveRun(Path(directory), fleet.started_ns, is_quiet, results, verdict)
 
 
 def _recorded(plan: Plan, directory: str | Path) -> Plan:
@@ -78,6 +83,4 @@ def record(
     ranks = {member: rank for rank, member in enumerate(sorted(names))}
     crashes = {ranks[member]: ns for member, ns in fleet.crashes.items()}
     [run] = read_runs(directory)
-    write_run(
-        directory, replace(run, name=name), sorted(names), complete=is_quiet, crashes=crashes
-    )
+    write_run(directory, replace(run, name=name), sorted(names), complete=is_quiet, crashes=crashes)

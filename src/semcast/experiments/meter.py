@@ -81,6 +81,17 @@ class Meter:
         """Mean time from multicast to delivery at a process."""
         return self.latency_ns[pid] / self.delivered[pid] / 1e6 if self.delivered[pid] else 0.0
 
+    def row(self, fast: int, slow: int) -> dict[str, float]:
+        """What most experiments tell of a fast and a slow receiver."""
+        return {
+            "accepted_rate": self.accepted_rate,
+            "fast_rate": self.rate(fast),
+            "slow_rate": self.rate(slow),
+            "purged_ratio": self.purged_ratio(slow),
+            "fast_purged_ratio": self.purged_ratio(fast),
+            "latency_mean_ms": self.latency_ms(slow),
+        }
+
     def agreement_ms(self, kind: str) -> float | None:
         """Mean time until the sender knows its messages to be stable or safe."""
         return self.agreed_ns[kind] / self.agreed[kind] / 1e6 if self.agreed[kind] else None

@@ -10,11 +10,12 @@ Equation 1 takes the capacity of the bottleneck: messages served, or datagrams o
 that fit the bandwidth.  It says nothing of latency, where the buffer is the limit.
 """
 
+from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel
-from semcast.experiments.group import Group, in_form, recipe_of, recording
+from semcast.experiments.group import Group, in_form, reach_of, recipe_of, recording
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream
+from semcast.sim.clock import stream, stream_seed
 from semcast.sim.network import UDP_IP_BYTES, Network
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.messages import Data, Message
@@ -53,14 +54,9 @@ DEFAULTS: dict[str, Value] = {
 
 def run(p: Parameters, seed: int, trace: str | None) -> Row:
     """One point of figures 1 and 8."""
-    if p.text("perturbation") not in PERTURBATIONS:
-        raise one_of("perturbation", p.text("perturbation"), PERTURBATIONS)
-    recipe = recipe_of(p)
-    if recipe.members <= PERTURBED:
-        raise ConfigError(f"members: {recipe.members} is not at least {PERTURBED + 1}")
+    recipe = _recipe(p)
     size = p.whole("size", at_least=0)
     traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=size)
-    slow_s = p.duration_s("delay_ms") if p.text("perturbation") == "delivery" else 0.0
     seconds, warmup_s = p.span_s()
     with recording(trace, "perturbed", recipe, seed, p) as record:
         group = Group(
@@ -71,36 +67,82 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             seed=seed,
             seconds=seconds,
             warmup_s=warmup_s,
-            service_s={PERTURBED: slow_s},
+            service_s=_service_s(p),
             record=record,
         )
         meter = group.run()
-    return {
-        "accepted_rate": meter.accepted_rate,
-        "fast_rate": meter.rate(1),
-        "slow_rate": meter.rate(PERTURBED),
-        "purged_ratio": meter.purged_ratio(PERTURBED),
-        "fast_purged_ratio": meter.purged_ratio(1),
-        "latency_mean_ms": meter.latency_ms(PERTURBED),
-        "model_rate": _model_rate(p),
-        "violations": group.violations,
-    }
+    row = meter.row(fast=1, slow=PERTURBED)
+    return {**row, "model_rate": _model_rate(p), "violations": group.violations}
+
+
+def live(p: Parameters, seed: int, trace: str | None) -> Row:
+    """The same point with real processes; those with links of their own get copies."""
+    from semcast.experiments.live_group import LiveGroup, refuse_changes
+    from semcast.experiments.plan import Load
+
+    recipe = _recipe(p)
+    if not recipe.unicast:
+        refuse_changes(p, DEFAULTS, "latency_ms")
+        if p.text("perturbation") != "delivery":
+            raise ConfigError("unicast: must be true, as no live link perturbs multicast")
+    seconds, warmup_s = p.span_s()
+    load = Load(
+        stream="overwrites",
+        rate=p.number("rate"),
+        seconds=seconds,
+        size=p.whole("size", at_least=0),
+        seed=stream_seed(seed, "workload"),
+        r=p.share("r"),
+        d=p.whole("d"),
+        reach=reach_of(recipe),
+    )
+    plain, perturbed = _links(p)
+    group = LiveGroup(
+        "perturbed",
+        recipe,
+        load,
+        warmup_s=warmup_s,
+        service_s=_service_s(p),
+        link=(lambda s, d: perturbed if PERTURBED in (s, d) else plain) if recipe.unicast else None,
+        trace=trace,
+    )
+    row = group.run().row(fast=1, slow=PERTURBED)
+    return {**row, "model_rate": _model_rate(p), "violations": group.violations}
+
+
+def _recipe(p: Parameters) -> Recipe:
+    if p.text("perturbation") not in PERTURBATIONS:
+        raise one_of("perturbation", p.text("perturbation"), PERTURBATIONS)
+    recipe = recipe_of(p)
+    if recipe.members <= PERTURBED:
+        raise ConfigError(f"members: {recipe.members} is not at least {PERTURBED + 1}")
+    return recipe
+
+
+def _service_s(p: Parameters) -> dict[int, float]:
+    is_slow = p.text("perturbation") == "delivery"
+    return {PERTURBED: p.duration_s("delay_ms")} if is_slow else {}
+
+
+def _links(p: Parameters) -> tuple[Link, Link]:
+    """Those of the others, and those of the perturbed receiver."""
+    plain = Link(latency=Constant(p.duration_s("latency_ms")))
+    is_late = p.text("perturbation") == "latency"
+    bounded = p.text("perturbation") == "bandwidth"
+    perturbed = Link(
+        latency=Constant(p.duration_s("delay_ms")) if is_late else plain.latency,
+        bandwidth_bps=p.number("kbps") * 1000 if bounded else None,
+        queue_bytes=p.whole("queue_bytes"),
+    )
+    return plain, perturbed
 
 
 def _network(p: Parameters) -> Network:
     """All links alike, but for those of the perturbed receiver."""
-    members, latency = p.whole("members"), Constant(p.duration_s("latency_ms"))
-    if p.text("perturbation") == "latency":
-        latency = Constant(p.duration_s("delay_ms"))
-    bounded = p.text("perturbation") == "bandwidth"
-    perturbed = Link(
-        latency=latency,
-        bandwidth_bps=p.number("kbps") * 1000 if bounded else None,
-        queue_bytes=p.whole("queue_bytes"),
-    )
+    members, (plain, perturbed) = p.whole("members"), _links(p)
     return Network(
         members,
-        Link(latency=Constant(p.duration_s("latency_ms"))),
+        plain,
         links={(PERTURBED, rank): perturbed for rank in range(members) if rank != PERTURBED},
         links_into={PERTURBED: perturbed},
         aggregate=True,
@@ -137,25 +179,38 @@ PERTURBED_RECEIVER = Experiment(
     "SRM figs. 1 and 8",
     DEFAULTS,
     run,
+    live,
 )
 
 
-def _panel(title: str, x: str, xs: tuple[Value, ...], x_label: str, **fixed: Value) -> Panel:
-    reliable = {**fixed, "protocol": "rm"}
-    curves = [
-        Curve("reliable (fig. 1)", "perturbed", x, xs, "fast_rate", reliable, "reliable"),
-        Curve("semantic (fig. 8)", "perturbed", x, xs, "fast_rate", fixed),
-    ]
-    if fixed["perturbation"] == "bandwidth":
-        by_copies = {**fixed, "unicast": True}
-        label = "semantic, a copy for each member"
-        curves.append(Curve(label, "perturbed", x, xs, "fast_rate", by_copies))
-    if fixed["perturbation"] != "latency":
-        curves += [
-            Curve("reliable (fig. 1)", "perturbed", x, xs, "model_rate", reliable, "model"),
-            Curve("semantic (fig. 8)", "perturbed", x, xs, "model_rate", fixed, "model"),
-        ]
-    return Panel(title, x_label, "at the unperturbed receiver (msg/s)", tuple(curves))
+def _panel(
+    title: str,
+    x: str,
+    xs: tuple[Value, ...],
+    x_label: str,
+    live_xs: tuple[tuple[Value, ...], tuple[Value, ...]],
+    **fixed: Value,
+) -> Panel:
+    """`live_xs`: of the reliable and of the semantic protocol."""
+    perturbation = fixed["perturbation"]
+    semantic = Curve("semantic (fig. 8)", "perturbed", x, xs, "fast_rate", fixed)
+    reliable = semantic._replace(
+        label="reliable (fig. 1)", fixed={**fixed, "protocol": "rm"}, style="reliable"
+    )
+    copies = semantic._replace(
+        label="semantic, a copy for each member", fixed={**fixed, "unicast": True}
+    )
+    curves = [reliable, semantic]
+    if perturbation == "bandwidth":
+        curves.append(copies)
+    shown = zip((reliable, curves[-1]), live_xs, strict=True)
+    # What perturbs live links is a relay, which takes copies.
+    unicast = perturbation != "delivery"
+    live = tuple(curve.live(*at, unicast=unicast) for curve, at in shown if at)
+    if perturbation != "latency":
+        curves += [c._replace(y="model_rate", style="model") for c in (reliable, semantic)]
+    y_label = "at the unperturbed receiver (msg/s)"
+    return Panel(title, x_label, y_label, tuple(curves), live=live)
 
 
 FIGURES = (
@@ -169,6 +224,7 @@ FIGURES = (
                 "delay_ms",
                 (0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0),
                 "delay (ms)",
+                ((10.0,), (7.5, 12.5, 25.0)),
                 perturbation="delivery",
             ),
             _panel(
@@ -176,6 +232,7 @@ FIGURES = (
                 "delay_ms",
                 (0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 125.0, 150.0, 200.0),
                 "delay each way (ms)",
+                ((100.0,), (100.0,)),
                 perturbation="latency",
             ),
             _panel(
@@ -183,12 +240,13 @@ FIGURES = (
                 "kbps",
                 (250.0, 500.0, 750.0, 1000.0, 1250.0, 1500.0, 1750.0, 2000.0, 2500.0),
                 "bandwidth (kbit/s)",
+                ((), (500.0, 1000.0)),
                 perturbation="bandwidth",
                 size=1000,
             ),
         ),
         "Buffer 40, k = 32, period 30 ms, fanout 3; r = 0.5 and d = 5 where messages are purged. "
         "In (c) payloads have 1000 bytes and the link's queue 16 KiB; the model counts datagrams "
-        "of one message and no gossip.",
+        "of one message and no gossip. Live points in (b) and (c) get a copy for each member.",
     ),
 )

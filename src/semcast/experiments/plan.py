@@ -1,7 +1,7 @@
 """What a live process of an experiment is told to do, and what it tells in return."""
 
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import islice, repeat, tee
 from random import Random
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.messages import Submission
 from semcast.workloads.game import Game
 from semcast.workloads.items import item_tag
+from semcast.workloads.lists import name_predecessors
 from semcast.workloads.stock import STOCK_GROUPS, quotes
 from semcast.workloads.synthetic import overwrites
 
@@ -23,16 +24,19 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """What a process sends: a stream at a rate, or as fast as it can if the rate is None.
 
     `stream` "plain" has no items, so that nothing is ever obsolete; "game" has a pace of its own,
-    which `rate` does not change; `r` and `d` are for "overwrites".
+    which `rate` does not change; `r` and `d` are for "overwrites".  With `reach`, each message
+    names the latest on its item, if it lies at most so far back, as relations other than by item
+    need it.
     """
 
     stream: str = "stock"
     rate: float | None = 1000.0
     seconds: float = 10.0
     size: int = 64
-    seed: int = 1
+    seed: int | str = 1
     r: float = 0.5
     d: int = 1
+    reach: int | None = None
 
     def __post_init__(self) -> None:
         if self.stream not in STREAMS:
@@ -40,14 +44,27 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         if self.rate is not None:
             positive("rate", self.rate)
         finite("seconds", self.seconds)
-        within("size", self.size, 8)
+        within("size", self.size, 0)
 
     def schedule(self) -> Iterator[tuple[float, Update]]:
         """An endless stream with the time at which each message is due, the same for one seed."""
         names = {item_tag(name): name for name in self._names()}
-        for due, sent in self._submissions(Random(self.seed)):
+        times, plain = tee(self._submissions(Random(self.seed)))
+        traffic: Iterator[Submission] = (sent for _, sent in plain)
+        if self.reach is not None:
+            traffic = name_predecessors(traffic, self.reach)
+        for (due, _), sent in zip(times, traffic, strict=True):
             item = None if sent.item is None else names.get(sent.item) or f"item {sent.item:x}"
-            yield due, Update(sent.payload, item, sent.never_purge)
+            yield due, Update(sent.payload, item, sent.never_purge, sent.obsoletes)
+
+    @property
+    def has_pace(self) -> bool:
+        """Whether its messages are due at some time."""
+        return self.rate is not None or self.stream == "game"
+
+    def flood(self, count: int) -> list[Update]:
+        """What comes first, to be sent over and over: nothing is made up while time counts."""
+        return [update for _, update in islice(self.schedule(), count)]
 
     def _names(self) -> list[str]:
         if self.stream == "stock":
@@ -71,7 +88,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One live process.  `options` are those of `join`; `service_s` is what its application
     spends on each message, for `slow_s` from the start signal or, if None, for ever.  A stamped
     payload begins with the sender's monotonic clock in nanoseconds; all processes of an
-    experiment stamp, or none does."""
+    experiment stamp, or none does.  `only_counts` is for the highest speed and for messages
+    without items: what was taken is not looked at.  `keeps_diary`: what is sent and what is taken
+    is noted, message by message."""
 
     group: str
     name: str
@@ -80,6 +99,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     service_s: float = 0.0
     slow_s: float | None = None
     is_stamped: bool = False
+    only_counts: bool = False
+    keeps_diary: bool = False
 
     def __post_init__(self) -> None:
         finite("service_s", self.service_s)
@@ -90,7 +111,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """How a process is doing: `taken` were taken by its application, `skipped` told to it.
 
-    `forgotten` is without how many members it goes on.
+    `forgotten` is without how many members it goes on, `resident_bytes` the memory it uses, or
+    None where the system does not tell.
     """
 
     sent: int = 0
@@ -102,6 +124,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     is_blocked: bool = False
     is_sending: bool = False
     slowest: str | None = None
+    resident_bytes: int | None = None
 
     @property
     def accounted(self) -> int:
@@ -109,21 +132,35 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
         return self.taken + self.skipped
 
 
+class Diary(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages in the order in which they were sent, or taken: 64-bit numbers of this machine.
+
+    `at_ns` counts from the start signal; `item` is a tag, 0 without an item.
+    """
+
+    at_ns: bytes
+    seq: bytes
+    item: bytes
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What a process has to show when it stops.
 
-    `seconds` is how long it sent, `cpu_s` the processor time since the start signal.  `state` is
-    a hash over the last number of every sender and item.  Latencies are one-way, of stamped
-    messages, a sample.
+    `seconds` is how long it sent, `took_s` when it took its last message, `cpu_s` the processor
+    time, all since the start signal.  `state` is a hash over the last number of every sender and
+    item.  Latencies are one-way, of stamped messages, a sample.
     """
 
     sent: int
     taken: int
     skipped: int
     seconds: float
+    took_s: float = 0.0
     cpu_s: float
     state: str
     latencies_us: list[float] = []
+    sent_diary: Diary | None = None
+    taken_diary: Diary | None = None
     snapshot: Any = None
 
 

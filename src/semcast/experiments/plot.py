@@ -1,8 +1,8 @@
 """Figures as PNG.  The only module that imports matplotlib.
 
 Curves of one label share a colour; the style says what they are: the model dashed, simulation
-solid with marks, the reliable protocol grey, any other style dotted and named in the legend.
-What a paper's text states is a hollow diamond.
+solid with marks, the reliable protocol grey, live points stars, any other style dotted and named
+in the legend.  What a paper's text states is a hollow diamond.
 """
 
 import io
@@ -18,7 +18,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from semcast.experiments.figure import Curve, Figure, Panel, Reading
+from semcast.experiments.figure import LIVE, Curve, Figure, Panel, Reading
 from semcast.experiments.figures import Results
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
@@ -29,6 +29,14 @@ STYLES: dict[str, dict[str, Any]] = {
     "model": {"linestyle": (0, (5, 2.5)), "linewidth": 1.3, "alpha": 0.85},
     "simulation": {"linestyle": "-", "linewidth": 1.8, "marker": "o", "markersize": 4.5},
     "reliable": {"linestyle": "-", "linewidth": 1.8, "marker": "s", "markersize": 4},
+    LIVE: {
+        "linestyle": "none",
+        "marker": "*",
+        "markersize": 13,
+        "markeredgecolor": "black",
+        "markeredgewidth": 0.8,
+        "zorder": 4,
+    },
 }
 READING: dict[str, Any] = {
     "linestyle": "none",

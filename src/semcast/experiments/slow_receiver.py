@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
+from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel, Reading
-from semcast.experiments.group import Group, in_form, recipe_of, recording
+from semcast.experiments.group import SENDER, Group, in_form, reach_of, recipe_of, recording
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream
+from semcast.sim.clock import stream, stream_seed
 from semcast.sim.network import Network
 from semcast.terms.errors import ConfigError, one_of
 from semcast.workloads import arrivals
@@ -51,25 +52,41 @@ DEFAULTS: dict[str, Value] = {
 
 def run(p: Parameters, seed: int, trace: str | None) -> Row:
     """One point of figure 5."""
+    is_queue = _buffers(p) == "queue"
+    measured = _queue(p, seed, trace) if is_queue else _group(p, seed, trace)
+    return {**measured, **_model(p)}
+
+
+def _buffers(p: Parameters) -> str:
     if p.text("buffers") not in BUFFERS:
         raise one_of("buffers", p.text("buffers"), BUFFERS)
-    measured = _queue(p, seed, trace) if p.text("buffers") == "queue" else _group(p, seed, trace)
-    return {**measured, **_model(p)}
+    return p.text("buffers")
+
+
+def _recipe(p: Parameters) -> Recipe:
+    recipe = recipe_of(p)
+    if recipe.members < 2:
+        raise ConfigError(f"members: {recipe.members} is not at least 2, a sender and a receiver")
+    return recipe
+
+
+def _bounds(p: Parameters, recipe: Recipe) -> dict[int, int] | None:
+    """Of the sender and the slow receiver, unless they have the recipe's."""
+    if _buffers(p) != "split":
+        return None
+    half = recipe.buffer // 2
+    if not half:
+        raise ConfigError("buffer: 1 cannot be split in two halves")
+    return {SENDER: half, recipe.members - 1: recipe.buffer - half}
 
 
 def _group(p: Parameters, seed: int, trace: str | None) -> Row:
     """The protocol itself."""
-    recipe = recipe_of(p)
-    if recipe.members < 2:
-        raise ConfigError(f"members: {recipe.members} is not at least 2, a sender and a receiver")
+    recipe = _recipe(p)
+    slow = recipe.members - 1
     traffic = overwrites(
         p.share("r"), p.whole("d"), stream(seed, "workload"), size=p.whole("size", at_least=0)
     )
-    slow = recipe.members - 1
-    half = recipe.buffer // 2
-    halves = {0: half, slow: recipe.buffer - half}
-    if p.text("buffers") == "split" and not half:
-        raise ConfigError("buffer: 1 cannot be split in two halves")
     seconds, warmup_s = p.span_s()
     link = Link(latency=Constant(p.duration_s("latency_ms")), loss=p.share("loss"))
     with recording(trace, "slow-receiver", recipe, seed, p) as record:
@@ -82,20 +99,46 @@ def _group(p: Parameters, seed: int, trace: str | None) -> Row:
             seconds=seconds,
             warmup_s=warmup_s,
             service_s={slow: p.duration_s("delay_ms")},
-            buffers=halves if p.text("buffers") == "split" else None,
+            buffers=_bounds(p, recipe),
             batch=p.whole("batch"),
             record=record,
         )
         meter = group.run()
-    return {
-        "accepted_rate": meter.accepted_rate,
-        "fast_rate": meter.rate(1),
-        "slow_rate": meter.rate(slow),
-        "purged_ratio": meter.purged_ratio(slow),
-        "fast_purged_ratio": meter.purged_ratio(1),
-        "latency_mean_ms": meter.latency_ms(slow),
-        "violations": group.violations,
-    }
+    return {**meter.row(fast=1, slow=slow), "violations": group.violations}
+
+
+def live(p: Parameters, seed: int, trace: str | None) -> Row:
+    """The same point with real processes on this machine's network."""
+    from semcast.experiments.live_group import LiveGroup, refuse_changes
+    from semcast.experiments.plan import Load
+
+    refuse_changes(p, DEFAULTS, "batch", "latency_ms", "loss")
+    if _buffers(p) == "queue":
+        raise ConfigError("buffers: queue runs no protocol, so there is nothing to run live")
+    recipe = _recipe(p)
+    slow = recipe.members - 1
+    seconds, warmup_s = p.span_s()
+    load = Load(
+        stream="overwrites",
+        rate=p.number("rate"),
+        seconds=seconds,
+        size=p.whole("size", at_least=0),
+        seed=stream_seed(seed, "workload"),
+        r=p.share("r"),
+        d=p.whole("d"),
+        reach=reach_of(recipe),
+    )
+    group = LiveGroup(
+        "slow-receiver",
+        recipe,
+        load,
+        warmup_s=warmup_s,
+        service_s={slow: p.duration_s("delay_ms")},
+        buffers=_bounds(p, recipe),
+        trace=trace,
+    )
+    row = group.run().row(fast=1, slow=slow)
+    return {**row, "violations": group.violations, **_model(p)}
 
 
 def _model(p: Parameters) -> Row:
@@ -201,9 +244,11 @@ SLOW_RECEIVER = Experiment(
     "SRM fig. 5",
     DEFAULTS,
     run,
+    live,
 )
 
 DELAYS = ("delay_ms", (5.0, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0))
+LIVE_DELAYS = ((5.0, 20.0), (20.0, 40.0), (15.0, 25.0, 40.0), (40.0,))  # by share, none first
 SIZES = ("buffer", (4, 8, 12, 20, 30, 40, 50))
 REACHES = ("k", (2, 4, 8, 16, 32, 64))
 SHARES = tuple((f"r = {r:g}", {"r": r}) for r in (0.25, 0.5, 0.75))
@@ -238,7 +283,10 @@ def _delays(title: str, y: str, y_label: str, readings: tuple[Reading, ...] = ()
     reliable = Curve("no purging", "slow-receiver", *DELAYS, y, {"protocol": "rm"}, "reliable")
     simulated = _sweep(DELAYS, SHARES, y, {})
     model = _sweep(DELAYS, SHARES, "model_" + y.removeprefix("accepted_"), {}, "model")
-    return Panel(title, "delay (ms)", y_label, (reliable, *simulated, *model), readings)
+    shown = zip((reliable, *simulated), LIVE_DELAYS, strict=True)
+    live = tuple(curve.live(*at) for curve, at in shown)
+    curves = (reliable, *simulated, *model)
+    return Panel(title, "delay (ms)", y_label, curves, readings, live=live)
 
 
 def _sensitivity(title: str, axis: Axis, traffic: Traffic, *variants: Variant) -> Panel:

@@ -3,29 +3,40 @@
 A plan comes on standard input; reports go out on standard output, one JSON object a line.  It
 joins, waits for the start signal, sends its load, takes messages, and leaves when told to stop or
 when standard input ends: whoever launched it is gone then.
+
+Other systems are measured by the same worker over a channel of theirs: `main(join)`.
 """
 
 import asyncio
 import sys
+from array import array
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cache
 from hashlib import blake2b
+from itertools import cycle
 from math import inf
 from random import Random
-from resource import RUSAGE_SELF, getrusage
+from resource import RUSAGE_SELF, getpagesize, getrusage
 from time import monotonic, monotonic_ns
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 import semcast
-from semcast.experiments.plan import Command, Load, Plan, Report, Result, Start, Tick
-from semcast.runtime.group import Group, Update
+from semcast.experiments.plan import Command, Diary, Load, Plan, Report, Result, Start, Tick
+from semcast.runtime.group import Update
 from semcast.runtime.loop import run
 from semcast.runtime.mailbox import Message
+from semcast.runtime.snapshot import Snapshot
+from semcast.workloads.items import item_tag
 
 TICK_S: Final = 0.1
 TURN_S: Final = 0.001  # between two looks at what is due
 BEHIND_S: Final = 0.05  # A sender that was held up longer does not make up for it.
 BATCH_MAX: Final = 64
+FLOOD_BATCH: Final = 256  # messages that a sender without a pace sends at once,
+FLOOD: Final = 32 * FLOOD_BATCH  # and after which it begins again
 TAKE_MAX: Final = 1024
 SERVE_S: Final = 0.005  # what a slow application takes at once keeps it busy so long, at most
 LATENCIES_MAX: Final = 20_000
@@ -44,14 +55,87 @@ def say(report: Report) -> None:
     sys.stdout.buffer.flush()
 
 
+def resident_bytes() -> int | None:
+    """Memory that this process uses now, where the system tells."""
+    try:
+        with open("/proc/self/statm", "rb") as told:
+            return int(told.read().split()[1]) * getpagesize()
+    except OSError:
+        return None
+
+
+class Channel(Protocol):
+    """What a worker needs of a system: the part of `Group` that it uses."""
+
+    async def multicast_many(self, updates: Iterable[Update]) -> None: ...
+
+    def batches(self, limit: int) -> AsyncIterator[list[Message]]: ...
+
+    def forget(self, member: str) -> None: ...
+
+    def snapshot(self) -> Snapshot | None: ...
+
+
+Join: TypeAlias = Callable[[Plan], AbstractAsyncContextManager[Channel]]
+
+
+async def paced(load: Load, start: float) -> AsyncIterator[list[Update]]:
+    """The load as it becomes due."""
+    schedule = load.schedule()
+    due, update = next(schedule)
+    while True:
+        now = monotonic()
+        batch: list[Update] = []
+        while start + due <= now and len(batch) < BATCH_MAX:
+            batch.append(update)
+            due, update = next(schedule)
+        if not batch:
+            await asyncio.sleep(max(start + due - now, TURN_S))
+            continue
+        yield batch
+        behind = monotonic() - (start + due)
+        if behind > BEHIND_S:
+            start += behind
+
+
+async def flood(updates: list[Update]) -> AsyncIterator[list[Update]]:
+    """The same over and over, as fast as it is taken."""
+    starts = range(0, len(updates), FLOOD_BATCH)
+    for batch in cycle([updates[start : start + FLOOD_BATCH] for start in starts]):
+        yield batch
+
+
+class Notebook:
+    """A diary in the making."""
+
+    def __init__(self) -> None:
+        self._at_ns, self._seq, self._item = array("q"), array("q"), array("q")
+        self._tag = cache(item_tag)
+
+    def note(self, at_ns: int, items: Iterable[str | None], numbers: Sequence[int]) -> None:
+        """Messages of one moment."""
+        self._at_ns.extend([at_ns] * len(numbers))
+        self._seq.extend(numbers)
+        self._item.extend([self._tag(item) if item else 0 for item in items])
+
+    def diary(self) -> Diary:
+        """What was noted."""
+        return Diary(
+            at_ns=self._at_ns.tobytes(), seq=self._seq.tobytes(), item=self._item.tobytes()
+        )
+
+
 class Worker:
     """Lives as long as its process."""
 
-    def __init__(self, plan: Plan, group: Group) -> None:
+    def __init__(self, plan: Plan, group: Channel) -> None:
         self.plan = plan
         self.group = group
         self.sent = self.taken = self.skipped = 0
+        self.start = self.taken_at = monotonic()
         self.seconds = 0.0
+        self.flood = plan.load.flood(FLOOD) if plan.load and not plan.load.has_pace else []
+        self.sent_notes, self.taken_notes = Notebook(), Notebook()
         self.is_sending = plan.load is not None
         self.recovers_at = inf  # when it stops being slow
         self.state: dict[tuple[str, str], int] = {}
@@ -59,30 +143,39 @@ class Worker:
         self.rng = Random(1)
         self.cpu_before = cpu_s()
 
-    async def send(self, load: Load, start: float) -> None:
+    def begin(self, start: float) -> None:
+        """The start signal."""
+        self.start = self.taken_at = start
+        self.cpu_before = cpu_s()
+        if self.plan.slow_s is not None:
+            self.recovers_at = start + self.plan.slow_s
+
+    async def send(self, load: Load) -> None:
         """The load, from the start signal on."""
-        schedule, end = load.schedule(), start + load.seconds
-        due, update = next(schedule)
-        while (now := monotonic()) < end:
-            batch: list[Update] = []
-            while start + due <= now and len(batch) < BATCH_MAX:
-                batch.append(update)
-                due, update = next(schedule)
-            if not batch:
-                await asyncio.sleep(max(start + due - now, TURN_S))
-                continue
-            await self.group.multicast_many(self._stamped(batch) if self.plan.is_stamped else batch)
+        plan, multicast_many = self.plan, self.group.multicast_many
+        async for batch in flood(self.flood) if self.flood else paced(load, self.start):
+            if monotonic() >= self.start + load.seconds:
+                break
+            if plan.is_stamped:
+                batch = self._stamped(batch)
+            if plan.keeps_diary:
+                numbers = range(self.sent + 1, self.sent + len(batch) + 1)
+                self.sent_notes.note(self._elapsed_ns(), (u.item for u in batch), numbers)
+            await multicast_many(batch)
             self.sent += len(batch)
-            behind = monotonic() - (start + due)
-            if behind > BEHIND_S:
-                start += behind
-        self.seconds = load.seconds
+        self.seconds = monotonic() - self.start
         self.is_sending = False
+
+    def _elapsed_ns(self) -> int:
+        return round((monotonic() - self.start) * 1e9)
 
     @staticmethod
     def _stamped(batch: list[Update]) -> list[Update]:
         stamp = monotonic_ns().to_bytes(STAMP_BYTES, "little")
-        return [Update(stamp + u.payload[STAMP_BYTES:], u.item, u.never_purge) for u in batch]
+        return [
+            Update(stamp + u.payload[STAMP_BYTES:], u.item, u.never_purge, u.obsoletes)
+            for u in batch
+        ]
 
     async def take(self) -> None:
         """What comes, at the pace that the plan allows."""
@@ -91,24 +184,34 @@ class Worker:
         busy_until = 0.0
         async for batch in self.group.batches(limit):
             self._note(batch)
-            now = monotonic()
+            now = self.taken_at = monotonic()
             if service_s and now < self.recovers_at:
-                # A timer that came late is made up for, idle time is not.
+                # A timer that came late is made up for, longer idleness is not.
                 busy_until = max(busy_until, now - SERVE_S) + len(batch) * service_s
                 await asyncio.sleep(busy_until - now)
 
     def _note(self, batch: list[Message]) -> None:
         self.taken += len(batch)
+        if self.plan.is_stamped:
+            self._clock(batch)
+        if self.plan.only_counts:
+            return
         for message in batch:
             self.skipped += message.skipped
             self.state[message.sender, message.item or ""] = message.seq
-        if self.plan.is_stamped:
-            sent_ns = int.from_bytes(batch[0].payload[:STAMP_BYTES], "little")
-            latency_us = (monotonic_ns() - sent_ns) / 1000
-            if len(self.latencies_us) < LATENCIES_MAX:
-                self.latencies_us.append(latency_us)
-            else:
-                self.latencies_us[self.rng.randrange(LATENCIES_MAX)] = latency_us
+        if self.plan.keeps_diary:
+            numbers = [message.seq for message in batch]
+            self.taken_notes.note(self._elapsed_ns(), (m.item for m in batch), numbers)
+
+    def _clock(self, batch: list[Message]) -> None:
+        """How long the messages of a batch took; of many, each has the same chance to be kept."""
+        now, kept = monotonic_ns(), self.latencies_us
+        for place, message in enumerate(batch, self.taken - len(batch)):
+            sent_ns = int.from_bytes(message.payload[:STAMP_BYTES], "little")
+            if len(kept) < LATENCIES_MAX:
+                kept.append((now - sent_ns) / 1000)
+            elif (drawn := self.rng.randrange(place + 1)) < LATENCIES_MAX:
+                kept[drawn] = (now - sent_ns) / 1000
 
     async def tick(self) -> None:
         """Tell how things are, now and then."""
@@ -117,16 +220,23 @@ class Worker:
             await asyncio.sleep(TICK_S)
 
     def _tick(self) -> Tick:
-        now = self.group.snapshot()
-        return Tick(
-            sent=now.sent,
+        tick = Tick(
+            sent=self.sent,
             taken=self.taken,
             skipped=self.skipped,
+            is_sending=self.is_sending,
+            resident_bytes=resident_bytes(),
+        )
+        now = self.group.snapshot()
+        if now is None:
+            return tick
+        return msgspec.structs.replace(
+            tick,
+            sent=now.sent,
             held=now.held,
             queued=now.queued,
             forgotten=sum(peer.is_forgotten for peer in now.peers),
             is_blocked=now.is_blocked,
-            is_sending=self.is_sending,
             slowest=now.slowest,
         )
 
@@ -137,10 +247,13 @@ class Worker:
             sent=self.sent,
             taken=self.taken,
             skipped=self.skipped,
-            seconds=self.seconds,
+            seconds=monotonic() - self.start if self.is_sending else self.seconds,
+            took_s=self.taken_at - self.start,
             cpu_s=cpu_s() - self.cpu_before,
             state=blake2b(lasts, digest_size=16).hexdigest(),
             latencies_us=self.latencies_us,
+            sent_diary=self.sent_notes.diary() if self.plan.keeps_diary else None,
+            taken_diary=self.taken_notes.diary() if self.plan.keeps_diary else None,
             snapshot=self.group.snapshot(),
         )
 
@@ -153,22 +266,25 @@ async def commands() -> asyncio.StreamReader:
     return reader
 
 
-async def work() -> None:
+def join_group(plan: Plan) -> AbstractAsyncContextManager[Channel]:
+    """Semcast itself."""
+    return semcast.join(plan.group, name=plan.name, **plan.options)
+
+
+async def work(join: Join) -> None:
     """One life."""
     told = await commands()
     plan = msgspec.json.decode(await told.readline(), type=Plan)
-    async with semcast.join(plan.group, name=plan.name, **plan.options) as group:
+    async with join(plan) as group:
         worker = Worker(plan, group)
         say(Report(is_ready=True))
         taking = asyncio.create_task(worker.take())
         start = msgspec.json.decode(await told.readline(), type=Start)
         await asyncio.sleep(start.at - monotonic())
-        worker.cpu_before = cpu_s()
-        if plan.slow_s is not None:
-            worker.recovers_at = start.at + plan.slow_s
+        worker.begin(start.at)
         doing = [asyncio.create_task(worker.tick())]
         if plan.load is not None:
-            doing.append(asyncio.create_task(worker.send(plan.load, start.at)))
+            doing.append(asyncio.create_task(worker.send(plan.load)))
         async for line in told:  # Its end: nobody is there any more.
             command = msgspec.json.decode(line, type=Command)
             if command.forget is not None:
@@ -182,10 +298,10 @@ async def work() -> None:
     say(Report(result=result))
 
 
-def main() -> int:
+def main(join: Join = join_group) -> int:
     """Exit code 2 if the plan cannot be carried out."""
     try:
-        run(work())
+        run(work(join))
     except semcast.SemcastError as error:
         say(Report(error=str(error)))
         return 2

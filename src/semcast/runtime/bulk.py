@@ -107,6 +107,7 @@ class Bulk:
     """All TCP connections of one member.
 
     `take` gets every frame and says whether it was believed; `on_batch` follows what came at once.
+    `introduce` makes the frame that a connection begins with: a small one, to be believed by.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Bulk:
     ) -> None:
         self.take = take
         self.on_batch = on_batch
+        self.introduce: Callable[[], bytes] = bytes
         self._frame_bytes_max = frame_bytes_max
         self._listening = listening
         self._server: asyncio.Server | None = None
@@ -164,6 +166,8 @@ class Bulk:
             async with asyncio.timeout(CONNECT_S):
                 _, connection = await loop.create_connection(self._accept, *address)
             connection.trust()
+            if not connection.write(self.introduce()):
+                raise ConnectionAbortedError
             self._to[address] = connection
         except (OSError, TimeoutError):
             self._failed_at[address] = loop.time()

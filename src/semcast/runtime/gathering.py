@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from semcast.runtime.addresses import Address
+from semcast.runtime.addresses import PORT_MAX, Address, ip_literal
 from semcast.terms.errors import RemoteProtocolError, SemcastError
 from semcast.wire.frames import HELLO, ROSTER, member_id
 
@@ -244,7 +244,7 @@ class Gathering:
         if ballot.step == PROPOSE:
             return self._on_proposal(sender, incarnation, ballot)
         if ballot.step == ACCEPT:
-            return self._on_acceptance(sender, incarnation, ballot)
+            return self._on_acceptance(sender, ballot)
         if ballot.step == COMMIT:
             self._on_commit(ballot)
         elif ballot.step == ABORT:
@@ -255,8 +255,13 @@ class Gathering:
         return []
 
     def _on_complete(self, sender: int) -> None:
-        """Whoever has made a promise waits for the word of the one it was made to."""
-        if not self.roster and (self.promised is None or self.promised[0] == sender):
+        """Whoever made a promise waits for the word of the one it was made to, but not for ever."""
+        is_bound = (
+            self.promised is not None
+            and self.promised[0] != sender
+            and self.unanswered <= ASK_EVERYONE_AFTER
+        )
+        if not self.roster and not is_bound:
             raise GroupComplete(
                 f"join: the group has its {self.members} members, and {self.own.name!r} is not "
                 "one of them or has been before; a fixed membership takes nobody in or back"
@@ -264,22 +269,19 @@ class Gathering:
 
     def _on_proposal(self, sender: int, incarnation: int, ballot: Ballot) -> list[Envelope]:
         names = [seat.name for seat in ballot.seats]
-        proposer = next((s for s in ballot.seats if member_id(s.name) == sender), None)
-        if (
-            self.roster
-            or self.own.name not in names
-            or ballot.seats[names.index(self.own.name)].incarnation != self.own.incarnation
-            or proposer is None
-            or proposer.incarnation != incarnation
-        ):
-            return []
         if names != sorted(set(names)) or len(names) != self.members:
             raise RemoteProtocolError(f"roster: {len(names)} seats, {self.members} wanted")
-        out: list[Envelope] = []
-        if self.proposal:
-            if names[0] >= self.own.name:
-                return []  # It will know better when it has heard of this member.
-            out = self.leave()
+        first = ballot.seats[0]
+        if (member_id(first.name), first.incarnation) != (sender, incarnation):
+            raise RemoteProtocolError("roster: the first seat is not its proposer's")
+        if self.peers is not None and not self.peers.keys() >= set(names):
+            raise RemoteProtocolError("roster: somebody in it is not among the peers")
+        if not all(ip_literal(seat.host) and 0 < seat.port <= PORT_MAX for seat in ballot.seats):
+            raise RemoteProtocolError("roster: somebody in it has no address")
+        seated = {(seat.name, seat.incarnation) for seat in ballot.seats}
+        if self.roster or (self.own.name, self.own.incarnation) not in seated:
+            return []
+        out = self.leave()  # The first by name goes before.
         if self.promised not in (None, (sender, ballot.number)):
             return out
         self.promised, self.pending, self.unanswered = (sender, ballot.number), ballot.seats, 0
@@ -295,12 +297,12 @@ class Gathering:
             asked = tuple(seat for seat in asked if member_id(seat.name) == proposer)
         return self._to_seats(asked, ACCEPT, number=number)
 
-    def _on_acceptance(self, sender: int, incarnation: int, ballot: Ballot) -> list[Envelope]:
+    def _on_acceptance(self, sender: int, ballot: Ballot) -> list[Envelope]:
         if not self.roster and not (self.proposal and ballot.number == self.number):
             return self._release(sender, ballot.number)
         seats = self.roster or self.proposal
         seat = next((s for s in seats if member_id(s.name) == sender), None)
-        if seat is None or seat.incarnation != incarnation:
+        if seat is None:
             return []
         if self.roster:
             return self._to_seats([seat], COMMIT, self.roster, ballot.number)

@@ -27,8 +27,9 @@ SUBMIT_MAX: Final = 256  # messages handed to the protocol at once
 class Relation(Protocol):
     """Which of its own earlier messages a message makes obsolete, as the application knows it.
 
-    Called once for each message before it is sent, with the number it will have.  It must be
-    transitive in effect and may be incomplete: what it does not name is merely not purged.
+    Called before a message is sent, with the number it will have; again, perhaps with another
+    number, if there was no room for it.  It must be transitive in effect and may be incomplete:
+    what it does not name is merely not purged.
 
         class Sensor:
             def obsoletes(self, seq, item, payload):
@@ -105,8 +106,8 @@ class Group:
 
             seq = await group.multicast(b"101.25", item="ACME")
         """
-        await self.multicast_many([Update(payload, item, never_purge, tuple(obsoletes))])
-        return self._host.member.last
+        update = Update(payload, item, never_purge, tuple(obsoletes))
+        return await self._send([self._submission(update)])
 
     async def multicast_many(self, updates: Iterable[Update]) -> None:
         """Send a batch, in order; cheaper than one by one.
@@ -115,23 +116,29 @@ class Group:
 
             await group.multicast_many([Update(b"1", "a"), Update(b"2", "b")])
         """
-        batch: list[Update] = []
-        for update in updates:
-            batch.append(update)
-            if len(batch) == SUBMIT_MAX:
-                await self._send(batch)
-                batch = []
-        await self._send(batch)
+        batch: list[Submission] = []
+        try:
+            for update in updates:
+                batch.append(self._submission(update))
+                if len(batch) == SUBMIT_MAX:
+                    full, batch = batch, []
+                    await self._send(full)
+        finally:
+            await self._send(batch)
 
-    async def _send(self, batch: list[Update]) -> None:
-        start = 0
+    async def _send(self, batch: Sequence[Submission]) -> Seq:
+        """Returns the number of the last one."""
+        host, start = self._host, 0
         while start < len(batch):
-            start += self._offer(batch[start:] if start else batch)
-            if start < len(batch):
-                self._host.room.clear()
-                await self._host.room.wait()
-        if self._host.since_turn >= SUBMIT_MAX:
+            host.room.clear()  # before, since the offer itself may make room
+            accepted = self._offer(batch[start:] if start else batch)
+            start += accepted
+            if not accepted:
+                await host.room.wait()
+        last = host.member.last
+        if host.since_turn >= SUBMIT_MAX:
             await asyncio.sleep(0)  # A sender that never waits must not starve the protocol.
+        return last
 
     def try_multicast(
         self,
@@ -146,7 +153,8 @@ class Group:
         if group.try_multicast(b"101.25", item="ACME") is None: ...
         """
         try:
-            accepted = self._offer([Update(payload, item, never_purge, tuple(obsoletes))])
+            update = Update(payload, item, never_purge, tuple(obsoletes))
+            accepted = self._offer([self._submission(update)])
         except BufferFull:
             return None
         return self._host.member.last if accepted else None
@@ -158,19 +166,19 @@ class Group:
         """
         return await self.multicast(payload, item=item, never_purge=True)
 
-    def _offer(self, updates: Sequence[Update]) -> int:
+    def _offer(self, batch: Sequence[Submission]) -> int:
         if self._host.ended is not None:
             raise self._host.ended
         if self._relation is None:
-            return self._host.multicast([self._submission(update) for update in updates])
+            return self._host.multicast(batch)
         # Which messages it may name depends on the number a message gets.
-        for sent, update in enumerate(updates):
+        for sent, submission in enumerate(batch):
             seq = self._host.member.last + 1
-            named = self._relation.obsoletes(seq, update.item, update.payload)
-            update = msgspec.structs.replace(update, obsoletes=tuple(named))
-            if not self._host.multicast([self._submission(update)]):
+            named = self._relation.obsoletes(seq, submission.name or None, submission.payload)
+            submission = msgspec.structs.replace(submission, obsoletes=tuple(named))
+            if not self._host.multicast([submission]):
                 return sent
-        return len(updates)
+        return len(batch)
 
     def _submission(self, update: Update) -> Submission:
         item = update.item
@@ -212,6 +220,10 @@ class Group:
         """
         if limit < 1:
             raise LocalProtocolError(f"limit: {limit} is not at least 1")
+        if self._unread:  # by who iterated before
+            taken = self._unread[: -limit - 1 : -1]
+            del self._unread[-limit:]
+            return taken
         return await self._host.mailbox.take(limit)
 
     async def batches(self, limit: int = TAKE_MAX) -> AsyncIterator[list[Message]]:
@@ -232,6 +244,8 @@ class Group:
             raise LocalProtocolError(
                 f"forget: {member!r} is not one of {', '.join(self._host.names)}"
             )
+        if self._host.ended is not None:
+            raise self._host.ended
         self._host.forget(self._host.names.index(member))
 
     def snapshot(self) -> Snapshot:

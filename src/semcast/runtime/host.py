@@ -6,7 +6,7 @@ leave together when the event loop turns, or sooner when they fill a datagram.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, monotonic_ns, time_ns
 from typing import Final, Protocol, TypeVar
@@ -21,7 +21,7 @@ from semcast.runtime.transport import Transport
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError, SemcastError
 from semcast.terms.events import Event
-from semcast.terms.messages import EVERYONE, Data, Datagram, Rank, Submission
+from semcast.terms.messages import EVERYONE, Data, Datagram, Excluded, Rank, Submission
 from semcast.wire import decode, encode
 from semcast.wire.frames import GOODBYE, REPORT, TCP, WHOLE
 from semcast.wire.sealing import Opened
@@ -89,6 +89,7 @@ class Host:
         self.changed = asyncio.Event()  # set after every input, for those who wait for quiet
         self.ended: SemcastError | None = None
         self.since_turn = 0  # messages sent since the event loop last came round
+        self._is_leaving = False  # and takes nothing more in
         self._ids = ids
         self._addresses = dict(addresses)
         self._transport = transport
@@ -141,16 +142,25 @@ class Host:
 
     def on_frame(self, opened: Opened, now: float) -> None:
         """A frame of another member; raises RemoteProtocolError if it makes no sense."""
+        if self.ended is not None:
+            return
         rank = self._ids[opened.sender]
         self.heard_at[rank] = now
         if opened.kind == WHOLE:
-            self.member.on_datagram(rank, decode(opened.body), now, self._out)
+            datagram = decode(opened.body)
+            if not (self._is_leaving and isinstance(datagram, Data)):
+                self.member.on_datagram(rank, datagram, now, self._out)
         elif opened.kind == REPORT:
-            self.reports[rank] = _decoded(_report, opened.body)
+            self._on_report(rank, _decoded(_report, opened.body))
         elif opened.kind == GOODBYE:
             self._on_goodbye(rank, _decoded(_goodbye, opened.body))
         else:
             raise RemoteProtocolError(f"a frame of kind {opened.kind} from a member")
+
+    def _on_report(self, rank: Rank, report: Report) -> None:
+        self.reports[rank] = report
+        if rank in self.member.forgotten:  # It may say nothing else, and has to be told.
+            self._out.send.append((rank, Excluded(rank)))
 
     def _on_goodbye(self, rank: Rank, goodbye: Goodbye) -> None:
         # One too many to go on without it: then what it has not seen stays pinned.
@@ -180,7 +190,7 @@ class Host:
             self.end(ExcludedFromGroup("the group went on without this member; join it anew"))
         if not self.changed.is_set():
             self.changed.set()
-        if self.member.deadline < self._armed:
+        if self.member.deadline < self._armed and self.ended is None:
             self._arm(now)
 
     def _deliver(self, out: Effects) -> None:
@@ -204,7 +214,7 @@ class Host:
         out.skipped.clear()
 
     def _send(self, sends: Sequence[tuple[Rank, Datagram]], *, repairs: bool) -> None:
-        if repairs and len(sends) > 1:
+        if repairs:
             sends = self._send_bulk(sends)
         send, addresses = self._transport.send, self._addresses
         place = 0
@@ -241,10 +251,17 @@ class Host:
             return False
         return self._bulk.send(address, self._transport.sealer.seal(WHOLE, encode(datagram), TCP))
 
-    def _report(self) -> None:
+    def introduction(self) -> bytes:
+        """The first frame on a TCP connection: small, so that strangers need not be let more."""
+        return self._transport.sealer.seal(REPORT, self._state(), TCP)
+
+    def _state(self) -> bytes:
         holdings = self.member.holdings
         report = Report(self.delivered, holdings.skipped, len(holdings.queue), holdings.messages)
-        self._transport.send(REPORT, msgspec.msgpack.encode(report), self.everyone)
+        return msgspec.msgpack.encode(report)
+
+    def _report(self) -> None:
+        self._transport.send(REPORT, self._state(), self.everyone)
         self._reporting = self._loop.call_later(REPORT_PERIOD_S, self._report)
 
     def _arm(self, now: float) -> None:
@@ -263,15 +280,32 @@ class Host:
             self._arm(now)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until everyone has everything that is known here; False if that took too long."""
+        """Wait until everyone has what this member has; False if that took too long.
+
+        The others may never fall quiet, or may be held up by what is not taken from here; so in
+        the second half of the time nothing more is let in.
+        """
+        if not await self._until(lambda: self.member.is_drained, timeout_s / 2):
+            self._is_leaving = True
+            return await self._until(self._owes_nothing, timeout_s / 2)
+        return True
+
+    def _owes_nothing(self) -> bool:
+        stability = self.member.stability
+        return self.member.outbox.is_empty and all(
+            reached <= stability.agreed[sender] or sender in stability.closed
+            for sender, reached in enumerate(self.member.reception.frontier)
+        )
+
+    async def _until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
         try:
             async with asyncio.timeout(timeout_s):
-                while not self.member.is_drained and self.ended is None:
+                while not is_so() and self.ended is None:
                     self.changed.clear()
                     await self.changed.wait()
         except TimeoutError:
             pass
-        return self.member.is_drained
+        return is_so()
 
     def say_goodbye(self, *, drained: bool) -> None:
         """Tell the others, who then need not wait for this member."""

@@ -14,10 +14,13 @@ from typing import Final
 
 import msgspec
 
+from semcast.terms.errors import LocalProtocolError
+
 AHEAD_S: Final = 0.01
-ASK_FIRST: Final = 256  # before anything is known about the application
+ASK_FIRST: Final = 64  # before anything is known about the application
 ASK_MAX: Final = 8192
-MEMORY: Final = 0.5  # of earlier measurements, after each new one
+MEMORY: Final = 0.8  # of earlier measurements, after each new one
+VARIES: Final = 0.05  # squared: below it, one batch was as large as the other
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +40,42 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     kept: bool = False
 
 
+class Appetite:
+    """How many messages the application takes within `AHEAD_S`.
+
+    What it spends on a batch may depend on the size of the batch or not: one that looks every
+    16 ms takes a hundred as quickly as one.  So the cost of one more message is the slope of a
+    line through recent batches.  While all were of one size there is no telling; then it counts
+    as what a message took on average, and if that is much, two more are tried.
+    """
+
+    def __init__(self) -> None:
+        self._weight = self._count = self._spent = self._squares = self._products = 0.0
+
+    def note(self, count: int, spent_s: float) -> None:
+        """The application was busy with so many messages for so long."""
+        self._weight = MEMORY * self._weight + 1
+        self._count = MEMORY * self._count + count
+        self._spent = MEMORY * self._spent + spent_s
+        self._squares = MEMORY * self._squares + count * count
+        self._products = MEMORY * self._products + count * spent_s
+
+    @property
+    def wanted(self) -> int:
+        """How many to ask for."""
+        if not self._weight:
+            return ASK_FIRST
+        count, spent_s = self._count / self._weight, self._spent / self._weight
+        variance = self._squares / self._weight - count * count
+        cost_s, more = spent_s / count, 0
+        if variance > VARIES * count * count:
+            covariance = self._products / self._weight - count * spent_s
+            cost_s = min(cost_s, max(covariance / variance, 0.0))
+        elif spent_s > AHEAD_S:
+            more = 2
+        return max(1, min(ASK_MAX, int(AHEAD_S / max(cost_s, AHEAD_S / ASK_MAX)) + more))
+
+
 class Mailbox:
     """What was handed over and not yet taken.  Invariant: nobody waits while something is there."""
 
@@ -44,7 +83,7 @@ class Mailbox:
         self._ask = ask  # tell the protocol how many more the application can take
         self._messages: deque[Message] = deque()
         self._asked = 0  # and not yet handed over
-        self._service_s = 0.0  # what the application spends on a message, as far as known
+        self._appetite = Appetite()
         self._taken = 0
         self._taken_at = 0.0
         self._waiter: asyncio.Future[None] | None = None
@@ -92,21 +131,18 @@ class Mailbox:
     def _measure(self) -> None:
         """The application comes back: what it took last time kept it busy until now."""
         if self._taken:
-            service_s = (perf_counter() - self._taken_at) / self._taken
-            self._service_s += (service_s - self._service_s) * MEMORY
+            self._appetite.note(self._taken, perf_counter() - self._taken_at)
             self._taken = 0
 
     def _want(self) -> None:
-        wanted = ASK_FIRST
-        if self._service_s:
-            wanted = max(1, min(ASK_MAX, int(AHEAD_S / self._service_s)))
+        wanted = self._appetite.wanted
         if wanted > self._asked:
             more, self._asked = wanted - self._asked, wanted
             self._ask(more)
 
     async def _wait(self) -> None:
         if self._waiter is not None:
-            raise RuntimeError("another task already waits for messages of this group")
+            raise LocalProtocolError("another task already waits for messages of this group")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter

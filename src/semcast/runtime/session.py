@@ -88,7 +88,8 @@ class Session:
         incarnation = next_incarnation(incarnation_path(), time_ns() // 1000)
         key = self.ring.active if self.ring else None
         self.sealer = Sealer(options.group, own, incarnation, key)
-        self.opener = Opener(options.group, own, self.ring.keys if self.ring else ())
+        keys = self.ring.keys if self.ring else ()
+        self.opener = Opener(options.group, own, incarnation, keys)
         address = await self._open_network()
         self.gathering = Gathering(
             Seat(options.name, incarnation, *address),
@@ -272,6 +273,7 @@ class Session:
         )
         self._stack.callback(host.stop)
         self.transport.on_drained = host.on_drained
+        self.bulk.introduce = host.introduction
         observation = Observation(options, host, self.transport, is_sealed=self.ring is not None)
         await self._show(observation)
         relation = None if isinstance(options.relation, str) else options.relation

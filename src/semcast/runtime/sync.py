@@ -22,6 +22,7 @@ from semcast.runtime.joining import join as join_live
 from semcast.runtime.loop import new_event_loop
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
+from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Seq
 
 T = TypeVar("T")
@@ -35,20 +36,30 @@ class Loop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="semcast", daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """The result of a coroutine; TimeoutError, and the work cancelled, if it takes longer."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, which is cancelled if whoever waits for it is interrupted."""
+        if self._loop.is_closed():
+            work.close()
+            raise LocalProtocolError("the group is closed")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result(timeout_s)
+            return future.result()
         except BaseException:
             future.cancel()
             raise
 
     def close(self) -> None:
-        """Stop the loop and its thread."""
+        """End what still runs, then the loop and its thread."""
+        asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Group:
@@ -93,12 +104,32 @@ class Group:
         """Send a batch, in order."""
         self._loop.run(self._group.multicast_many(list(updates)))
 
+    def try_multicast(
+        self,
+        payload: bytes,
+        *,
+        item: str | None = None,
+        never_purge: bool = False,
+        obsoletes: Sequence[Seq] = (),
+    ) -> Seq | None:
+        """As `multicast`, but where that would wait nothing is sent and None is returned."""
+        return self._loop.run(self._try_multicast(payload, item, never_purge, obsoletes))
+
+    async def _try_multicast(
+        self, payload: bytes, item: str | None, never_purge: bool, obsoletes: Sequence[Seq]
+    ) -> Seq | None:
+        return self._group.try_multicast(
+            payload, item=item, never_purge=never_purge, obsoletes=obsoletes
+        )
+
     def tombstone(self, item: str, payload: bytes = b"") -> Seq:
         """Say that an item is gone."""
         return self._loop.run(self._group.tombstone(item, payload))
 
     def receive(self, limit: int = live.TAKE_MAX, timeout_s: float | None = None) -> list[Message]:
         """Wait for messages; none after `timeout_s`, or once the group is closed."""
+        if self._group.is_closed:
+            return []
         try:
             return self._loop.run(self._receive(limit, timeout_s))
         except TimeoutError:
@@ -129,8 +160,10 @@ class Group:
     def close(self) -> None:
         """Leave the group; twice is fine."""
         if not self._group.is_closed:
-            self._loop.run(self._group.close())
-            self._loop.close()
+            try:
+                self._loop.run(self._group.close())
+            finally:
+                self._loop.close()
 
     def __enter__(self) -> Self:
         return self

@@ -21,7 +21,7 @@ from semcast.sim.process import Consumer, Observer, Producer
 from semcast.sim.quiet import fall_quiet
 from semcast.sim.simulation import Simulation
 from semcast.specs.monitors import Monitors
-from semcast.terms.events import CRASH, Event
+from semcast.terms.events import CRASH, DELIVER, Event
 from semcast.terms.messages import Submission
 
 STILL_S = 0.75  # three times the longest timeout that the swarm draws
@@ -92,6 +92,7 @@ class Judge:
         )
         self.bound = recipe.buffer + recipe.members
         self.events = 0
+        self.delivered = [0] * recipe.members
         self.overflow: Event | None = None
         self.crashed: set[int] = set()
 
@@ -99,7 +100,9 @@ class Judge:
         """Judge one event."""
         self.events += 1
         kind = event.kind
-        if kind == CRASH:
+        if kind == DELIVER:
+            self.delivered[event.pid] += 1
+        elif kind == CRASH:
             self.crashed.add(event.pid)
         if event.buffered > self.bound:
             self.overflow = self.overflow or event
@@ -115,14 +118,21 @@ class Judge:
         if self.overflow is not None:
             found.append(f"bound: {self.overflow.buffered} messages held: {self.overflow}")
         if quiet:
-            found += [line for pid in sorted(correct) for line in leftovers(members[pid])]
+            for pid in sorted(correct):
+                found += leftovers(members[pid], self.delivered[pid])
         return found
 
 
-def leftovers(member: Member) -> Iterator[str]:
+def leftovers(member: Member, delivered: int) -> Iterator[str]:
     """What a member should not have once everything is quiet and every crash was announced."""
-    if member.holdings.messages or member.holdings.bytes:
-        yield f"leak: member {member.rank} still holds {member.holdings.messages} messages"
+    holdings, reception = member.holdings, member.reception
+    if holdings.messages or holdings.bytes:
+        yield f"leak: member {member.rank} still holds {holdings.messages} messages"
+    if not member.is_drained:
+        yield f"unrest: member {member.rank} still asks or gossips: {member}"
+    if delivered + holdings.skipped != sum(reception.frontier):
+        told = f"{delivered} delivered, {holdings.skipped} skipped"
+        yield f"count: member {member.rank}: {told}, of {sum(reception.frontier)}"
 
 
 def run(case: Case, *observers: Observer) -> Outcome:

@@ -23,7 +23,12 @@ from semcast.terms.errors import ConfigError
 def stream(seed: int, *purpose: object) -> Random:
     """The generator of one purpose; the same for equal arguments in every process."""
     # Random hashes a string with SHA-512, never with hash().
-    return Random("/".join(map(str, (seed, *purpose))))
+    return Random(stream_seed(seed, *purpose))
+
+
+def stream_seed(seed: int, *purpose: object) -> str:
+    """What that generator is made from, for who makes it elsewhere."""
+    return "/".join(map(str, (seed, *purpose)))
 
 
 class Clock:

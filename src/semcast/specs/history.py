@@ -29,7 +29,7 @@ class History:
         self.delivered: list[list[dict[Seq, Event]]] = [  # [pid][sender][seq]
             [{} for _ in range(n)] for _ in range(n)
         ]
-        self.forgotten: list[set[Rank]] = [set() for _ in range(n)]  # [by whom]
+        self.forgotten: set[Rank] = set()  # by anybody: it is a claim about the group
         self.crashed: set[Rank] = set()
         self._missing: dict[tuple[Rank, Rank], tuple[Seq, ...]] = {}
 
@@ -54,7 +54,7 @@ class History:
 
     def on_leave(self, event: Event) -> None:
         """`event.pid` goes on without `event.peer`."""
-        self.forgotten[event.pid].add(event.peer)
+        self.forgotten.add(event.peer)
 
     def on_crash(self, event: Event) -> None:
         """Processes do not recover [SRB §2.1]."""
@@ -65,7 +65,7 @@ class History:
 
         The papers know no forgetting; who was excluded is owed nothing and owes nothing.
         """
-        return sorted(correct.difference(self.crashed, *self.forgotten))
+        return sorted(correct - self.crashed - self.forgotten)
 
     def unsatisfied(self, pid: Rank, sender: Rank) -> tuple[Seq, ...]:
         """The sender's messages m for which `pid` delivered no m' ⊒ m.  For a finished trace."""

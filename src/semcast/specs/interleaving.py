@@ -60,7 +60,7 @@ class Interleaving:
         self._skew_ns = skew_ns
         self._frontier: list[list[Seq]] = [[0] * n for _ in range(n)]  # [sender][pid]
         self._purged: list[set[Seq]] = [set() for _ in range(n)]
-        self._forgotten: list[set[Rank]] = [set() for _ in range(n)]  # [by whom]
+        self._forgotten: set[Rank] = set()
         self._is_due: dict[str, Callable[[Event], bool]] = {
             RECEIVE: self._is_multicast,
             DELIVER: self._is_multicast,
@@ -108,7 +108,7 @@ class Interleaving:
         elif kind == PURGE and event.note == RETRANSMISSION:
             self._purged[event.sender].add(event.seq)
         elif kind == LEAVE:
-            self._forgotten[event.pid].add(event.peer)
+            self._forgotten.add(event.peer)
 
     def _is_multicast(self, event: Event) -> bool:
         return self._frontier[event.sender][event.sender] >= event.seq
@@ -128,5 +128,5 @@ class Interleaving:
         return sum(reached >= seq for reached in self._frontier[sender]) > self._f
 
     def _is_stable(self, event: Event) -> bool:
-        row, forgotten = self._frontier[event.sender], self._forgotten[event.pid]
+        row, forgotten = self._frontier[event.sender], self._forgotten
         return all(reached >= event.seq or pid in forgotten for pid, reached in enumerate(row))

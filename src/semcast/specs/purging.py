@@ -115,11 +115,11 @@ class PurgeSafety:
             self._report(event, what, *self._reached[event.sender].values())
 
     def on_stable(self, event: Event) -> None:
-        """Every process that the claimant has not forgotten has reached it."""
+        """Every process that nobody has forgotten has reached it."""
         row, seq = self._frontier[event.sender], event.seq
         if min(row) >= seq:
             return
-        forgotten = self._history.forgotten[event.pid]
+        forgotten = self._history.forgotten
         behind = [pid for pid in range(len(row)) if row[pid] < seq and pid not in forgotten]
         if behind:
             what = f"{event.kind} up to {event.sender}:{seq}: {self._reach(event.sender)}"

@@ -3,9 +3,10 @@
 `Message` is one application message with its obsolescence annotation; the rest are datagrams.
 All are immutable and array-like on the wire, so that msgspec checks hostile bytes for us.
 Ranks (places in the fixed membership) name members; `seq` starts at 1 and is dense per sender.
+Lists inside a message have a greatest length, so that a large datagram cannot be all list.
 """
 
-from typing import TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -13,6 +14,8 @@ Rank: TypeAlias = int
 Seq: TypeAlias = int
 
 EVERYONE: Rank = -1
+COVERS_MAX: Final = 1 << 12  # distances that one message may list
+DEPS_MAX: Final = 1 << 16
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -29,9 +32,9 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sender: Rank
     seq: Seq
     item: int | None = None
-    covers: bytes | tuple[int, ...] = b""
+    covers: bytes | Annotated[tuple[int, ...], msgspec.Meta(max_length=COVERS_MAX)] = b""
     keep: bool = False
-    deps: tuple[tuple[Rank, Seq], ...] = ()
+    deps: Annotated[tuple[tuple[Rank, Seq], ...], msgspec.Meta(max_length=DEPS_MAX)] = ()
     payload: bytes = b""
     name: str = ""
 

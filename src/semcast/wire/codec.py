@@ -4,13 +4,14 @@ Whatever bytes come in, `decode` returns a datagram whose numbers make sense or 
 `RemoteProtocolError`; nothing else escapes.  msgspec checks shapes and types; the pass below
 checks ranges, so that no machine meets a negative rank, sequence number 0 or a message that
 obsoletes one before the first.  That a rank exists in this group is for the member to check.
-Memory is bounded by the datagram: msgspec allocates no more elements than bytes are there.
+Memory is bounded by the datagram: msgspec allocates no more elements than bytes are there, and a
+large datagram, whose elements would take many times its size, carries one message.
 Rejected: range annotations on the messages' fields; the types stay free of wire limits, and a
 check over several fields (`first` <= `last`) cannot be annotated at all.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -29,11 +30,23 @@ from semcast.terms.messages import (
 )
 
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
+LARGE_BYTES: Final = 256 << 10  # well over what several messages are put together to
+NOTICES_MAX: Final = 1 << 12
 RANK_MAX: Final = 65_535
 SEQ_MAX: Final = 2**63 - 1
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Datagram] = msgspec.msgpack.Decoder(Datagram)
+
+
+class _Large(msgspec.Struct, array_like=True, tag=1):
+    """A large datagram at a first look, which allocates nothing for what is in its elements."""
+
+    messages: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=1)]
+    purged: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=NOTICES_MAX)] = ()
+
+
+_large = msgspec.msgpack.Decoder(_Large)
 
 
 def encode(datagram: Datagram) -> bytes:
@@ -56,6 +69,8 @@ def decode(data: bytes) -> Datagram:
     if len(data) > DATAGRAM_BYTES_MAX:
         raise RemoteProtocolError(f"{len(data)} bytes, at most {DATAGRAM_BYTES_MAX} are a datagram")
     try:
+        if len(data) > LARGE_BYTES:
+            _large.decode(data)
         datagram = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"not a datagram: {error}") from error

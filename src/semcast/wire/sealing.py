@@ -162,11 +162,12 @@ class Opened(NamedTuple):
 
 
 class Opener:
-    """Reads the frames of one group; `own` is the member whose own frames come back."""
+    """Reads the frames of one group; `own`, in `incarnation`, is the member they come back to."""
 
-    def __init__(self, group: str, own: int, keys: Sequence[Key]) -> None:
+    def __init__(self, group: str, own: int, incarnation: int, keys: Sequence[Key]) -> None:
         self._group = group_id(group)
         self._own = own
+        self._incarnation = incarnation
         self._members: dict[int, Peer] | None = None  # None: anybody may send
         self._strangers: OrderedDict[int, Peer] = OrderedDict()  # the latest heard comes last
         self._tokens: float = STRANGERS_BURST
@@ -201,6 +202,8 @@ class Opener:
         if group != self._group:
             raise Refused("group", f"frame of another group, {group:016x}")
         if sender == self._own:
+            if incarnation != self._incarnation:
+                raise Refused("namesake", "of another process by our name")
             raise Refused("own", "our own frame came back")
         if key not in self._keys:
             self._check_clear(key, is_loopback)
@@ -229,7 +232,7 @@ class Opener:
         if key != CLEAR:
             raise Refused("key", f"sealed with unknown key {key}")
         if self._keys:
-            raise Refused("key", "in clear, though this group is sealed")
+            raise Refused("clear", "in clear, though this group is sealed")
         if not is_loopback:
             raise Refused("clear", "in clear, and not from this machine")
 

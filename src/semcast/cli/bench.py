@@ -1,0 +1,222 @@
+"""`semcast bench`: how fast live groups on this machine are, other systems beside them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from semcast.cli.commands import Commands, Json, new_app
+from semcast.cli.output import CYAN, Output, bar, cell, table, width
+
+if TYPE_CHECKING:
+    from semcast.experiments.benchmark import Row, Settings, Ticks
+    from semcast.experiments.systems import Case
+
+# Of a row, in the table: the headings and the bars tell them.
+UNTOLD: Final = ("system", "receivers", "size", "datagram", "sealed", "runs", "spread")
+
+Receivers: TypeAlias = Annotated[int, typer.Option(help="Fast receivers.")]
+Size: TypeAlias = Annotated[int, typer.Option(metavar="BYTES", help="Size of a payload.")]
+Seconds: TypeAlias = Annotated[float, typer.Option(help="How long each run sends.")]
+Against: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="LIST", help="Other systems, such as udp,semcast-reliable.")
+]
+Datagrams: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--datagram",
+        metavar="LIST",
+        help="Sizes of datagrams to compare, such as 1400,61440.",
+        show_default="60 KiB on loopback",
+    ),
+]
+Keys: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--key",
+        metavar="LIST",
+        help="Sealed or not: none, new (a key for these runs) or the file of a key ring.",
+    ),
+]
+Repeat: TypeAlias = Annotated[int, typer.Option(help="Alternating runs; medians are told.")]
+Out: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Directory for PNG and CSV.", show_default="no files"),
+]
+Rate: TypeAlias = Annotated[float, typer.Option(help="Messages sent per second.")]
+
+app = new_app(Commands, "Measure live groups of processes on this machine.")
+
+
+@app.callback(epilog="Example: semcast bench throughput --against udp --repeat 3")
+def _bench() -> None:
+    pass
+
+
+@app.command(epilog="Example: semcast bench throughput --key none,new --datagram 1400,61440")
+def throughput(
+    receivers: Receivers = 4,
+    size: Size = 100,
+    seconds: Seconds = 5.0,
+    datagrams: Datagrams = None,
+    keys: Keys = "none",
+    repeat: Repeat = 1,
+    against: Against = None,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """One sender as fast as it can, messages without items: nothing is ever purged."""
+    from semcast.experiments.benchmark import Settings
+
+    settings = Settings(receivers=receivers, size=size, seconds=seconds)
+    return run("throughput", settings, (against, datagrams, keys), repeat, out, Output(json))
+
+
+@app.command(epilog="Example: semcast bench latency --rate 1000 --against udp")
+def latency(
+    rate: Rate = 10_000.0,
+    receivers: Receivers = 4,
+    size: Size = 100,
+    seconds: Seconds = 5.0,
+    datagrams: Datagrams = None,
+    keys: Keys = "none",
+    repeat: Repeat = 1,
+    against: Against = None,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """The time from multicast to the receivers' applications, at a steady rate."""
+    from semcast.experiments.benchmark import Settings
+
+    settings = Settings(receivers=receivers, size=size, seconds=seconds, rate=rate)
+    return run("latency", settings, (against, datagrams, keys), repeat, out, Output(json))
+
+
+@app.command(
+    "slow-receiver", epilog="Example: semcast bench slow-receiver --against semcast-reliable,udp"
+)
+def slow_receiver(
+    rate: Rate = 20_000.0,
+    slow_rate: Annotated[float, typer.Option(help="What the slow one takes per second.")] = 5_000.0,
+    buffer: Annotated[int, typer.Option(help="Messages that a member holds at most.")] = 1000,
+    order: Annotated[str, typer.Option(help="Order of delivery: item or fifo.")] = "item",
+    receivers: Receivers = 4,
+    size: Size = 100,
+    seconds: Seconds = 5.0,
+    datagrams: Datagrams = None,
+    keys: Keys = "none",
+    repeat: Repeat = 1,
+    against: Against = None,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """Stock quotes to fast receivers and one more that is too slow: what it costs whom."""
+    from semcast.experiments.benchmark import Settings
+
+    settings = Settings(
+        receivers=receivers,
+        size=size,
+        seconds=seconds,
+        rate=rate,
+        slow_rate=slow_rate,
+        buffer=buffer,
+        order=order,
+    )
+    return run("slow-receiver", settings, (against, datagrams, keys), repeat, out, Output(json))
+
+
+def run(
+    name: str,
+    settings: "Settings",
+    compared: tuple[str | None, str | None, str],
+    repeat: int,
+    out: Path | None,
+    output: Output,
+) -> int:
+    """Measure what is compared (systems, sizes of datagrams, keys), tell it, write it."""
+    from tempfile import TemporaryDirectory
+
+    import msgspec
+
+    from semcast.experiments.benchmark import BENCHMARKS, faults_of, measure
+    from semcast.experiments.systems import cases_of, surroundings
+
+    drawn = BENCHMARKS[name].drawn
+    if out is not None:
+        from semcast.experiments import benchmark_files  # before the work: it needs an extra
+
+        out.mkdir(parents=True, exist_ok=True)
+    around = surroundings()
+    against, datagrams, keys = compared
+    with TemporaryDirectory() as directory:
+        cases = cases_of(_names(against), _sizes(datagrams), _names(keys), Path(directory))
+        rows = measure(name, settings, cases, repeat, _telling(output, settings, repeat))
+    output.say(settings.title, "", *columns(rows))
+    for key, about in drawn.items():
+        output.say("", *bars(rows, key, about, output))
+    faults = faults_of(rows)
+    output.say(*([""] if faults else []), *faults)
+    files = {}
+    if out is not None:
+        files = benchmark_files.write(name, settings.title, rows, drawn, out)
+        output.say("", *(f"{kind}: {path}" for kind, path in files.items()))
+    told = {"benchmark": name, **msgspec.to_builtins(settings), "repeat": repeat, **around}
+    output.answer({"results": rows, "settings": told, **files})
+    return 1 if faults else 0
+
+
+def columns(rows: "list[Row]") -> list[str]:
+    """A table with a column for each row: there are few of them, with many numbers each."""
+    from semcast.experiments.benchmark import label
+
+    keys = [key for key in rows[0] if key not in UNTOLD]
+    return table([{"": key, **{label(row): cell(row[key]) for row in rows}} for key in keys])
+
+
+def bars(rows: "list[Row]", key: str, about: str, output: Output) -> list[str]:
+    """One number of all rows, on one scale; with several runs, also from least to most."""
+    from semcast.experiments.benchmark import label
+
+    labels = [label(row) for row in rows]
+    values = [cell(row[key]) for row in rows]
+    ranges = [
+        f"  {cell(low)} to {cell(high)}" if row["runs"] > 1 else ""
+        for row in rows
+        for low, high in [row["spread"].get(key, (None, None))]
+    ]
+    longest, widest, range_widest = (max(map(len, texts)) for texts in (labels, values, ranges))
+    room = max(10, width() - longest - widest - range_widest - 6)
+    scale = max(row[key] or 0.0 for row in rows) or 1.0
+    lines = [about]
+    for row, name, value, spread in zip(rows, labels, values, ranges, strict=True):
+        blocks = bar((row[key] or 0.0) / scale, room)
+        padding = " " * (room - len(blocks)) if spread else ""
+        painted = output.paint(blocks, CYAN) if row["system"] == "semcast" else blocks
+        lines.append(f"  {name:<{longest}}  {value:>{widest}} {painted}{padding}{spread}")
+    return lines
+
+
+def _telling(
+    output: Output, settings: "Settings", repeat: int
+) -> "Callable[[Case, int, float, Ticks], None]":
+    """Shows how a run is going."""
+
+    def tell(case: "Case", turn: int, elapsed_s: float, ticks: "Ticks") -> None:
+        gone_s = min(elapsed_s, settings.seconds)
+        sent = max((tick.sent for tick in ticks.values()), default=0)
+        runs = f", run {turn} of {repeat}" if repeat > 1 else ""
+        output.progress(f"{case}{runs}: {gone_s:.1f} s of {settings.seconds:g}, {sent:,} sent")
+
+    return tell
+
+
+def _names(text: str | None) -> list[str]:
+    """The words of a list such as a,b."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def _sizes(text: str | None) -> list[int | None]:
+    from semcast.runtime.units import parse_bytes
+
+    return [parse_bytes(word, "datagram") for word in _names(text)] or [None]

@@ -1,0 +1,340 @@
+"""Live benchmarks: the same loads between real processes through one system after another.
+
+`throughput`: one sender as fast as it can, messages that are never purged.  `latency`: the same at
+a pace, every payload stamped.  `slow-receiver`: quotes of the stock mix at a pace, and one more
+receiver that takes far fewer than that.
+
+Runs alternate between what is compared; rows tell medians.  What a sender delivers to itself
+counts as cost, not as deliveries.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from secrets import token_hex
+from statistics import median
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from semcast.experiments.fleet import WORKER, Fleet
+from semcast.experiments.footage import Footage, Period, Shots
+from semcast.experiments.plan import Diary, Load, Plan, Result, Tick
+from semcast.experiments.systems import SYSTEMS, Case
+from semcast.faults.limits import finite, positive, within
+from semcast.runtime.options import Options
+from semcast.terms.events import DELIVER, MULTICAST
+from semcast.workloads.items import item_tag
+from semcast.workloads.stock import STOCK_GROUPS
+
+SENDER: Final = "sender"
+SLOW: Final = "slow"
+HOT: Final = tuple(item_tag(f"stock-{number}") for number in range(STOCK_GROUPS[0][0]))
+WARMUP_SHARE: Final = 0.25  # of a run, in which buffers fill: staleness is not measured then
+OVERTIME_S: Final = 20.0  # for a blocked sender to end
+SETTLE_S: Final = 60.0  # for receivers to take what was sent
+STILL_S: Final = 2.0  # Nobody took anything for so long: what has not come is lost.
+RECEIVERS_MAX: Final = 64
+LOOPBACK: Final = "127.0.0.1"
+
+Row = dict[str, Any]
+Ticks = Mapping[str, Tick]
+OnTick = Callable[[float, Ticks], None]  # with seconds since the start
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cases of a benchmark share.
+
+    `receivers` are the fast ones.  `rate` None: as fast as the sender can.  `slow_rate` None: all
+    receivers are fast.  `buffer` None: whatever is usual.
+    """
+
+    receivers: int = 4
+    size: int = 100
+    seconds: float = 5.0
+    rate: float | None = None
+    slow_rate: float | None = None
+    buffer: int | None = None
+    order: str = "fifo"
+
+    def __post_init__(self) -> None:
+        within("receivers", self.receivers, 1, RECEIVERS_MAX)
+        within("size", self.size, 8, 60_000)
+        finite("seconds", self.seconds, 0.5)
+        for name in ("rate", "slow_rate"):
+            value = getattr(self, name)
+            if value is not None:
+                positive(name.replace("_", "-"), value)
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        rate = "as fast as it can" if self.rate is None else f"{self.rate:,.0f} messages/s"
+        slow = (
+            "" if self.slow_rate is None else f" and a slow one that takes {self.slow_rate:,.0f}/s"
+        )
+        return (
+            f"1 sender, {rate}, {self.receivers} receivers{slow}; "
+            f"{self.size:,}-byte messages, {self.seconds:g} s"
+        )
+
+    @property
+    def fast(self) -> list[str]:
+        """Names of the fast receivers."""
+        return [f"r{number:0{len(str(self.receivers))}}" for number in range(1, self.receivers + 1)]
+
+    @property
+    def names(self) -> list[str]:
+        """Everybody's."""
+        return [SENDER, *self.fast, *([] if self.slow_rate is None else [SLOW])]
+
+
+class Run(NamedTuple):
+    """What one run left: results by name, and memory that processes gained in its second half."""
+
+    settings: Settings
+    results: Mapping[str, Result]
+    growth_bytes: int | None
+
+
+class Benchmark(NamedTuple):
+    """One of the three: what its plans say, what is read from a run, and what of it is drawn."""
+
+    stream: str
+    plan: Mapping[str, Any]
+    row: Callable[[Run], Row]
+    drawn: Mapping[str, str]
+
+
+def common_row(run: Run) -> Row:
+    """What every benchmark tells: rates at the sender and at the slowest of the fast receivers."""
+    settings, results = run.settings, run.results
+    sender, fast = results[SENDER], [results[name] for name in settings.fast]
+    receivers = [result for name, result in results.items() if name != SENDER]
+    deliveries = sum(result.taken for result in receivers)
+    cpu_us = sum(result.cpu_s for result in results.values()) * 1e6
+    fewest = min(result.taken for result in fast)
+    return {
+        "rate": min(result.taken / max(result.took_s, sender.seconds) for result in fast),
+        "sender_rate": sender.sent / sender.seconds,
+        "cpu_us_per_delivery": cpu_us / deliveries if deliveries else None,
+        "missed_ratio": max(0.0, 1 - fewest / sender.sent) if sender.sent else None,
+    }
+
+
+def latency_row(run: Run) -> Row:
+    """Also how long messages took, over all receivers."""
+    samples = [us for name in run.settings.fast for us in run.results[name].latencies_us]
+    p50, p99 = np.quantile(samples, (0.5, 0.99)).tolist() if samples else (None, None)
+    return {**common_row(run), "latency_p50_us": p50, "latency_p99_us": p99}
+
+
+def slow_receiver_row(run: Run) -> Row:
+    """Also what the slow receiver holds."""
+    settings, slow = run.settings, run.results[SLOW]
+    footage = footage_of(run.results[SENDER], slow)
+    period = Period(settings.seconds * WARMUP_SHARE, settings.seconds)
+    p50_ms, p99_ms = footage.staleness_ms(1, HOT, period, (0.5, 0.99))
+    seen = slow.taken + slow.skipped
+    growth = run.growth_bytes
+    return {
+        **common_row(run),
+        "slow_rate": footage.rate(1, period),
+        "purged_ratio": slow.skipped / seen if seen else 0.0,
+        "wrong_items": footage.wrong_items(1),
+        "staleness_p50_ms": p50_ms,
+        "staleness_p99_ms": p99_ms,
+        "memory_growth_mib": None if growth is None else growth / (1 << 20),
+    }
+
+
+BENCHMARKS: Final = {
+    "throughput": Benchmark(
+        "plain",
+        {"only_counts": True},
+        common_row,
+        {
+            "rate": "messages per second delivered at every receiver",
+            "cpu_us_per_delivery": "processor time per delivery (µs)",
+        },
+    ),
+    "latency": Benchmark(
+        "plain",
+        {"only_counts": True, "is_stamped": True},
+        latency_row,
+        {
+            "latency_p50_us": "one-way latency, median (µs)",
+            "latency_p99_us": "one-way latency, p99 (µs)",
+        },
+    ),
+    "slow-receiver": Benchmark(
+        "stock",
+        {},
+        slow_receiver_row,
+        {
+            "sender_rate": "messages per second sent",
+            "rate": "messages per second delivered at every fast receiver",
+            "staleness_p50_ms": "age of hot items at the slow receiver, median (ms)",
+            "staleness_p99_ms": "age of hot items at the slow receiver, p99 (ms)",
+            "wrong_items": "items wrong at the slow receiver in the end",
+        },
+    ),
+}
+
+
+def footage_of(sender: Result, receiver: Result) -> Footage:
+    """What was sent (by 0) and what was taken (by 1), as if it had been recorded in a trace."""
+    assert sender.sent_diary is not None
+    assert receiver.taken_diary is not None
+    return Footage(
+        0,
+        {(MULTICAST, 0): _shots(sender.sent_diary), (DELIVER, 1): _shots(receiver.taken_diary)},
+    )
+
+
+def _shots(diary: Diary) -> Shots:
+    columns = (diary.at_ns, diary.seq, diary.item)
+    return Shots(*(np.frombuffer(column, np.int64) for column in columns))
+
+
+def plans_of(name: str, settings: Settings, case: Case) -> list[Plan]:
+    """One plan for each process of one run."""
+    benchmark, names = BENCHMARKS[name], settings.names
+    options = {
+        **SYSTEMS[case.system].options,
+        "members": len(names),
+        "order": settings.order,
+        "buffer": settings.buffer,
+        "datagram": case.datagram,
+        "key": case.key or False,
+        "interface": LOOPBACK,
+        "control": False,
+    }
+    load = Load(
+        stream=benchmark.stream, rate=settings.rate, seconds=settings.seconds, size=settings.size
+    )
+    group = f"bench-{token_hex(6)}"  # Others may be measuring at the same time.
+    return [
+        Plan(
+            group=group,
+            name=member,
+            options=options,
+            load=load if member == SENDER else None,
+            service_s=1 / settings.slow_rate if settings.slow_rate and member == SLOW else 0.0,
+            keeps_diary=settings.slow_rate is not None and member in (SENDER, SLOW),
+            **benchmark.plan,
+        )
+        for member in names
+    ]
+
+
+def run_once(
+    name: str, settings: Settings, case: Case, on_tick: OnTick = lambda _elapsed, _ticks: None
+) -> Row:
+    """One run of one case."""
+    start = inf
+    halfway: dict[str, Tick] = {}
+
+    def watch(ticks: Ticks) -> None:
+        elapsed = monotonic() - start
+        if elapsed >= settings.seconds / 2 and not halfway:
+            halfway.update(ticks)
+        on_tick(max(0.0, elapsed), ticks)
+
+    plans = plans_of(name, settings, case)
+    with Fleet(plans, worker=SYSTEMS[case.system].worker) as fleet:
+        fleet.start()
+        start = monotonic()
+        fleet.send_all(settings.seconds + OVERTIME_S, watch)
+        growth_bytes = _growth(halfway, fleet.ticks)
+        settle(fleet)
+        results = fleet.stop()
+    return BENCHMARKS[name].row(Run(settings, results, growth_bytes))
+
+
+def _growth(before: Ticks, after: Ticks) -> int | None:
+    """Of the process that gained most."""
+    gained = [
+        now - then
+        for name in before
+        if (now := after[name].resident_bytes) and (then := before[name].resident_bytes)
+    ]
+    return max(gained, default=None)
+
+
+def settle(fleet: Fleet) -> None:
+    """Until all receivers are done with everything, or nothing comes any more."""
+    done, since = -1, monotonic()
+
+    def is_settled(ticks: Ticks) -> bool:
+        nonlocal done, since
+        receivers = [tick.accounted for name, tick in ticks.items() if name != SENDER]
+        is_still = sum(receivers) == done
+        if not is_still:
+            done, since = sum(receivers), monotonic()
+        is_lost = is_still and monotonic() - since > STILL_S
+        return is_lost or min(receivers) >= ticks[SENDER].sent
+
+    fleet.watch(is_settled, SETTLE_S)
+
+
+def measure(
+    name: str,
+    settings: Settings,
+    cases: Sequence[Case],
+    repeat: int = 1,
+    on_tick: Callable[[Case, int, float, Ticks], None] = lambda *_: None,
+) -> list[Row]:
+    """A row for each case: medians over runs that alternate between the cases, and their spread."""
+    within("repeat", repeat, 1)
+    for case in cases:
+        _refuse(plans_of(name, settings, case)[0], case)
+    found: dict[Case, list[Row]] = {case: [] for case in cases}
+    for turn in range(1, repeat + 1):
+        for case, rows in found.items():
+
+            def tell(elapsed: float, ticks: Ticks, case: Case = case, turn: int = turn) -> None:
+                on_tick(case, turn, elapsed, ticks)
+
+            rows.append(run_once(name, settings, case, tell))
+    return [_summary(settings, case, rows) for case, rows in found.items()]
+
+
+def _refuse(plan: Plan, case: Case) -> None:
+    """Say at once what a member would say only when it runs."""
+    if SYSTEMS[case.system].worker is WORKER:
+        Options.resolve(plan.group, {**plan.options, "name": plan.name})
+
+
+def _summary(settings: Settings, case: Case, rows: Sequence[Row]) -> Row:
+    by_key = {key: [row[key] for row in rows if row[key] is not None] for key in rows[0]}
+    return {
+        "system": case.system,
+        "receivers": settings.receivers,
+        "size": settings.size,
+        "datagram": case.datagram,
+        "sealed": case.key is not None,
+        **{key: median(values) if values else None for key, values in by_key.items()},
+        "runs": len(rows),
+        "spread": {key: [min(values), max(values)] for key, values in by_key.items() if values},
+    }
+
+
+def label(row: Row) -> str:
+    """What a row is about."""
+    return str(Case(row["system"], row["datagram"], "sealed" if row["sealed"] else None))
+
+
+def faults_of(rows: Sequence[Row]) -> list[str]:
+    """What a system that loses nothing lost all the same, in words."""
+    told = []
+    for row in rows:
+        if not SYSTEMS[row["system"]].loses_nothing:
+            continue
+        most = {key: high for key, (_, high) in row["spread"].items()}
+        if most.get("wrong_items"):
+            told.append(f"{label(row)}: {most['wrong_items']} items wrong at the slow receiver")
+        elif "wrong_items" not in most and most.get("missed_ratio"):
+            told.append(f"{label(row)}: {most['missed_ratio']:.2%} did not reach every receiver")
+    return told

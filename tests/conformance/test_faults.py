@@ -1,0 +1,93 @@
+"""Live groups on bad networks, with members that are killed or stopped: every promise holds."""
+
+import os
+from collections.abc import Mapping
+
+import pytest
+
+from semcast.experiments.fleet import Fleet
+from semcast.experiments.plan import Load, Tick
+from semcast.faults import Link, OneWayCut, Partition, Uniform
+
+MEMBERS = "abcde"
+BAD = Link(latency=Uniform(0.0005, 0.005), loss=0.05, duplicate=0.05, reorder=0.05)
+WAIT_S = 30.0
+IS_LONG = bool(os.environ.get("SOAK"))
+SENDING_S = 20.0 if IS_LONG else 2.0
+BURSTS = (100, 500, 2000, 5000, 20_000) if IS_LONG else (2000,)
+STOPPED_S = 10.0 if IS_LONG else 3.0
+CONVERGED_S = 2.0
+LIVE_ITEMS, BUFFER = 300, 600
+
+
+def test_loss_duplicates_reordering_and_delay_are_mended(live, bad_network):
+    network = bad_network(MEMBERS, BAD)
+    load = Load(rate=300, seconds=SENDING_S)
+    run = live(
+        MEMBERS, {"a": load, "b": load}, {"e": 0.004}, network.own, network.begin, buffer=300
+    )
+    assert network.dropped["loss"] > 0
+    assert network.duplicated > 0
+    assert run.results["e"].skipped > 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Partition(0.3, 1.5, ((0, 1), (2, 3, 4))), OneWayCut(0.3, 1.5, source=0, destination=4)],
+    ids=["partition", "one-way cut"],
+)
+def test_a_cut_that_heals_is_made_up_for(live, bad_network, fault):
+    network = bad_network(MEMBERS, Link(), [fault])
+    load = Load(rate=300, seconds=2.0)
+    live(MEMBERS, {"a": load, "e": load}, own=network.own, disturb=network.begin)
+    assert network.dropped["cut"] > 0
+
+
+@pytest.mark.parametrize("burst", BURSTS)
+def test_survivors_of_a_killed_sender_agree(live, burst):
+    """It dies while it sends as fast as it can, one member lags behind, and others purge."""
+
+    def kill(fleet: Fleet) -> None:
+        assert fleet.watch(lambda ticks: ticks["a"].sent >= burst, WAIT_S)
+        fleet.kill("a")
+        fleet.forget("a")
+
+    loads = {"a": Load(rate=None, seconds=60.0), "b": Load(rate=200, seconds=2.0)}
+    run = live(MEMBERS, loads, {"e": 0.004}, disturb=kill, buffer=300)
+    assert run.results.keys() == set("bcde")
+    assert run.results["e"].skipped > 0
+
+
+def test_a_stopped_member_slows_nobody_and_is_soon_back(live):
+    """What is sent meanwhile fits neither its socket nor the buffer; what is live of it does."""
+    sent: list[int] = []
+    was_blocked = False
+
+    def look(ticks: Mapping[str, Tick]) -> None:
+        nonlocal was_blocked
+        was_blocked |= ticks["a"].is_blocked
+
+    def note(fleet: Fleet) -> None:
+        fleet.watch(lambda _: False, STOPPED_S, look)
+        sent.append(fleet.ticks["a"].sent)
+
+    def stop(fleet: Fleet) -> None:
+        note(fleet)
+        fleet.pause("e")
+        note(fleet)
+        fleet.resume("e")
+        assert fleet.watch(lambda ticks: ticks["e"].accounted >= sent[-1], CONVERGED_S)
+
+    load = Load(stream="overwrites", r=1, d=LIVE_ITEMS, rate=700, seconds=2 * STOPPED_S + 1)
+    run = live(
+        MEMBERS,
+        {"a": load},
+        own=lambda name: {"socket_buffer": "16 KiB"} if name == "e" else {},
+        disturb=stop,
+        buffer=BUFFER,
+    )
+    before, during = sent[0], sent[1] - sent[0]
+    assert during > BUFFER
+    assert not was_blocked
+    assert during > before / 2  # Held up, it could send no more than the buffer holds.
+    assert run.results["e"].skipped > 0

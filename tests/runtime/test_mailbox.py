@@ -1,0 +1,155 @@
+"""What the application asks for, gets, and is told when nothing more will come."""
+
+import asyncio
+
+import pytest
+
+from semcast.runtime import mailbox as module
+from semcast.runtime.mailbox import ASK_FIRST, ASK_MAX, Mailbox, Message
+from semcast.terms.errors import LocalProtocolError
+
+
+class Clock:
+    """The time that the application takes."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(module, "perf_counter", made)
+    return made
+
+
+def messages(count, first=1):
+    return [Message("ada", None, b"", seq) for seq in range(first, first + count)]
+
+
+def numbers(taken):
+    return [message.seq for message in taken]
+
+
+class Source:
+    """A protocol with as many messages as asked for."""
+
+    def __init__(self):
+        self.asked = []
+        self.sent = 0
+        self.box = Mailbox(self.give)
+
+    def give(self, count):
+        self.asked.append(count)
+        self.box.put(messages(count, self.sent + 1))
+        self.sent += count
+
+
+async def test_messages_are_taken_in_order_and_at_most_as_many_as_wanted():
+    box = Mailbox(lambda count: None)
+    box.put(messages(3))
+    assert numbers(await box.take(2)) == [1, 2]
+    assert len(box) == 1
+    assert numbers(await box.take(2)) == [3]
+
+
+async def test_whoever_waits_is_woken():
+    asked = []
+    box = Mailbox(asked.append)
+    waiting = asyncio.ensure_future(box.take(9))
+    await asyncio.sleep(0)
+    assert asked == [ASK_FIRST]
+    box.put(messages(2))
+    assert numbers(await waiting) == [1, 2]
+
+
+async def test_what_is_outstanding_is_not_asked_for_again():
+    asked = []
+    box = Mailbox(asked.append)
+    for place in range(3):
+        waiting = asyncio.ensure_future(box.take(1))
+        await asyncio.sleep(0)
+        box.put(messages(1, place))
+        await waiting
+    assert len(asked) == 3
+    assert sum(asked) <= ASK_MAX + 3
+
+
+async def test_a_slow_application_is_asked_one_at_a_time(clock):
+    source = Source()
+    await source.box.take(ASK_FIRST)
+    for _ in range(20):
+        clock.now += 1.0
+        taken = await source.box.take(1)
+        clock.now += 1.0
+        while len(source.box):
+            clock.now += len(taken) * 1.0
+            taken = await source.box.take(ASK_FIRST)
+    assert source.asked[-1] == 1
+
+
+async def test_a_fast_application_is_given_much(clock):
+    source = Source()
+    for _ in range(20):
+        taken = await source.box.take(ASK_MAX)
+        clock.now += len(taken) * 1e-7
+    assert source.asked[-1] == ASK_MAX
+
+
+async def test_waiting_for_messages_is_not_counted_as_work(clock):
+    asked = []
+    box = Mailbox(asked.append)
+    for _ in range(10):
+        waiting = asyncio.ensure_future(box.take(1))
+        await asyncio.sleep(0)
+        clock.now += 60.0  # nothing came for a minute
+        box.put(messages(1))
+        await waiting
+        clock.now += 1e-6
+    assert sum(asked) > 1000
+
+
+async def test_the_end_is_told_after_the_last_message():
+    box = Mailbox(lambda count: None)
+    box.put(messages(1))
+    box.end(None)
+    assert len(await box.take(5)) == 1
+    assert await box.take(5) == []
+    assert await box.take(5) == []
+
+
+async def test_the_reason_of_the_end_is_raised_after_the_last_message():
+    box = Mailbox(lambda count: None)
+    waiting = asyncio.ensure_future(box.take(1))
+    await asyncio.sleep(0)
+    box.put(messages(2))
+    box.end(LocalProtocolError("over"))
+    assert len(await waiting) == 1
+    assert len(await box.take(1)) == 1
+    for _ in range(2):
+        with pytest.raises(LocalProtocolError, match="over"):
+            await box.take(1)
+
+
+async def test_a_cancelled_wait_loses_nothing():
+    box = Mailbox(lambda count: None)
+    waiting = asyncio.ensure_future(box.take(5))
+    await asyncio.sleep(0)
+    box.put(messages(2))
+    waiting.cancel()  # when it was woken already
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert len(await box.take(5)) == 2
+
+
+async def test_two_cannot_wait_at_once():
+    box = Mailbox(lambda count: None)
+    first = asyncio.ensure_future(box.take(1))
+    await asyncio.sleep(0)
+    with pytest.raises(LocalProtocolError, match="another task"):
+        await box.take(1)
+    box.put(messages(1))
+    assert len(await first) == 1

@@ -1,0 +1,220 @@
+"""Frames through real sockets: whole, in parts, refused and counted, held up by the kernel."""
+
+import asyncio
+import socket
+
+import pytest
+
+from semcast.runtime.transport import DRAIN_MAX, WAITING_MAX, Transport
+from semcast.terms.errors import RemoteProtocolError
+from semcast.wire.fragments import Reassembly
+from semcast.wire.frames import (
+    FRAGMENT,
+    GOODBYE,
+    HEADER_BYTES,
+    HELLO,
+    REPORT,
+    TAG_BYTES,
+    WHOLE,
+    Refused,
+    member_id,
+)
+from semcast.wire.sealing import Opener, Sealer
+
+ADA, BOB = member_id("ada"), member_id("bob")
+FRAME_BYTES = 1400
+
+
+def udp(host="127.0.0.1"):
+    opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    opened.bind((host, 0))
+    return opened
+
+
+class End:
+    """A transport, and what came out of it, drain by drain."""
+
+    def __init__(self, own, sock, incarnation=1, frame_bytes=FRAME_BYTES):
+        self.transport = Transport(
+            Sealer("quotes", own, incarnation, None),
+            Opener("quotes", own, incarnation, ()),
+            sock,
+            None,
+            frame_bytes,
+            Reassembly(1 << 20, 4 << 20),
+        )
+        self.address = sock.getsockname()
+        self.drains = [[]]
+        self.came = asyncio.Event()
+        self.transport.on_frame = lambda opened, _source, _now: self.on_frame(opened)
+        self.transport.on_drained = lambda _now: self.on_drained()
+        self.transport.start()
+
+    def on_frame(self, opened):
+        self.drains[-1].append(opened)
+
+    def on_drained(self):
+        self.drains.append([])
+        self.came.set()
+
+    @property
+    def received(self):
+        return [opened for drain in self.drains for opened in drain]
+
+    async def until(self, is_so):
+        while not is_so(self):
+            self.came.clear()
+            await self.came.wait()
+
+
+@pytest.fixture
+def ends():
+    """`ends()` makes two transports that can reach each other; call it in a running loop."""
+    made = []
+
+    def make(host="127.0.0.1", **options):
+        two = [End(ADA, udp(host), **options), End(BOB, udp(host), **options)]
+        made.extend(two)
+        return two
+
+    yield make
+    for end in made:
+        for sock in end.transport._listening:
+            sock.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_a_body_arrives_as_it_was_whatever_its_size(ends, host):
+    ada, bob = ends(host)
+    room = FRAME_BYTES - HEADER_BYTES - TAG_BYTES
+    assert ada.transport.body_bytes == room
+    bodies = [b"", b"x", bytes(room), b"y" * (room + 1), bytes(range(256)) * 400]
+    for body in bodies:
+        ada.transport.send(WHOLE, body, [bob.address])
+    await bob.until(lambda end: len(end.received) == len(bodies))
+    assert [opened.body for opened in bob.received] == bodies
+    assert {(o.kind, o.sender, o.incarnation) for o in bob.received} == {(WHOLE, ADA, 1)}
+    assert bob.transport.datagrams_in == ada.transport.datagrams_out > 70
+    assert bob.transport.bytes_in == ada.transport.bytes_out
+    assert not bob.transport.discarded
+
+
+async def test_no_frame_is_larger_than_allowed(ends):
+    ada, _ = ends(frame_bytes=576)
+    listener = udp()
+    ada.transport.send(REPORT, bytes(10_000), [listener.getsockname()])
+    sizes = [len(listener.recv(65_535)) for _ in range(ada.transport.datagrams_out)]
+    assert max(sizes) <= 576
+    listener.close()
+
+
+async def test_a_body_in_parts_keeps_its_kind_and_parts_of_parts_are_refused(ends):
+    ada, bob = ends()
+    bob.on_frame = None
+    kinds = []
+
+    def on_frame(opened, _source, _now):
+        kinds.append(opened.kind)
+        if opened.kind == FRAGMENT:
+            raise RemoteProtocolError("not from a member")
+
+    bob.transport.on_frame = on_frame
+    for kind in (HELLO, GOODBYE, FRAGMENT):
+        ada.transport.send(kind, bytes(5000), [bob.address])
+    await bob.until(lambda _: len(kinds) == 3)
+    assert kinds == [HELLO, GOODBYE, FRAGMENT]
+    assert bob.transport.discarded == {"malformed": 1}
+
+
+async def test_one_wake_up_drains_many_but_not_without_bound(ends):
+    ada, bob = ends(frame_bytes=100)
+    count = DRAIN_MAX + 10
+    for _ in range(count):
+        ada.transport.send(WHOLE, b"", [bob.address])
+    await bob.until(lambda end: len(end.received) == count)
+    assert [len(drain) for drain in bob.drains if drain] == [DRAIN_MAX, 10]
+
+
+async def test_what_is_discarded_is_counted_by_reason(ends):
+    _, bob = ends()
+    foreign = Sealer("games", ADA, 1, None)
+    ours = Sealer("quotes", ADA, 1, None)
+    again = ours.seal(WHOLE, b"once")
+    version = bytearray(ours.seal(WHOLE, b""))
+    version[2] += 1
+    unknown = bytearray(ours.seal(WHOLE, b""))
+    unknown[3] = 15
+    frames = [b"", b"SC", b"G" * 100, foreign.seal(WHOLE, b""), again, again, version, unknown]
+    frames.append(Sealer("quotes", BOB, 1, None).seal(WHOLE, b""))  # our own, not counted
+    frames.append(Sealer("quotes", BOB, 2, None).seal(WHOLE, b""))
+    frames.append(ours.seal(FRAGMENT, b"torn"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        for frame in frames:
+            stranger.sendto(frame, bob.address)
+    await bob.until(lambda end: end.transport.datagrams_in == len(frames))
+    assert bob.transport.discarded == {
+        "short": 2,
+        "foreign": 1,
+        "group": 1,
+        "replay": 1,
+        "version": 1,
+        "kind": 1,
+        "namesake": 1,
+        "malformed": 1,
+    }
+    assert [opened.body for opened in bob.received] == [b"once"]
+
+
+async def test_an_error_of_whoever_handles_it_is_counted(ends):
+    ada, bob = ends()
+
+    def refuse(opened, _source, _now):
+        raise Refused("stranger", "no member") if opened.body else RemoteProtocolError("nonsense")
+
+    bob.transport.on_frame = refuse
+    for body in (b"", b"x"):
+        ada.transport.send(WHOLE, body, [bob.address])
+    await bob.until(lambda end: end.transport.datagrams_in == 2)
+    assert bob.transport.discarded == {"stranger": 1, "malformed": 1}
+
+
+async def test_what_cannot_be_sent_is_counted_and_the_rest_goes_on(ends):
+    ada, bob = ends()
+    nowhere = "127.0.0.1", 0
+    ada.transport.send(WHOLE, b"still", [nowhere, bob.address])
+    assert ada.transport.discarded == {"unreachable": 1}
+    await bob.until(lambda end: end.received)
+
+
+async def test_what_the_kernel_does_not_take_waits_in_order_up_to_a_bound(place):
+    """Datagrams between local sockets are the ones that the kernel pushes back."""
+    sender, receiver = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
+    target = str(place / "receiver")
+    receiver.bind(target)
+    for sock in (sender, receiver):
+        sock.setblocking(False)
+    ada = End(ADA, sender)
+    beyond = 7
+    while not ada.transport._waiting:
+        ada.transport.send(WHOLE, b"", [target])
+    taken = ada.transport.datagrams_out
+    for _ in range(WAITING_MAX - 1 + beyond):
+        ada.transport.send(WHOLE, b"", [target])
+    assert ada.transport.discarded == {"unsent": beyond}
+    opener = Opener("quotes", BOB, 1, ())
+    arrived = 0
+    while arrived < taken + WAITING_MAX:
+        try:
+            opened = opener.open(receiver.recv(65_535), True, 0.0)
+        except BlockingIOError:
+            await asyncio.sleep(0)
+        else:
+            assert opened.sender == ADA
+            arrived += 1
+    assert ada.transport.datagrams_out == taken + WAITING_MAX
+    ada.transport.send(WHOLE, b"last", [target])
+    assert opener.open(receiver.recv(65_535), True, 0.0).body == b"last"
+    ada.transport.close()
+    receiver.close()
