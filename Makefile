@@ -9,7 +9,7 @@ SEEDS  ?= 2000
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check swarm bench figures clean
+.PHONY: help setup demo test check swarm soak bench figures clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -29,9 +29,14 @@ $(VENV)/dev: $(VENV)/lab
 	@$(PIP) install -e '.[dev]'
 	@touch $@
 
+$(VENV)/fuzz: $(VENV)/dev
+	@echo "installing semcast[fuzz] into $(VENV)" >&2
+	@$(PIP) install -e '.[fuzz]'
+	@touch $@
+
 setup: $(VENV)/dev  ## install everything for working on semcast
 
-demo: $(VENV)/lab  ## a slow receiver, reliable beside semantic
+demo: $(VENV)/lab  ## five live processes, one of them slow: reliable beside semantic
 	@$(SEMCAST) demo --out out/demo
 
 check: $(VENV)/dev  ## format, lint, types, import rules
@@ -46,6 +51,11 @@ test: check  ## every check, under ten minutes on two cores
 swarm: $(VENV)/lab  ## SEEDS fault-injected runs of each protocol, then every mutant
 	@for p in s-sm s-rm sm rm causal; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
 	@$(SEMCAST) sim mutants
+
+soak: $(VENV)/fuzz  ## a quarter of an hour of live traffic, faults and a million bad inputs
+	@$(BIN)/python bench/soak.py
+	@SOAK=1 $(BIN)/python -m pytest tests/conformance
+	@$(BIN)/python bench/fuzz.py
 
 bench: $(VENV)/dev  ## speed of the simulator, the buffers and the journal, as ratios
 	@$(BIN)/python bench/buffer.py

@@ -123,7 +123,7 @@ def said(script: Script) -> Datagram:
     message = _message(script)
     many = tuple(
         msgspec.structs.replace(message, seq=min(SEQ_MAX, message.seq + n))
-        for n in range(script.byte())
+        for n in range(script.byte() & 63)
     )
     return Data(many)
 

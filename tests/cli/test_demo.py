@@ -151,7 +151,7 @@ def test_on_a_terminal_everything_is_redrawn():
     view.on_notice("reliable", "3 s of 10", LOOK)
     shown = [text.plain for text in view.picture()]
     assert "reliable  3 s of 10" in shown
-    assert "  slow: p4; holds 398 of 400, skipped 1,234; the sender has to wait" in shown
+    assert "  slow: p4; holds 398 of 500, skipped 1,234; the sender has to wait" in shown
     [sender] = [line for line in shown if "sender  " in line]
     assert "500/s ██" in sender
     assert shown[-1] == "semantic, item"

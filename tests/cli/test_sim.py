@@ -15,8 +15,8 @@ SHORT = ("--set", "seconds=3", "--set", "warmup_s=1")
 def toy(monkeypatch):
     """Puts an experiment named `toy` into the registry."""
 
-    def register(run):
-        toy = Experiment("toy", "does little", "no paper", {"size": 3, "word": "a"}, run)
+    def register(run, live=None):
+        toy = Experiment("toy", "does little", "no paper", {"size": 3, "word": "a"}, run, live)
         monkeypatch.setitem(EXPERIMENTS, "toy", toy)
 
     return register
@@ -50,6 +50,17 @@ def test_slow_receiver_answers_the_point_of_figure_5(semcast):
     keys = {"accepted_rate", "purged_ratio", "fast_purged_ratio", "latency_mean_ms"}
     assert answer["results"].keys() >= keys | {"model_rate", "model_purged_ratio"}
     assert "accepted_rate" in done.err
+
+
+def test_a_point_runs_live_where_it_can(semcast, toy):
+    toy(lambda p, seed, trace: {"is": "simulated"}, lambda p, seed, trace: {"is": "live"})
+    for flags, source in ((), "simulation"), (("--live",), "live"):
+        assert semcast("sim", "toy", *flags, "--json").answer["source"] == source
+    assert semcast("sim", "toy", "--live", "--json").answer["results"] == {"is": "live"}
+    toy(lambda p, seed, trace: {})
+    done = semcast("sim", "toy", "--live")
+    assert done.code == 2
+    assert "live: toy has no live points; leave it out" in done.err
 
 
 def test_a_table_for_people_goes_to_standard_output(semcast):

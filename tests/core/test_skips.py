@@ -3,6 +3,7 @@
 import pytest
 
 from semcast.core.recipe import Recipe
+from semcast.terms.events import SKIP
 from semcast.terms.messages import Data, Message, Purged, Submission
 
 
@@ -77,3 +78,18 @@ def test_the_name_of_an_item_travels_with_the_message(wire):
     w.run()
     for rank in (0, 1):
         assert [(m.name, m.item) for m in w.delivered[rank]] == [("ACME", 7), ("", None)]
+
+
+def test_a_wide_notice_is_taken_in_portions_and_passed_over_in_the_end(wire, monkeypatch):
+    """A handler's work is bounded; what is left of the gap is asked for again."""
+    monkeypatch.setattr("semcast.core.reception.SKIPS_MAX", 7)
+    w = wire(Recipe(members=3, buffer=20), judged=True)
+    w.down = {2}
+    for step in range(200):
+        assert w.items(0, step % 3) == 1
+        w.run(until=w.now + 0.1)
+    w.down = set()
+    w.run()
+    assert len(w.seqs(2)) <= 20
+    assert len(w.kinds(SKIP, 2)) == sum(w.skips[2]) == 200 - len(w.seqs(2))
+    w.judge()

@@ -30,7 +30,7 @@ def test_ranks_follow_the_names():
 
 def test_a_slower_member_needs_more_room():
     rooms = [demo.buffer_for(slow_ms) for slow_ms in (0.1, 4, 6, 10, 100)]
-    assert rooms == [400, 400, 600, 1000, 1000]
+    assert rooms == [500, 500, 600, 1000, 1000]
 
 
 @pytest.mark.parametrize("fault", [None, "it is filtered"])

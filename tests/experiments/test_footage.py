@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,12 +101,16 @@ def histories(draw: st.DrawFn) -> History:
 
 
 def footage_of(history: History, sender: int) -> Footage:
-    """The history, by way of Parquet."""
+    """The history, by way of Parquet whose rows stand in another order."""
     with TemporaryDirectory() as place:
-        with TraceWriter(Path(place) / "trace", RUN, ["a", "b", "c"]) as trace:
+        path = Path(place) / "trace"
+        with TraceWriter(path, RUN, ["a", "b", "c"]) as trace:
             trace.append(history.events())
             trace.close(complete=True)
-        return read_footage(Path(place) / "trace", start_ns=START_NS, sender=sender)
+        for file in path.glob("events/*/*.parquet"):
+            table = parquet.read_table(file)
+            parquet.write_table(table.take(list(reversed(range(len(table))))), file)
+        return read_footage(path, start_ns=START_NS, sender=sender)
 
 
 def counted(history: History, sender: int, pid: int, period: Period, *what: tuple[str, str]) -> int:
@@ -178,11 +183,11 @@ def test_a_share_of_the_samples_does_not_exceed_the_staleness(history, share):
 
 def test_staleness_is_the_age_of_what_a_process_holds():
     history = History(
-        [Sent(0, ITEMS[0], 5), Sent(0, ITEMS[0], 25)],
+        [Sent(0, ITEMS[0], 5), Sent(0, ITEMS[0], 30)],
         [Done(DELIVER, "", 2, 12, 0, 1), Done(DELIVER, "", 2, 41, 0, 2)],
     )
     ages = footage_of(history, 0).ages_ns(2, ITEMS[:1], Period(0, 0.05))
-    # Nothing held, then the newest, then one of 5 ms superseded at 25 ms, then the newest.
+    # Nothing held, then the newest, then one of 5 ms superseded at 30 ms, then the newest.
     assert (ages[:, 0] / MS).tolist() == [10, 0, 25, 35, 0]
     assert TICK_NS == 10 * MS
 

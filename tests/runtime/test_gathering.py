@@ -356,6 +356,20 @@ def test_a_proposal_must_be_for_this_process_and_of_the_wanted_size():
     assert steps(ballot(process, "a", PROPOSE, 1, (theirs, mine))) == [(ACCEPT, ("10.0.0.1", 2))]
 
 
+@pytest.mark.parametrize(("host", "port"), [("", 2), ("a.example", 2), ("10.0.0.1", 0)])
+def test_a_proposal_must_say_where_everybody_is(host, port):
+    process = machine("b")
+    with pytest.raises(RemoteProtocolError, match="no address"):
+        ballot(process, "a", PROPOSE, 1, (Seat("a", 1, host, port), process.own))
+    assert process.promised is None
+
+
+def test_a_proposal_may_seat_only_peers_where_there_is_a_list():
+    process = machine("b", peers={"b": ("10.0.0.1", 1), "c": ("10.0.0.1", 2)})
+    with pytest.raises(RemoteProtocolError, match="not among the peers"):
+        ballot(process, "a", PROPOSE, 1, (Seat("a", 1, "10.0.0.1", 3), process.own))
+
+
 def test_a_proposal_is_repeated_to_who_has_not_accepted_it():
     process = machine("a", members=3)
     greet(process, "b", process.nonce, address=("10.0.0.1", 2))
@@ -404,6 +418,30 @@ def test_an_acceptance_of_an_aborted_proposal_is_answered_with_its_abort():
     assert steps(process.leave()) == [(ABORT, ("10.0.0.1", 9))]
     assert steps(ballot(process, "b", ACCEPT, process.number)) == [(ABORT, ("10.0.0.1", 9))]
     assert process.leave() == []
+
+
+def test_an_acceptance_counts_only_for_the_proposal_it_names():
+    process = machine("a")
+    greet(process, "b", process.nonce)
+    process.on_time(0.0)
+    process.leave()
+    process.on_time(1.0)
+    assert steps(ballot(process, "b", ACCEPT, process.number - 1)) == [(ABORT, ("10.0.0.1", 9))]
+    assert not process.roster
+    ballot(process, "b", ACCEPT, process.number)
+    assert process.roster
+
+
+def test_a_late_abort_does_not_release_a_newer_promise():
+    process = machine("b")
+    seats = (Seat("a", 1, "10.0.0.1", 2), process.own)
+    for step, number in [(PROPOSE, 1), (ABORT, 1), (PROPOSE, 2), (ABORT, 1)]:
+        ballot(process, "a", step, number, seats)
+    assert process.promised == (member_id("a"), 2)
+    ballot(process, "c", ABORT, 2)
+    assert process.promised == (member_id("a"), 2)
+    ballot(process, "a", ABORT, 2)
+    assert process.promised is None
 
 
 def test_complete_is_believed_of_the_proposer_or_before_any_promise():

@@ -13,7 +13,7 @@ from semcast.runtime.keyring import KeyRing, new_key
 from semcast.terms.messages import Data, Message
 from semcast.wire import encode
 from semcast.wire.frames import FRAGMENT, GOODBYE, HELLO, KINDS, REPORT, ROSTER, WHOLE, member_id
-from semcast.wire.sealing import Sealer
+from semcast.wire.sealing import Key, Opened, Sealer
 
 
 def payloads(messages):
@@ -287,6 +287,18 @@ async def test_a_closed_group_says_so(meet, take):
             b.forget("a")
 
 
+async def test_a_closed_member_does_nothing_more(join):
+    a, b = await asyncio.gather(*(join(name, members=2, linger=0) for name in "ab"))
+    await a.multicast(b"not yet everywhere")
+    await a.close()
+    member = a._host
+    member.on_frame(Opened(WHOLE, member_id("b"), 1, b"nonsense"), 0.0)
+    member.on_drained(0.0)
+    assert member.member.deadline < float("inf")
+    assert member._timer.cancelled()
+    await b.close()
+
+
 async def test_a_sender_that_waits_is_told_of_the_end(meet):
     async with meet("ab", buffer=2, linger=0) as (a, _):
         while a.try_multicast(b"", never_purge=True):
@@ -310,6 +322,28 @@ async def test_an_exception_in_the_body_leaves_the_group(join, take):
         await fail()
     b = await joined
     assert payloads(await take(b, 1)) == [b"1"]
+    await b.close()
+
+
+async def test_a_cancelled_body_leaves_the_group(join, take):
+    """As after an interrupt, which cancels what the loop runs."""
+    inside = asyncio.Event()
+
+    async def run():
+        async with join("a", members=2) as a:
+            await a.multicast(b"1")
+            inside.set()
+            await a.receive(1)
+            await a.receive(1)
+
+    running = asyncio.ensure_future(run())
+    b = await join("b", members=2)
+    await inside.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert payloads(await take(b, 1)) == [b"1"]
+    await until(lambda: b.snapshot().peers[0].is_forgotten)
     await b.close()
 
 
@@ -504,7 +538,7 @@ async def test_garbage_and_forged_frames_change_nothing(join, quotes, place, tak
         quotes,
         member_id("a"),
         incarnation,
-        semcast.wire.sealing.Key(key.id, false.cipher, false.secret),
+        Key(key.id, false.cipher, false.secret),
     )
     frames += [twin.seal(kind, b"x" * 100) for kind in range(KINDS) for _ in range(20)]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
@@ -516,8 +550,8 @@ async def test_garbage_and_forged_frames_change_nothing(join, quotes, place, tak
     await until(lambda: sum(b.snapshot().discarded.values()) == len(frames))
     seen = b.snapshot()
     assert seen.discarded["forged"] == 20 * KINDS
-    assert seen.discarded["key"] > 300
-    assert seen.discarded["namesake"] > 300
+    assert seen.discarded["key"] >= 300
+    assert seen.discarded["namesake"] >= 300
     assert seen.discarded["clear"] + seen.discarded["short"] > 100
     assert not seen.peers[0].is_forgotten
     assert len(b._host.member.holdings.queue) == 0

@@ -155,6 +155,15 @@ async def test_no_key_keeps_a_member_on_loopback(join):
     for options in ({"interface": "0.0.0.0"}, {"bind": "0.0.0.0:0"}):
         with pytest.raises(semcast.ConfigError, match="without a key nothing may leave"):
             await join("a", members=1, **options)
+    peers = [f"a=127.0.0.1:{free_port()}", "b=192.0.2.1:7002"]
+    with pytest.raises(semcast.ConfigError, match=r"b is at 192\.0\.2\.1, and without a key"):
+        await join("a", peers=peers)
+
+
+async def test_a_trace_that_cannot_be_written_is_said(join, place):
+    (place / "file").touch()
+    with pytest.raises(semcast.ConfigError, match="trace: cannot write"):
+        await join("a", members=1, trace=place / "file" / "inside")
 
 
 async def test_a_ring_without_a_key_is_no_ring(join, place):

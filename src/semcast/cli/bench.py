@@ -152,7 +152,7 @@ def run(
     with TemporaryDirectory() as directory:
         cases = cases_of(_names(against), _sizes(datagrams), _names(keys), Path(directory))
         rows = measure(name, settings, cases, repeat, _telling(output, settings, repeat))
-    output.say(settings.title, "", *columns(rows))
+    output.say(settings.title, "", *numbers(rows))
     for key, about in drawn.items():
         output.say("", *bars(rows, key, about, output))
     faults = faults_of(rows)
@@ -166,12 +166,14 @@ def run(
     return 1 if faults else 0
 
 
-def columns(rows: "list[Row]") -> list[str]:
-    """A table with a column for each row: there are few of them, with many numbers each."""
+def numbers(rows: "list[Row]") -> list[str]:
+    """A table with a line for each row or for each number, whichever is narrower."""
     from semcast.experiments.benchmark import label
 
     keys = [key for key in rows[0] if key not in UNTOLD]
-    return table([{"": key, **{label(row): cell(row[key]) for row in rows}} for key in keys])
+    by_row = table([{"": label(row), **{key: row[key] for key in keys}} for row in rows])
+    by_key = table([{"": key, **{label(row): cell(row[key]) for row in rows}} for key in keys])
+    return min(by_row, by_key, key=lambda lines: max(map(len, lines)))
 
 
 def bars(rows: "list[Row]", key: str, about: str, output: Output) -> list[str]:

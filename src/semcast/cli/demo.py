@@ -119,9 +119,10 @@ def sentence(outcomes: Mapping[str, "Outcome"]) -> str:
         if semantic.converged
         else "did NOT end with the newest quote of every stock"
     )
+    share = min(1.0, semantic.fast_rate / offered)
     return (
         f"One slow member: the reliable protocol {slowed}; the semantic one gave the others "
-        f"{semantic.fast_rate / offered:.0%} of what was offered, while the slow one skipped "
+        f"{share:.0%} of what was offered, while the slow one skipped "
         f"{semantic.purged_ratio:.0%}, all of it superseded, and {last}."
     )
 

@@ -48,30 +48,25 @@ class View:
         self._shown_at = 0.0
 
     def on_notice(self, name: str, notice: str, look: "Look | None") -> None:
-        """A run goes on."""
-        stage = self._stages[name]
+        """A run goes on; what comes with a look comes often and is not always shown."""
+        stage, now = self._stages[name], monotonic()
         stage.notice, stage.look = notice, look or stage.look
-        self._refresh(stage, is_new=look is None)
+        every_s = LINE_S if self._show is None else REFRESH_S
+        if look is not None and now - self._shown_at < every_s:
+            return
+        self._shown_at = now
+        if self._show is not None:
+            self._show(Group(*self.picture()))
+        else:
+            told = f": {self._rates(look)}; {self._state(look)}" if look else ""
+            self._output.say(f"{stage.variant.title}: {notice}{told}")
 
     def on_outcome(self, name: str, outcome: "Outcome") -> None:
         """A run was measured."""
         stage = self._stages[name]
         stage.notice, stage.outcome = "", outcome
-        self._refresh(stage, is_new=self._show is not None)
-
-    def _refresh(self, stage: Stage, *, is_new: bool) -> None:
-        now = monotonic()
-        every_s = LINE_S if self._show is None else REFRESH_S
-        if not is_new and now - self._shown_at < every_s:
-            return
-        self._shown_at = now
         if self._show is not None:
             self._show(Group(*self.picture()))
-        elif stage.outcome is None:
-            said = f"{stage.variant.title}: {stage.notice}"
-            if stage.look is not None and not is_new:
-                said += f": {self._rates(stage.look)}; {self._state(stage.look)}"
-            self._output.say(said)
 
     def picture(self) -> list[Text]:
         """All runs under each other, with bars on one scale."""

@@ -102,9 +102,7 @@ class BitmapIndex:
             self.bits &= ~(1 << place)
 
     def obsoleted_by(self, message: Message) -> Sequence[Seq]:
-        covers = message.covers
-        assert isinstance(covers, bytes)
-        bits, newest = int.from_bytes(covers, "little"), message.seq - 1
+        bits, newest = int.from_bytes(message.covers, "little"), message.seq - 1
         # A kept message is not in `bits`, so `top` may lie on either side of it.
         if newest > self.top:
             bits, newest = bits >> newest - self.top & self.bits, self.top

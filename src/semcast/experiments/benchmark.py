@@ -70,14 +70,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """In words."""
-        rate = "as fast as it can" if self.rate is None else f"{self.rate:,.0f} messages/s"
-        slow = (
-            "" if self.slow_rate is None else f" and a slow one that takes {self.slow_rate:,.0f}/s"
-        )
-        return (
-            f"1 sender, {rate}, {self.receivers} receivers{slow}; "
-            f"{self.size:,}-byte messages, {self.seconds:g} s"
-        )
+        told = "1 sender, "
+        told += "as fast as it can" if self.rate is None else f"{self.rate:,.0f} messages/s"
+        told += ", 1 receiver" if self.receivers == 1 else f", {self.receivers} receivers"
+        if self.slow_rate is not None:
+            told += f" and a slow one that takes {self.slow_rate:,.0f}/s"
+        return f"{told}; {self.size:,}-byte messages, {self.seconds:g} s"
 
     @property
     def fast(self) -> list[str]:

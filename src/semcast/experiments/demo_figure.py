@@ -26,8 +26,8 @@ def draw(runs: Mapping[str, Series], settings: Settings, path: Path) -> None:
         ages_s = [age / 1000 for age in series.staleness_ms]
         for axes, values in ((rates, series.fast), (slow_rates, series.slow), (ages, ages_s)):
             axes.plot(at, values, color=colour, lw=thickness, label=VARIANTS[name].title)
-    rates.set(title="what a fast member receives", ylabel="delivered messages/s")
-    slow_rates.set(title="what the slow member receives", ylabel="delivered messages/s")
+    rates.set(title="what a fast member gets", ylabel="delivered messages/s")
+    slow_rates.set(title="what the slow member gets", ylabel="delivered messages/s")
     slow_rates.set_ylim(0, rates.get_ylim()[1])
     ages.set(
         title=f"how old the slow member's {len(HOT)} hottest stocks are (median)",

@@ -156,10 +156,10 @@ def _columns(folder: Path, run_id: int, sender: int, kind: str) -> dict[str, Int
     dataset, compute = pyarrow("dataset"), pyarrow("compute")
     source = dataset.dataset(folder, format="parquet")
     wanted = (dataset.field("run_id") == run_id) & (dataset.field("sender") == sender)
-    table: Any = source.to_table(columns=[*_COLUMNS, "attrs"], filter=wanted)
     if kind == PURGE:
-        where = compute.map_lookup(table["attrs"], query_key="where", occurrence="first")
-        table = table.filter(compute.equal(where, DELIVERY))
+        where = compute.map_lookup(dataset.field("attrs"), query_key="where", occurrence="first")
+        wanted &= where == DELIVERY
+    table: Any = source.to_table(columns=list(_COLUMNS), filter=wanted)
     return {
         name: compute.fill_null(table[name], 0).to_numpy().astype(np.int64) for name in _COLUMNS
     }

@@ -1,7 +1,7 @@
 """What a live process of an experiment is told to do, and what it tells in return."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice, repeat, tee
+from itertools import chain, islice, repeat, tee
 from random import Random
 from typing import Any, Final
 
@@ -57,13 +57,18 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             item = None if sent.item is None else names.get(sent.item) or f"item {sent.item:x}"
             yield due, Update(sent.payload, item, sent.never_purge, sent.obsoletes)
 
+    def prepared(self, limit: int) -> Iterator[tuple[float, Update]]:
+        """The same, what its time needs made up at once: at most so many messages."""
+        schedule, needed = self.schedule(), (self.rate or 0.0) * self.seconds
+        return chain(list(islice(schedule, min(limit, round(needed)))), schedule)
+
     @property
-    def has_pace(self) -> bool:
-        """Whether its messages are due at some time."""
-        return self.rate is not None or self.stream == "game"
+    def is_flood(self) -> bool:
+        """Whether it has no pace and may be sent over and over."""
+        return self.rate is None and self.stream != "game" and self.reach is None
 
     def flood(self, count: int) -> list[Update]:
-        """What comes first, to be sent over and over: nothing is made up while time counts."""
+        """What comes first, to be sent over and over."""
         return [update for _, update in islice(self.schedule(), count)]
 
     def _names(self) -> list[str]:

@@ -10,11 +10,10 @@ Other systems are measured by the same worker over a channel of theirs: `main(jo
 import asyncio
 import sys
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import cache
 from hashlib import blake2b
-from itertools import cycle
+from itertools import cycle, repeat
 from math import inf
 from random import Random
 from resource import RUSAGE_SELF, getpagesize, getrusage
@@ -35,6 +34,7 @@ TICK_S: Final = 0.1
 TURN_S: Final = 0.001  # between two looks at what is due
 BEHIND_S: Final = 0.05  # A sender that was held up longer does not make up for it.
 BATCH_MAX: Final = 64
+PREPARED_MAX: Final = 200_000
 FLOOD_BATCH: Final = 256  # messages that a sender without a pace sends at once,
 FLOOD: Final = 32 * FLOOD_BATCH  # and after which it begins again
 TAKE_MAX: Final = 1024
@@ -77,11 +77,22 @@ class Channel(Protocol):
 
 
 Join: TypeAlias = Callable[[Plan], AbstractAsyncContextManager[Channel]]
+Source: TypeAlias = Callable[[float], AsyncIterator[list[Update]]]  # from a start on
 
 
-async def paced(load: Load, start: float) -> AsyncIterator[list[Update]]:
-    """The load as it becomes due."""
-    schedule = load.schedule()
+def source_of(load: Load) -> Source:
+    """Makes up the load's messages now, so that they cost nothing when time counts."""
+    if load.is_flood:
+        updates = load.flood(FLOOD)
+        return lambda _: flood(updates)
+    schedule = load.prepared(PREPARED_MAX)
+    return lambda start: paced(schedule, start)
+
+
+async def paced(
+    schedule: Iterator[tuple[float, Update]], start: float
+) -> AsyncIterator[list[Update]]:
+    """Messages as they become due."""
     due, update = next(schedule)
     while True:
         now = monotonic()
@@ -106,23 +117,27 @@ async def flood(updates: list[Update]) -> AsyncIterator[list[Update]]:
 
 
 class Notebook:
-    """A diary in the making."""
+    """A diary in the making; noting is cheap, since it happens while time counts."""
 
     def __init__(self) -> None:
-        self._at_ns, self._seq, self._item = array("q"), array("q"), array("q")
-        self._tag = cache(item_tag)
+        self._moments: list[tuple[int, int]] = []  # when, and how many messages
+        self._numbers = array("q")
+        self._items: list[str | None] = []
 
-    def note(self, at_ns: int, items: Iterable[str | None], numbers: Sequence[int]) -> None:
+    def note(self, at_ns: int, numbers: Sequence[int], items: list[str | None]) -> None:
         """Messages of one moment."""
-        self._at_ns.extend([at_ns] * len(numbers))
-        self._seq.extend(numbers)
-        self._item.extend([self._tag(item) if item else 0 for item in items])
+        self._moments.append((at_ns, len(numbers)))
+        self._numbers.extend(numbers)
+        self._items += items
 
     def diary(self) -> Diary:
         """What was noted."""
-        return Diary(
-            at_ns=self._at_ns.tobytes(), seq=self._seq.tobytes(), item=self._item.tobytes()
-        )
+        at_ns = array("q")
+        for moment, count in self._moments:
+            at_ns.extend(repeat(moment, count))
+        tags = {item: item_tag(item) if item else 0 for item in set(self._items)}
+        items = array("q", [tags[item] for item in self._items])
+        return Diary(at_ns=at_ns.tobytes(), seq=self._numbers.tobytes(), item=items.tobytes())
 
 
 class Worker:
@@ -134,7 +149,7 @@ class Worker:
         self.sent = self.taken = self.skipped = 0
         self.start = self.taken_at = monotonic()
         self.seconds = 0.0
-        self.flood = plan.load.flood(FLOOD) if plan.load and not plan.load.has_pace else []
+        self.source = source_of(plan.load) if plan.load else None
         self.sent_notes, self.taken_notes = Notebook(), Notebook()
         self.is_sending = plan.load is not None
         self.recovers_at = inf  # when it stops being slow
@@ -153,14 +168,15 @@ class Worker:
     async def send(self, load: Load) -> None:
         """The load, from the start signal on."""
         plan, multicast_many = self.plan, self.group.multicast_many
-        async for batch in flood(self.flood) if self.flood else paced(load, self.start):
+        assert self.source is not None
+        async for batch in self.source(self.start):
             if monotonic() >= self.start + load.seconds:
                 break
             if plan.is_stamped:
                 batch = self._stamped(batch)
             if plan.keeps_diary:
                 numbers = range(self.sent + 1, self.sent + len(batch) + 1)
-                self.sent_notes.note(self._elapsed_ns(), (u.item for u in batch), numbers)
+                self.sent_notes.note(self._elapsed_ns(), numbers, [u.item for u in batch])
             await multicast_many(batch)
             self.sent += len(batch)
         self.seconds = monotonic() - self.start
@@ -201,7 +217,7 @@ class Worker:
             self.state[message.sender, message.item or ""] = message.seq
         if self.plan.keeps_diary:
             numbers = [message.seq for message in batch]
-            self.taken_notes.note(self._elapsed_ns(), (m.item for m in batch), numbers)
+            self.taken_notes.note(self._elapsed_ns(), numbers, [m.item for m in batch])
 
     def _clock(self, batch: list[Message]) -> None:
         """How long the messages of a batch took; of many, each has the same chance to be kept."""

@@ -29,6 +29,7 @@ from semcast.wire.sealing import Opened
 BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
 REPORT_PERIOD_S: Final = 1.0
 GOODBYES: Final = 3
+CLOCK_READINGS: Final = 8
 
 
 class ExcludedFromGroup(SemcastError):
@@ -64,6 +65,13 @@ _report = msgspec.msgpack.Decoder(Report)
 _goodbye = msgspec.msgpack.Decoder(Goodbye)
 
 
+def epoch_ns() -> int:
+    """What the wall clock is ahead of the monotonic one, as if both were read at once."""
+    readings = [(monotonic_ns(), time_ns(), monotonic_ns()) for _ in range(CLOCK_READINGS)]
+    before, wall, after = min(readings, key=lambda each: each[2] - each[0])
+    return wall - (before + after) // 2
+
+
 class Host:
     """Lives from the moment the roster is known until the group is closed."""
 
@@ -83,7 +91,7 @@ class Host:
         self.names = names
         self.mailbox = Mailbox(self._on_ready)
         self.delivered = 0
-        self.reports: dict[Rank, Report] = {}
+        self.reports: dict[Rank, tuple[Report, Report]] = {}  # the last two, also the own ones
         self.heard_at: dict[Rank, float] = {}
         self.room = asyncio.Event()  # set whenever a refused sender may try again
         self.changed = asyncio.Event()  # set after every input, for those who wait for quiet
@@ -97,7 +105,7 @@ class Host:
         self._journal = journal
         self._flushes_on_turn = flushes_on_turn
         self._out = Effects(recording=journal is not None)
-        self._epoch_ns = time_ns() - monotonic_ns()
+        self._epoch_ns = epoch_ns()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._armed = float("inf")
@@ -158,7 +166,7 @@ class Host:
             raise RemoteProtocolError(f"a frame of kind {opened.kind} from a member")
 
     def _on_report(self, rank: Rank, report: Report) -> None:
-        self.reports[rank] = report
+        self._keep_report(rank, report)
         if rank in self.member.forgotten:  # It may say nothing else, and has to be told.
             self._out.send.append((rank, Excluded(rank)))
 
@@ -253,16 +261,20 @@ class Host:
 
     def introduction(self) -> bytes:
         """The first frame on a TCP connection: small, so that strangers need not be let more."""
-        return self._transport.sealer.seal(REPORT, self._state(), TCP)
+        return self._transport.sealer.seal(REPORT, msgspec.msgpack.encode(self._state()), TCP)
 
-    def _state(self) -> bytes:
+    def _state(self) -> Report:
         holdings = self.member.holdings
-        report = Report(self.delivered, holdings.skipped, len(holdings.queue), holdings.messages)
-        return msgspec.msgpack.encode(report)
+        return Report(self.delivered, holdings.skipped, len(holdings.queue), holdings.messages)
 
     def _report(self) -> None:
-        self._transport.send(REPORT, self._state(), self.everyone)
+        state = self._state()
+        self._keep_report(self.member.rank, state)
+        self._transport.send(REPORT, msgspec.msgpack.encode(state), self.everyone)
         self._reporting = self._loop.call_later(REPORT_PERIOD_S, self._report)
+
+    def _keep_report(self, rank: Rank, report: Report) -> None:
+        self.reports[rank] = (self.reports.get(rank, (report, report))[1], report)
 
     def _arm(self, now: float) -> None:
         if self._timer is not None:

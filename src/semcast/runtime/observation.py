@@ -13,8 +13,9 @@ from semcast.runtime.transport import Transport
 from semcast.terms.messages import Rank
 
 SCRAPE_S: Final = 5.0
+NOTICEABLE: Final = 1 / 16  # of the buffer: less comes and goes with everyone
 
-_SILENT: Final = Report(0, 0, 0, 0)
+_SILENT: Final = (Report(0, 0, 0, 0), Report(0, 0, 0, 0))
 
 
 class Observation:
@@ -68,18 +69,17 @@ class Observation:
             bytes_in=transport.bytes_in,
             bytes_out=transport.bytes_out,
             discarded=dict(transport.discarded),
-            slowest=self._slowest(peers),
+            slowest=self._slowest(),
             peers=peers,
         )
 
     def _peer(self, rank: Rank, now: float) -> Peer:
         host = self._host
-        reached = host.member.outbox.reached.get(rank, host.member.last)
-        report = host.reports.get(rank, _SILENT)
+        _, report = host.reports.get(rank, _SILENT)
         return Peer(
             name=host.names[rank],
             rank=rank,
-            lag=host.member.last - reached,
+            lag=self._lag(rank),
             heard_ago_s=now - host.heard_at.get(rank, self._since),
             delivered=report.delivered,
             skipped=report.skipped,
@@ -88,10 +88,18 @@ class Observation:
             is_forgotten=rank in host.member.forgotten,
         )
 
-    def _slowest(self, peers: list[Peer]) -> str | None:
-        """Who lags or skips most, this member included; nobody if none does."""
-        holdings = self._host.member.holdings
-        burdens = {peer.name: peer.skipped + peer.lag for peer in peers if not peer.is_forgotten}
-        burdens[self._options.name] = holdings.skipped
-        name = max(burdens, key=lambda each: burdens[each])
-        return name if burdens[name] else None
+    def _slowest(self) -> str | None:
+        """Who has most waiting, lags or lately skipped most; nobody if that is little."""
+        host = self._host
+        members = [r for r in range(len(host.names)) if r not in host.member.forgotten]
+        rank = max(members, key=self._burden)
+        noticeable = host.member.recipe.buffer * NOTICEABLE
+        return host.names[rank] if self._burden(rank) > noticeable else None
+
+    def _burden(self, rank: Rank) -> int:
+        before, latest = self._host.reports.get(rank, _SILENT)
+        return latest.skipped - before.skipped + latest.queued + self._lag(rank)
+
+    def _lag(self, rank: Rank) -> int:
+        member = self._host.member
+        return member.last - member.outbox.reached.get(rank, member.last)

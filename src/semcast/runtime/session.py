@@ -36,7 +36,7 @@ from semcast.runtime.keyring import (
 from semcast.runtime.observation import Observation
 from semcast.runtime.options import Options
 from semcast.runtime.sockets import open_multicast, open_tcp, open_unicast, shortages
-from semcast.runtime.transport import Transport
+from semcast.runtime.transport import Transport, is_loopback
 from semcast.terms.errors import ConfigError, SemcastError
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import Header
@@ -164,7 +164,14 @@ class Session:
     async def _resolve_peers(self) -> dict[str, Address] | None:
         if self.options.peers is None:
             return None
-        return {peer.name: await self._resolve(peer.address) for peer in self.options.peers}
+        found = {peer.name: await self._resolve(peer.address) for peer in self.options.peers}
+        for name, (host, _) in found.items():
+            if self.ring is None and not is_loopback(host):
+                raise ConfigError(
+                    f"peers: {name} is at {host}, and without a key nothing may leave the"
+                    " machine; make a key with semcast keys new, or stay on loopback"
+                )
+        return found
 
     def _open_ports(self, interface: Interface) -> tuple[socket.socket, socket.socket]:
         """UDP and TCP on one port: peers know only one."""
@@ -296,7 +303,10 @@ class Session:
             relation=recipe.relation,
             f=recipe.f,
         )
-        journal = Journal(options.trace, header)
+        try:
+            journal = Journal(options.trace, header)
+        except OSError as error:
+            raise ConfigError(f"trace: cannot write {options.trace}: {error.strerror}") from error
         self._stack.callback(journal.close)
         return journal
 

@@ -30,7 +30,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     was purged before it could be (by notices or in its queue), `purged` what left its
     retransmission store as obsolete.  `held` of `buffer` messages are held now, `queued` of them
     wait for the application.  `is_blocked`: a multicast waits for room.  `slowest` names the
-    member that skips or lags most, if any does.
+    member that has most waiting, lags or lately skipped most, unless that is little.
     """
 
     group: str

@@ -35,13 +35,16 @@ class Loop:
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="semcast", daemon=True)
         self._thread.start()
+        self._submitting = threading.Lock()
+        self._is_closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, which is cancelled if whoever waits for it is interrupted."""
-        if self._loop.is_closed():
-            work.close()
-            raise LocalProtocolError("the group is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._submitting:
+            if self._is_closed:
+                work.close()
+                raise LocalProtocolError("the group is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -50,6 +53,8 @@ class Loop:
 
     def close(self) -> None:
         """End what still runs, then the loop and its thread."""
+        with self._submitting:  # What is submitted later would never run.
+            self._is_closed = True
         asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
