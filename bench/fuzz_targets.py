@@ -150,11 +150,11 @@ def _message(script: Script) -> Message:
 
 
 class Live:
-    """Three members in memory; the first hears what the script says, the others answer it."""
+    """Members in memory: the first hears what the script says; the others, if up, answer it."""
 
-    def __init__(self, recipe: Recipe, *, recording: bool) -> None:
+    def __init__(self, recipe: Recipe, *, up: int, recording: bool) -> None:
         self.recipe = recipe
-        self.members = [Member(recipe, rank, Random(rank)) for rank in range(recipe.members)]
+        self.members = [Member(recipe, rank, Random(rank)) for rank in range(up)]
         self.recording = recording
         self.now = 1.0
         self.sealers: dict[int, Sealer] = {}
@@ -180,8 +180,9 @@ class Live:
                 check_effects(out, self.recipe)
                 for target, datagram in out.send:
                     body = encode(datagram)
-                    targets = range(3) if target == EVERYONE else (target,)
-                    waiting += [(to, self._hearing(to, rank, body)) for to in targets if to != rank]
+                    up = range(len(self.members))
+                    targets = [to for to in up if to != rank and target in (EVERYONE, to)]
+                    waiting += [(to, self._hearing(to, rank, body)) for to in targets]
                 sent += len(out.send)
                 assert sent <= SENT_MAX, "one input keeps the group busy"
 
@@ -252,7 +253,9 @@ def frames(data: bytes) -> None:
     """From the socket to the member: forged, mangled, in fragments, or said by one that lies."""
     script = Script(data)
     first = script.byte()
-    live = Live(RECIPES[first % len(RECIPES)], recording=bool(first & 128))
+    live = Live(
+        RECIPES[first % len(RECIPES)], up=3 if first & 64 else 1, recording=bool(first & 128)
+    )
     while not script.is_over and not live.members[0].excluded:
         before = live.state()
         try:
@@ -447,7 +450,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def _of_frames() -> Iterator[bytes]:
-    for first in (*range(len(RECIPES)), 128, 131, 134):
+    for first in (*range(len(RECIPES)), *range(64, 64 + len(RECIPES)), 128, 131, 134):
         for kind in range(8):
             yield bytes((first, 3, kind, 2, *(n % 16 for n in range(kind, kind + 40)), 7, 20))
         yield bytes((first, 1, 0, 5, 3, 1, 1, 90, 1, 6, 5, 9, 7, 50, 2, 0, 6)) + encode(Excluded(1))

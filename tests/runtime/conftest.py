@@ -32,8 +32,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         async with asyncio.timeout(DEADLINE_S):
             await pyfuncitem.obj(**given)
 
-    asyncio.run(limited())
+    new_loop = pyfuncitem.funcargs.get("either_loop", asyncio.new_event_loop)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(limited())
     return True
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def either_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
+    """The test runs on both event loops, which differ in what they take a transport to be."""
+    return pytest.importorskip(request.param).new_event_loop
 
 
 @pytest.fixture

@@ -72,6 +72,7 @@ async def is_cut_off(reader):
         return True
 
 
+@pytest.mark.usefixtures("either_loop")
 async def test_frames_arrive_whole_and_in_order_whatever_their_size(ends):
     ada, bob = await ends()
     await ada.reach(bob)
@@ -85,6 +86,7 @@ async def test_frames_arrive_whole_and_in_order_whatever_their_size(ends):
         await end.bulk.close()
 
 
+@pytest.mark.usefixtures("either_loop")
 async def test_whoever_connects_introduces_itself_first(ends):
     """Only a small frame is read of a stranger, and the first repair may be a large one."""
     ada, bob = await ends()

@@ -44,7 +44,7 @@ SEEDS = list(targets.seeds())
 
 @pytest.mark.parametrize("target", targets.TARGETS, ids=lambda target: target.__name__)
 @given(script=st.binary(max_size=150))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_any_bytes_are_survived(target, script):
     target(script)
 
@@ -54,7 +54,7 @@ def test_any_bytes_are_survived(target, script):
     edits=st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=8),
     more=st.binary(max_size=60),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=800, deadline=None)
 def test_what_is_almost_valid_is_survived(seed, edits, more):
     data = bytearray(seed)
     for place, value in edits:
@@ -66,7 +66,7 @@ def test_what_is_almost_valid_is_survived(seed, edits, more):
 @settings(max_examples=150, deadline=None)
 def test_a_forged_frame_changes_nothing(data):
     """A frame of a member with one bit changed, or sealed by somebody without the key."""
-    live = targets.Live(targets.RECIPES[0], recording=True)
+    live = targets.Live(targets.RECIPES[0], up=3, recording=True)
     frame = live.seal(1, 0, encode(Data((Message(1, 3, 1),))))
     place = data.draw(st.integers(0, 8 * len(frame) - 1))
     forged = bytearray(frame)

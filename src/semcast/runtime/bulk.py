@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Final, cast
 
 from semcast.runtime.addresses import Address
 
@@ -39,8 +39,7 @@ class Connection(asyncio.Protocol):
         self.peer: Address = ("", 0)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none, but like one
         self.peer = transport.get_extra_info("peername")[:2]
         loop = asyncio.get_running_loop()
         self._stranger = loop.call_later(STRANGER_S, self._give_up)

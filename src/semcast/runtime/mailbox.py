@@ -20,6 +20,7 @@ AHEAD_S: Final = 0.01
 ASK_FIRST: Final = 64  # before anything is known about the application
 ASK_MAX: Final = 8192
 MEMORY: Final = 0.8  # of earlier measurements, after each new one
+TRUST: Final = 4  # times as much as before is asked for at most, whatever the line says
 VARIES: Final = 0.05  # squared: below it, one batch was as large as the other
 
 
@@ -70,7 +71,7 @@ class Appetite:
         cost_s, more = spent_s / count, 0
         if variance > VARIES * count * count:
             covariance = self._products / self._weight - count * spent_s
-            cost_s = min(cost_s, max(covariance / variance, 0.0))
+            cost_s = min(cost_s, max(covariance / variance, cost_s / TRUST))
         elif spent_s > AHEAD_S:
             more = 2
         return max(1, min(ASK_MAX, int(AHEAD_S / max(cost_s, AHEAD_S / ASK_MAX)) + more))

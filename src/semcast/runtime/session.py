@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 from contextlib import AsyncExitStack
-from random import SystemRandom
+from random import Random, SystemRandom
 from time import monotonic, time_ns
 from typing import Final
 
@@ -262,7 +262,7 @@ class Session:
         rank = names.index(options.name)
         self.opener.admit((member_id(seat.name), seat.incarnation) for seat in roster)
         recipe = options.recipe(len(roster), self.transport.body_bytes)
-        member = Member(recipe, rank, SystemRandom())
+        member = Member(recipe, rank, Random(self.gathering.nonce))
         addresses = {
             place: self.gathering.address_of(seat)
             for place, seat in enumerate(roster)
