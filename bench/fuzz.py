@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 OUT = Path("out/fuzz")
-INPUT_BYTES_MAX = 400
+INPUT_BYTES_MAX = 200
 TIMEOUT_S = 10
 MEMORY_MIB = 1024
 

@@ -109,7 +109,8 @@ async def test_whoever_connects_introduces_itself_first(ends):
     ],
     ids=["garbage", "empty", "long", "huge", "http"],
 )
-async def test_a_stranger_that_is_not_believed_is_cut_off(ends, said):
+async def test_a_stranger_that_is_not_believed_is_cut_off_at_once(ends, said, monkeypatch):
+    monkeypatch.setattr(module, "STRANGER_S", 1000.0)
     ada, _ = await ends()
     reader, writer = await stranger(ada)
     writer.write(said)
@@ -143,6 +144,7 @@ async def test_who_was_believed_may_say_more_but_not_more_than_a_frame(ends):
 
 async def test_the_number_of_connections_is_bounded(ends, monkeypatch):
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(module, "STRANGER_S", 1000.0)
     ada, _ = await ends()
     kept = [await stranger(ada) for _ in range(2)]
     for _, writer in kept:

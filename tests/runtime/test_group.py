@@ -159,6 +159,16 @@ async def test_what_stands_before_an_impossible_message_is_sent(meet, take, bad)
         assert a.snapshot().sent == 2
 
 
+async def test_what_stands_before_a_message_too_large_is_sent_once(meet, take):
+    async with meet("ab", message_max="4 KiB") as (a, b):
+        updates = [Update(b"%d" % number) for number in range(300)]
+        updates[10] = Update(bytes(5000))
+        with pytest.raises(semcast.LocalProtocolError, match="over the 4096"):
+            await a.multicast_many(updates)
+        assert payloads(await take(b, 10)) == [b"%d" % number for number in range(10)]
+        assert a.snapshot().sent == 10
+
+
 async def test_a_message_may_be_too_large(meet, take):
     async with meet("ab", message_max="4 KiB") as (a, b):
         with pytest.raises(semcast.LocalProtocolError, match="over the 4096 allowed"):
@@ -454,14 +464,13 @@ async def test_large_messages_arrive(meet, take, options):
         assert payloads(found[0]) == payloads(found[1]) == bodies
 
 
-async def test_much_repair_goes_over_tcp(meet, take, monkeypatch):
-    connected = []
-    on_open = bulk.Bulk.on_open
-    monkeypatch.setattr(
-        bulk.Bulk, "on_open", lambda *given: connected.append(given) or on_open(*given)
-    )
+async def test_much_repair_goes_over_tcp(meet, take):
     async with meet("ab") as (a, b):
-        transport, missed = b._host._transport, []
+        transport, missed, carried = b._host._transport, [], []
+        take_frame = b._host._bulk.take
+        b._host._bulk.take = lambda frame, source: (
+            carried.append(frame) or take_frame(frame, source)
+        )
         heard, transport.on_frame = transport.on_frame, lambda *given: missed.append(given)
         bodies = [bytes([n]) * 200_000 for n in range(20)]
         await a.multicast_many([Update(body) for body in bodies])
@@ -469,7 +478,7 @@ async def test_much_repair_goes_over_tcp(meet, take, monkeypatch):
         transport.on_frame = heard
         found = await asyncio.gather(take(a, 20), take(b, 20))
         assert payloads(found[1]) == bodies
-        assert connected
+        assert max(len(frame) for frame in carried) > bulk.STRANGER_BYTES_MAX
 
 
 async def test_keys_are_exchanged_while_messages_flow(join, place, take):

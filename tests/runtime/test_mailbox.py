@@ -66,16 +66,18 @@ async def test_whoever_waits_is_woken():
     assert numbers(await waiting) == [1, 2]
 
 
-async def test_what_is_outstanding_is_not_asked_for_again():
-    asked = []
-    box = Mailbox(asked.append)
+@pytest.mark.parametrize(("work_s", "asked"), [(0.0, [ASK_FIRST, 1, 1]), (1.0, [ASK_FIRST])])
+async def test_what_is_outstanding_is_not_asked_for_again(clock, work_s, asked):
+    """Nor taken back from a protocol that may have sent it on its way."""
+    found = []
+    box = Mailbox(found.append)
     for place in range(3):
         waiting = asyncio.ensure_future(box.take(1))
         await asyncio.sleep(0)
         box.put(messages(1, place))
         await waiting
-    assert len(asked) == 3
-    assert sum(asked) <= ASK_MAX + 3
+        clock.now += work_s
+    assert found == asked
 
 
 async def test_a_slow_application_is_asked_one_at_a_time(clock):
@@ -153,3 +155,23 @@ async def test_two_cannot_wait_at_once():
         await box.take(1)
     box.put(messages(1))
     assert len(await first) == 1
+
+
+async def test_from_an_application_that_stays_away_what_was_asked_for_is_withdrawn(clock):
+    asked = []
+    box = Mailbox(asked.append)
+    box.put(messages(1))
+    waiting = asyncio.create_task(box.take(8))
+    await waiting
+    waiting = asyncio.create_task(box.take(8))
+    await asyncio.sleep(0)
+    outstanding = sum(asked)
+    assert outstanding > 8
+    box.put(messages(8, first=2))
+    await waiting  # Now it is busy,
+    clock.now += module.AHEAD_S / 2
+    box.put(messages(1, first=10))
+    assert sum(asked) == outstanding
+    clock.now += module.AHEAD_S
+    box.put(messages(1, first=11))  # and for too long.
+    assert sum(asked) == 11  # what was handed over

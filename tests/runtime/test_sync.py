@@ -1,5 +1,6 @@
 """The facade for scripts: the same group, from threads that block."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -103,6 +104,32 @@ def test_errors_reach_the_script(pair, quotes):
         sync.join(quotes, name="c", members=2, **KNOWN)
     with pytest.raises(semcast.ConfigError, match="members or peers"):
         sync.join(quotes, name="c")
+
+
+def test_whoever_is_interrupted_withdraws_what_it_waited_for():
+    loop = sync.Loop()
+
+    def interrupt(_number, _frame):
+        raise KeyboardInterrupt
+
+    async def others():
+        return len(asyncio.all_tasks()) - 1
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(asyncio.Event().wait())
+    signal.signal(signal.SIGALRM, before)
+    while loop.run(others()):
+        pass
+    loop.close()
+
+
+def test_closing_ends_whatever_runs():
+    loop = sync.Loop()
+    running = asyncio.run_coroutine_threadsafe(asyncio.Event().wait(), loop._loop)
+    loop.close()
+    assert running.cancelled()
 
 
 INTERRUPTED = """

@@ -214,6 +214,7 @@ async def test_what_the_kernel_does_not_take_waits_in_order_up_to_a_bound(place)
             assert opened.sender == ADA
             arrived += 1
     assert ada.transport.datagrams_out == taken + WAITING_MAX
+    assert not asyncio.get_running_loop().remove_writer(sender.fileno()), "nothing waits any more"
     ada.transport.send(WHOLE, b"last", [target])
     assert opener.open(receiver.recv(65_535), True, 0.0).body == b"last"
     ada.transport.close()

@@ -176,7 +176,7 @@ class Holdings:
                 self.drop(message, out)
 
     def on_ready(self, count: int, out: Effects) -> None:
-        """The application can take `count` more messages."""
+        """The application can take `count` more messages, or fewer if that is below 0."""
         self.ready += count
         while self.ready > 0 and self.queue:
             message = self.queue.pop()

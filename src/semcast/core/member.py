@@ -132,7 +132,7 @@ class Member:
             self._turn_away(source, out)
             return
         self.vetting.check(source, datagram)
-        if self.vetting.shows_exclusion(datagram, self.last):
+        if self.vetting.shows_exclusion(datagram):
             self.excluded = out.excluded = True
             self._settle(now, out)
             return
@@ -212,7 +212,7 @@ class Member:
             out.events.append(Event(kind, self.rank, sender, seq, None, 0, "", -1, held))
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
-        """The application can take `count` more messages."""
+        """The application can take `count` more messages, or fewer if that is below 0."""
         self.holdings.on_ready(count, out)
         self._settle(now, out)
 

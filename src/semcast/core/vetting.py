@@ -71,19 +71,22 @@ class Vetting:
         elif datagram.sender != source:
             raise RemoteProtocolError(f"window empty: {source} speaks for {datagram.sender}")
 
-    def shows_exclusion(self, datagram: Datagram, last: Seq) -> bool:
-        """Whether it could not be said of a group that this process, with `last` sent, is in.
+    def shows_exclusion(self, datagram: Datagram) -> bool:
+        """Whether it could not be said of a group that this process is in.
 
-        Either another process has had this rank: own messages beyond `last` are named, or a vote
-        that was never given here; or the others went on without this member: what it has not
+        Either another process has had this rank: own messages that were never sent are named, or
+        a vote that was never given; or the others went on without this member: what it has not
         reached is called stable.
         """
-        rank = self.rank
+        rank, last = self.rank, self.frontier[self.rank]
         if isinstance(datagram, Data):
-            return (
-                any(m.sender == rank and m.seq > last for m in datagram.messages)
-                or any(p.sender == rank and p.witness > last for p in datagram.purged)
-                or any(d == rank and seq > last for m in datagram.messages for d, seq in m.deps)
+            messages = datagram.messages
+            if self.deps_max and any(
+                d == rank and seq > last for m in messages for d, seq in m.deps
+            ):
+                return True
+            return any(m.sender == rank and m.seq > last for m in messages) or any(
+                notice.sender == rank and notice.witness > last for notice in datagram.purged
             )
         if isinstance(datagram, StabilityGossip | SafetyGossip):
             is_stability = isinstance(datagram, StabilityGossip)

@@ -205,21 +205,20 @@ class Host:
         skipped = dict(out.skipped)
         names = self.names
         self.delivered += len(out.deliver)
-        self.mailbox.put(
-            [
-                Message(
-                    names[message.sender],
-                    message.name or None,
-                    message.payload,
-                    message.seq,
-                    skipped.get(place, 0) if skipped else 0,
-                    message.keep,
-                )
-                for place, message in enumerate(out.deliver)
-            ]
-        )
+        messages = [
+            Message(
+                names[message.sender],
+                message.name or None,
+                message.payload,
+                message.seq,
+                skipped.get(place, 0) if skipped else 0,
+                message.keep,
+            )
+            for place, message in enumerate(out.deliver)
+        ]
         out.deliver.clear()
         out.skipped.clear()
+        self.mailbox.put(messages)  # last, since it may ask for more or fewer at once
 
     def _send(self, sends: Sequence[tuple[Rank, Datagram]], *, repairs: bool) -> None:
         if repairs:

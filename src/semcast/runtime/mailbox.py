@@ -3,7 +3,8 @@
 The protocol purges only what waits for the application, so asking for much hides obsolete
 messages from it, and asking for little makes a fast application miss some that are superseded
 within one datagram.  The mailbox asks for what the application has shown it can take within
-`AHEAD_S`: a fast one misses nothing [SRM §6.3], a slow one is handed what is current.
+`AHEAD_S`: a fast one misses nothing [SRM §6.3], a slow one is handed what is current.  From one
+that stays away for longer, what was asked for is withdrawn.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ class Mailbox:
     """What was handed over and not yet taken.  Invariant: nobody waits while something is there."""
 
     def __init__(self, ask: Callable[[int], None]) -> None:
-        self._ask = ask  # tell the protocol how many more the application can take
+        self._ask = ask  # tell the protocol how many more the application can take, or fewer
         self._messages: deque[Message] = deque()
         self._asked = 0  # and not yet handed over
         self._appetite = Appetite()
@@ -99,6 +100,8 @@ class Mailbox:
         self._asked -= len(messages)
         self._messages.extend(messages)
         self._wake()
+        if self._taken and self._asked and perf_counter() - self._taken_at > AHEAD_S:
+            self._adjust(0)  # It is busy for longer than was foreseen.
 
     def end(self, reason: Exception | None) -> None:
         """Nothing more will come; whoever has taken everything is told why, if there is a why."""
@@ -136,9 +139,11 @@ class Mailbox:
             self._taken = 0
 
     def _want(self) -> None:
-        wanted = self._appetite.wanted
-        if wanted > self._asked:
-            more, self._asked = wanted - self._asked, wanted
+        self._adjust(self._appetite.wanted)
+
+    def _adjust(self, wanted: int) -> None:
+        more, self._asked = wanted - self._asked, wanted
+        if more:
             self._ask(more)
 
     async def _wait(self) -> None:
