@@ -66,9 +66,11 @@ async def test_whoever_waits_is_woken():
     assert numbers(await waiting) == [1, 2]
 
 
-@pytest.mark.parametrize(("work_s", "asked"), [(0.0, [ASK_FIRST, 1, 1]), (1.0, [ASK_FIRST])])
-async def test_what_is_outstanding_is_not_asked_for_again(clock, work_s, asked):
-    """Nor taken back from a protocol that may have sent it on its way."""
+@pytest.mark.parametrize(
+    ("work_s", "asked"), [(0.0, [ASK_FIRST, ASK_MAX - ASK_FIRST + 1, 1]), (1.0, [ASK_FIRST, -61, 1])]
+)
+async def test_only_the_difference_to_what_is_outstanding_is_asked_for(clock, work_s, asked):
+    """Or taken back."""
     found = []
     box = Mailbox(found.append)
     for place in range(3):

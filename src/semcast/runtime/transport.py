@@ -18,7 +18,8 @@ from semcast.wire.fragments import PART_HEADER_BYTES, Reassembly, split
 from semcast.wire.frames import FRAGMENT, HEADER_BYTES, TAG_BYTES, Refused
 from semcast.wire.sealing import Opened, Opener, Sealer
 
-DRAIN_MAX: Final = 256  # datagrams per wake-up, so that the application gets its turn
+DRAIN_MAX: Final = 256  # datagrams per wake-up, and
+DRAIN_S: Final = 0.002  # for how long at most: the application must get its turn
 WAITING_MAX: Final = 1024  # frames that the kernel did not take yet
 RECEIVE_BYTES: Final = 65_535
 
@@ -133,6 +134,8 @@ class Transport:
             self.datagrams_in += 1
             self.bytes_in += len(frame)
             self.take(frame, address[:2], now)
+            if monotonic() - now > DRAIN_S:
+                break
         self.on_drained(now)
 
     def take(self, frame: bytes, address: Address, now: float) -> bool:
