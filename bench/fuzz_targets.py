@@ -16,7 +16,7 @@ from semcast.core.member import Member
 from semcast.core.reception import SKIPS_MAX
 from semcast.core.recipe import Recipe
 from semcast.runtime.bulk import LENGTH, STRANGER_BYTES_MAX, Connection
-from semcast.runtime.gathering import HELLO_BYTES, Ballot, Gathering, GroupComplete, Hello, Seat
+from semcast.runtime.gathering import HELLO_BYTES, Gathering, GroupComplete, Hello, RosterStep, Seat
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.messages import (
@@ -369,7 +369,7 @@ def _ballot(gathering: Gathering, script: Script) -> bytes:
         return script.bytes()
     number = (gathering.number, gathering.nonce, script.number(), script.number())[how >> 1 & 3]
     seats = tuple(_seat(script) for _ in script.several(4))
-    return msgspec.msgpack.encode(Ballot(how >> 3 & 7, number, seats))
+    return msgspec.msgpack.encode(RosterStep(how >> 3 & 7, number, seats))
 
 
 def _seat(script: Script) -> Seat:

@@ -32,13 +32,13 @@ class Summaries:
         self.open: list[int] = []  # what the next summary supersedes
 
     def obsoletes(self, seq: int, item: str | None, payload: bytes) -> Iterable[int]:
-        if item is None:
-            return []  # An alarm supersedes nothing and is not superseded.
-        superseded: list[int] = []
+        return self.open if item == "summary" else []
+
+    def sent(self, seq: int, item: str | None, payload: bytes) -> None:
         if item == "summary":
-            superseded, self.open = self.open, []
-        self.open.append(seq)
-        return superseded
+            self.open = []
+        if item is not None:  # An alarm is never superseded.
+            self.open.append(seq)
 
 
 def measure(group_name: str, station: str) -> tuple[list[str], str]:

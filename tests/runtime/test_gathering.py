@@ -20,10 +20,10 @@ from semcast.runtime.gathering import (
     HELLO_PERIOD_S,
     PROPOSE,
     SILENT_S,
-    Ballot,
     Gathering,
     GroupComplete,
     Hello,
+    RosterStep,
     Seat,
 )
 from semcast.terms.errors import RemoteProtocolError
@@ -240,13 +240,13 @@ def greet(process, name, echo=0, *, incarnation=1, digest=DIGEST, address=("10.0
 
 
 def ballot(process, sender, step, number, seats=(), incarnation=1):
-    body = msgspec.msgpack.encode(Ballot(step, number, seats))
+    body = msgspec.msgpack.encode(RosterStep(step, number, seats))
     return process.on_ballot(member_id(sender), incarnation, body)
 
 
 def steps(envelopes):
     kept = [e for e in envelopes if e.kind == ROSTER]
-    return [(msgspec.msgpack.decode(e.body, type=Ballot).step, e.to) for e in kept]
+    return [(msgspec.msgpack.decode(e.body, type=RosterStep).step, e.to) for e in kept]
 
 
 @pytest.mark.parametrize("name", ["a", "n" * 64, "é" * 32])

@@ -10,7 +10,9 @@ import semcast
 from semcast import Update
 from semcast.runtime import bulk, host, keyring
 from semcast.runtime.keyring import KeyRing, new_key
+from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Data, Message
+from semcast.traces.journal import Journal
 from semcast.wire import encode
 from semcast.wire.frames import FRAGMENT, GOODBYE, HELLO, KINDS, REPORT, ROSTER, WHOLE, member_id
 from semcast.wire.sealing import Key, Opened, Sealer
@@ -203,9 +205,10 @@ class Slots:
 
     def obsoletes(self, seq, item, payload):
         before = self.last.get((item, payload[:1]))
-        if before != seq:
-            self.last[item, payload[:1]] = seq
-        return [] if before in (None, seq) else [before]
+        return [] if before is None else [before]
+
+    def sent(self, seq, item, payload):
+        self.last[item, payload[:1]] = seq
 
 
 async def test_a_relation_may_be_the_applications_own(join, take):
@@ -471,6 +474,7 @@ async def test_much_repair_goes_over_tcp(meet, take):
         b._host._bulk.take = lambda frame, source: (
             carried.append(frame) or take_frame(frame, source)
         )
+        await until(lambda: a._host._bulk.is_ready(address_of(b)))  # Until then, datagrams do it.
         heard, transport.on_frame = transport.on_frame, lambda *given: missed.append(given)
         bodies = [bytes([n]) * 200_000 for n in range(20)]
         await a.multicast_many([Update(body) for body in bodies])
@@ -587,3 +591,41 @@ async def test_a_flood_in_clear_on_loopback_crashes_nobody(meet, take, quotes):
                     await asyncio.sleep(0)
         await until(lambda: b.snapshot().discarded.get("malformed", 0) > 400)
         assert errors == []
+
+
+async def test_a_full_disk_ends_the_recording_and_not_the_member(join, take, place, monkeypatch):
+    def full(self, events, ts_ns):
+        raise OSError(28, "No space left on device")
+
+    a, b = await asyncio.gather(join("a", members=2, trace=place / "trace"), join("b", members=2))
+    monkeypatch.setattr(Journal, "record", full)
+    await a.multicast_many([Update(b"%d" % n) for n in range(10)])
+    found = await asyncio.gather(take(a, 10), take(b, 10))
+    assert [payloads(taken) for taken in found] == [[b"%d" % n for n in range(10)]] * 2
+    await asyncio.gather(a.close(), b.close())
+
+
+async def test_a_member_that_fails_after_the_roster_was_decided_says_goodbye(join, take):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics = f"127.0.0.1:{taken.getsockname()[1]}"
+        a, failed = await asyncio.gather(
+            join("a", members=2, buffer=8),
+            join("b", members=2, metrics=metrics),
+            return_exceptions=True,
+        )
+    assert isinstance(failed, semcast.ConfigError)
+    reading = asyncio.ensure_future(take(a, 100))
+    await a.multicast_many([Update(b"") for _ in range(100)])  # Nobody pins them.
+    await reading
+    await a.close()
+
+
+async def test_a_tombstone_needs_items_and_a_relation_leaves_no_lists(join):
+    a = await join("a", members=1, relation="list")
+    with pytest.raises(LocalProtocolError, match="tombstone"):
+        await a.tombstone("x")
+    await a.close()
+    b = await join("b", members=1, relation=Slots())
+    with pytest.raises(LocalProtocolError, match="obsoletes"):
+        await b.multicast(b"", item="x", obsoletes=[1])
+    await b.close()

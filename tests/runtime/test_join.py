@@ -126,7 +126,7 @@ async def test_other_settings_are_named(join):
 
 
 async def test_bounds_may_differ(join):
-    one = join("a", members=2, buffer=10, message_max="64 KiB", datagram=1400)
+    one = join("a", members=2, buffer=10, buffer_bytes="2 MiB", datagram=1400)
     other = join("b", members=2, buffer=20, period="5 ms")
     assert all(isinstance(result, semcast.Group) for result in await outcome(one, other))
 

@@ -67,7 +67,8 @@ async def test_whoever_waits_is_woken():
 
 
 @pytest.mark.parametrize(
-    ("work_s", "asked"), [(0.0, [ASK_FIRST, ASK_MAX - ASK_FIRST + 1, 1]), (1.0, [ASK_FIRST, -61, 1])]
+    ("work_s", "asked"),
+    [(0.0, [ASK_FIRST, ASK_MAX - ASK_FIRST + 1, 1]), (1.0, [ASK_FIRST, -61, 1])],
 )
 async def test_only_the_difference_to_what_is_outstanding_is_asked_for(clock, work_s, asked):
     """Or taken back."""
@@ -177,3 +178,23 @@ async def test_from_an_application_that_stays_away_what_was_asked_for_is_withdra
     clock.now += module.AHEAD_S
     box.put(messages(1, first=11))  # and for too long.
     assert sum(asked) == 11  # what was handed over
+
+
+async def test_whoever_gives_up_waiting_asks_for_nothing_any_more(clock):
+    asked = []
+    box = Mailbox(asked.append)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await box.take(8)
+    assert asked
+    assert sum(asked) == 0
+
+
+async def test_what_is_handed_over_is_bounded_in_bytes_too():
+    asked = []
+    box = Mailbox(asked.append)
+    waiting = asyncio.ensure_future(box.take(1))
+    await asyncio.sleep(0)
+    box.put([Message("ada", None, bytes(module.BYTES_MAX), seq) for seq in (1, 2)])
+    assert sum(asked) == 2
+    assert numbers(await waiting) == [1]

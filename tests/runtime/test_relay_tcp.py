@@ -324,7 +324,7 @@ def test_what_is_on_its_way_is_bounded_by_not_reading(monkeypatch):
         (record("a"), 44, 1),
         (record("a") + record("b", b"xy") + record("a")[:9], 90, 2),
         (b"\x27\x00\x00\x00", -1, 0),
-        (b"\x01\x00\x00\x01", -1, 0),
+        (b"\x01\x00\x10\x01", -1, 0),
         (record("a") + b"\xff\xff\xff\xff", -1, 0),
     ],
 )

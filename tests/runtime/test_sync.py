@@ -144,7 +144,7 @@ members = int(sys.argv[1])
 try:
     if members > 1:
         print("ready", flush=True)
-    with sync.join(sys.argv[2], name="a", members=members, control=False) as group:
+    with sync.join(sys.argv[2], name="a", members=members, control=False, key=False) as group:
         print("ready", flush=True)
         for message in group:
             pass

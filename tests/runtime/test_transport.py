@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from semcast.runtime import transport as module
 from semcast.runtime.transport import DRAIN_MAX, WAITING_MAX, Transport
 from semcast.terms.errors import RemoteProtocolError
 from semcast.wire.fragments import Reassembly
@@ -128,7 +129,17 @@ async def test_a_body_in_parts_keeps_its_kind_and_parts_of_parts_are_refused(end
     assert bob.transport.discarded == {"malformed": 1}
 
 
-async def test_one_wake_up_drains_many_but_not_without_bound(ends):
+async def test_a_wake_up_that_takes_long_ends_early(ends, monkeypatch):
+    monkeypatch.setattr(module, "DRAIN_S", 0.0)
+    ada, bob = ends(frame_bytes=100)
+    for _ in range(3):
+        ada.transport.send(WHOLE, b"", [bob.address])
+    await bob.until(lambda end: len(end.received) == 3)
+    assert [len(drain) for drain in bob.drains if drain] == [1, 1, 1]
+
+
+async def test_one_wake_up_drains_many_but_not_without_bound(ends, monkeypatch):
+    monkeypatch.setattr(module, "DRAIN_S", 60.0)
     ada, bob = ends(frame_bytes=100)
     count = DRAIN_MAX + 10
     for _ in range(count):

@@ -165,13 +165,19 @@ def test_one_sender_takes_no_room_from_another():
     assert reassembly.add(1, part(1, 1, 2), 0.0) == b"xx"
 
 
-def test_a_forgotten_sender_starts_anew():
-    reassembly = roomy()
-    reassembly.add(1, part(1, 0, 2), 0.0)
-    reassembly.forget(1)
-    reassembly.forget(1)
-    assert reassembly.held_bytes == 0
-    assert feed(reassembly, 1, [part(1, 1, 2), part(1, 0, 2)]) == [b"xx"]
+def test_strangers_do_not_add_up():
+    """However many senders there are, what they hold together is bounded, the latest heard stay."""
+    bounded = Reassembly(10_000, 2_000, senders_max=100)
+    for sender in range(1, 1001):
+        bounded.add(sender, part(1, 0, 2, b"x" * 1_000), 0.0)
+        assert bounded.held_bytes <= 16 * 2_000
+    assert bounded.dropped > 900
+    assert bounded.add(1000, part(1, 1, 2, b"y"), 0.0) == b"x" * 1_000 + b"y"
+    few = Reassembly(10_000, 2_000, senders_max=2)
+    for sender in (1, 2, 3):
+        few.add(sender, part(1, 0, 2), 0.0)
+    assert few.add(1, part(1, 1, 2), 0.0) is None
+    assert few.add(3, part(1, 1, 2), 0.0) is not None
 
 
 likely = st.builds(

@@ -160,8 +160,7 @@ def _stay(group: str, ctx: typer.Context, output: Output, work: "Work", *beside:
 def _tell_joined(output: Output, snapshot: "Snapshot") -> None:
     output.clear()
     others = ", ".join(peer.name for peer in snapshot.peers) or "nobody else"
-    sealed = "" if snapshot.is_sealed else "; unsealed, on loopback only: there is no key"
-    print(f"joined {snapshot.group} as {snapshot.name} with {others}{sealed}", file=sys.stderr)
+    print(f"joined {snapshot.group} as {snapshot.name} with {others}", file=sys.stderr)
 
 
 def _tell_printed(stay: "Stay", lines: int, output: Output, more: dict[str, object]) -> None:

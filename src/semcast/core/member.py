@@ -81,7 +81,7 @@ class Member:
         `LocalProtocolError`; those before it are on their way.
         """
         if self.excluded:
-            raise LocalProtocolError("this member was excluded from the group; join it anew")
+            raise LocalProtocolError("this member was excluded; the group went on without it")
         accepted = 0
         try:
             for submission in submissions:
@@ -246,7 +246,8 @@ class Member:
             return
         if not drained and self.given_up >= self.recipe.f:
             raise LocalProtocolError(
-                f"forget: at most f = {self.recipe.f} members can be forgotten"
+                f"forget: at most f = {self.recipe.f} members can be forgotten; a larger f is "
+                "for the next time, now one can only wait or leave"
             )
         self.forgotten.add(member)
         self.given_up += not drained

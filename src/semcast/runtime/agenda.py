@@ -44,10 +44,12 @@ class Agenda:
         now = self.now
         if not heap or heap[0][0] > now:
             return
-        while heap and heap[0][0] <= now:
-            _, _, callback, args = heapq.heappop(heap)
-            callback(*args)
-        self._set_timer()
+        try:
+            while heap and heap[0][0] <= now:
+                _, _, callback, args = heapq.heappop(heap)
+                callback(*args)
+        finally:
+            self._set_timer()
 
     def clear(self) -> None:
         """Forget everything."""

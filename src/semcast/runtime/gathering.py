@@ -57,7 +57,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     padding: bytes = b""
 
 
-class Ballot(msgspec.Struct, frozen=True, array_like=True):
+class RosterStep(msgspec.Struct, frozen=True, array_like=True):
     """A step of the agreement on a roster, by the `number` its proposer gave it."""
 
     step: int
@@ -86,10 +86,10 @@ class Candidate:
         self.is_confirmed = False
 
 
-T = TypeVar("T", Hello, Ballot)
+T = TypeVar("T", Hello, RosterStep)
 
 _hello = msgspec.msgpack.Decoder(Hello)
-_ballot = msgspec.msgpack.Decoder(Ballot)
+_ballot = msgspec.msgpack.Decoder(RosterStep)
 _encode = msgspec.msgpack.encode
 
 
@@ -205,7 +205,7 @@ class Gathering:
     def _turn_away(self, hello: Hello, incarnation: int, address: Address) -> list[Envelope]:
         if any(s.name == hello.name and s.incarnation == incarnation for s in self.roster):
             return []  # It will hear of the commit, or asks for it.
-        return [Envelope(address, ROSTER, _encode(Ballot(COMPLETE, hello.nonce)))]
+        return [Envelope(address, ROSTER, _encode(RosterStep(COMPLETE, hello.nonce)))]
 
     def _candidate(self, name: str, incarnation: int, address: Address) -> Candidate | None:
         sender = member_id(name)
@@ -267,7 +267,7 @@ class Gathering:
                 "one of them or has been before; a fixed membership takes nobody in or back"
             )
 
-    def _on_proposal(self, sender: int, incarnation: int, ballot: Ballot) -> list[Envelope]:
+    def _on_proposal(self, sender: int, incarnation: int, ballot: RosterStep) -> list[Envelope]:
         names = [seat.name for seat in ballot.seats]
         if names != sorted(set(names)) or len(names) != self.members:
             raise RemoteProtocolError(f"roster: {len(names)} seats, {self.members} wanted")
@@ -297,7 +297,7 @@ class Gathering:
             asked = tuple(seat for seat in asked if member_id(seat.name) == proposer)
         return self._to_seats(asked, ACCEPT, number=number)
 
-    def _on_acceptance(self, sender: int, ballot: Ballot) -> list[Envelope]:
+    def _on_acceptance(self, sender: int, ballot: RosterStep) -> list[Envelope]:
         if not self.roster and not (self.proposal and ballot.number == self.number):
             return self._release(sender, ballot.number)
         seats = self.roster or self.proposal
@@ -315,14 +315,14 @@ class Gathering:
         candidate = self.candidates.get(sender)
         if candidate is None:
             return []
-        body = _encode(Ballot(ABORT, number))
+        body = _encode(RosterStep(ABORT, number))
         return [Envelope(self.address_of(candidate), ROSTER, body)]
 
     def _commit_if_accepted(self) -> None:
         if len(self.accepted) == self.members:
             self.roster, self.proposal = self.proposal, ()
 
-    def _on_commit(self, ballot: Ballot) -> None:
+    def _on_commit(self, ballot: RosterStep) -> None:
         if self.promised is not None and not self.roster and ballot.number == self.promised[1]:
             self.roster = self.pending
 
@@ -333,7 +333,7 @@ class Gathering:
         seats: tuple[Seat, ...] = (),
         number: int | None = None,
     ) -> list[Envelope]:
-        body = _encode(Ballot(step, self.number if number is None else number, seats))
+        body = _encode(RosterStep(step, self.number if number is None else number, seats))
         others = (seat for seat in to if seat.name != self.own.name)
         return [Envelope(self.address_of(seat), ROSTER, body) for seat in others]
 

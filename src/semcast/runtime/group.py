@@ -27,16 +27,24 @@ SUBMIT_MAX: Final = 256  # messages handed to the protocol at once
 class Relation(Protocol):
     """Which of its own earlier messages a message makes obsolete, as the application knows it.
 
-    Called before a message is sent, with the number it will have; again, perhaps with another
-    number, if there was no room for it.  It must be transitive in effect and may be incomplete:
-    what it does not name is merely not purged.
+    It must be transitive in effect and may be incomplete: what it does not name is merely not
+    purged.  `obsoletes` changes nothing, since it is asked again, perhaps with another number, for
+    a message that found no room; `sent` follows once the message has its number.
 
-        class Sensor:
+        class Sensors:
+            def __init__(self):
+                self.last = {}
+
             def obsoletes(self, seq, item, payload):
                 return [self.last[item]] if item in self.last else []
+
+            def sent(self, seq, item, payload):
+                self.last[item] = seq
     """
 
     def obsoletes(self, seq: Seq, item: str | None, payload: bytes) -> Iterable[Seq]: ...
+
+    def sent(self, seq: Seq, item: str | None, payload: bytes) -> None: ...
 
 
 class Update(msgspec.Struct, frozen=True, gc=False):
@@ -109,8 +117,8 @@ class Group:
         update = Update(payload, item, never_purge, tuple(obsoletes))
         return await self._send([self._submission(update)])
 
-    async def multicast_many(self, updates: Iterable[Update]) -> None:
-        """Send a batch, in order; cheaper than one by one.
+    async def multicast_many(self, updates: Iterable[Update]) -> Seq:
+        """Send a batch, in order; cheaper than one by one.  Returns the last one's number.
 
         If it raises, those before the offending one are on their way.
 
@@ -124,7 +132,8 @@ class Group:
                     full, batch = batch, []
                     await self._send(full)
         finally:
-            await self._send(batch)
+            last = await self._send(batch)
+        return last
 
     async def _send(self, batch: Sequence[Submission]) -> Seq:
         """Returns the number of the last one."""
@@ -164,6 +173,8 @@ class Group:
 
         await group.tombstone("ACME")
         """
+        if self._host.member.recipe.relation not in ("item", "all"):
+            raise LocalProtocolError("tombstone: needs relation item; name what it supersedes")
         return await self.multicast(payload, item=item, never_purge=True)
 
     def _offer(self, batch: Sequence[Submission]) -> int:
@@ -174,10 +185,13 @@ class Group:
         # Which messages it may name depends on the number a message gets.
         for sent, submission in enumerate(batch):
             seq = self._host.member.last + 1
-            named = self._relation.obsoletes(seq, submission.name or None, submission.payload)
-            submission = msgspec.structs.replace(submission, obsoletes=tuple(named))
-            if not self._host.multicast([submission]):
+            if submission.obsoletes:
+                raise LocalProtocolError("obsoletes: this group's relation says what is obsolete")
+            item, payload = submission.name or None, submission.payload
+            named = tuple(self._relation.obsoletes(seq, item, payload))
+            if not self._host.multicast([msgspec.structs.replace(submission, obsoletes=named)]):
                 return sent
+            self._relation.sent(seq, item, payload)
         return len(batch)
 
     def _submission(self, update: Update) -> Submission:

@@ -6,6 +6,7 @@ leave together when the event loop turns, or sooner when they fill a datagram.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, monotonic_ns, time_ns
@@ -26,14 +27,15 @@ from semcast.wire import decode, encode
 from semcast.wire.frames import GOODBYE, REPORT, TCP, WHOLE
 from semcast.wire.sealing import Opened
 
+log = logging.getLogger("semcast")
+
 BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
 REPORT_PERIOD_S: Final = 1.0
-GOODBYES: Final = 3
 CLOCK_READINGS: Final = 8
 
 
 class ExcludedFromGroup(SemcastError):
-    """The group went on without this member; it must join under another name."""
+    """The group went on without this member, and a fixed membership takes nobody back."""
 
 
 class Journal(Protocol):
@@ -182,10 +184,7 @@ class Host:
     def _carry_out(self, now: float, *, repairs: bool = False) -> None:
         out = self._out
         if out.events:
-            assert self._journal is not None
-            # Not `now`, which is when handling began: others may have acted since.
-            self._journal.record(out.events, monotonic_ns() + self._epoch_ns)
-            out.events.clear()
+            self._record(out.events)
         if out.send:
             self._send(out.send, repairs=repairs)
             out.send.clear()
@@ -195,11 +194,24 @@ class Host:
             out.room = False
             self.room.set()
         if out.excluded:
-            self.end(ExcludedFromGroup("the group went on without this member; join it anew"))
+            self.end(
+                ExcludedFromGroup("the group went on without this member; it cannot come back")
+            )
         if not self.changed.is_set():
             self.changed.set()
         if self.member.deadline < self._armed and self.ended is None:
             self._arm(now)
+
+    def _record(self, events: list[Event]) -> None:
+        """Before anything leaves; a disk that is full ends the recording, not the member."""
+        assert self._journal is not None
+        try:
+            # Not `now`, which is when handling began: others may have acted since.
+            self._journal.record(events, monotonic_ns() + self._epoch_ns)
+            events.clear()
+        except OSError as error:
+            log.warning("trace: recording ended: %s", error.strerror)
+            self._out.events = None
 
     def _deliver(self, out: Effects) -> None:
         skipped = dict(out.skipped)
@@ -320,9 +332,7 @@ class Host:
 
     def say_goodbye(self, *, drained: bool) -> None:
         """Tell the others, who then need not wait for this member."""
-        body = msgspec.msgpack.encode(Goodbye(drained))
-        for _ in range(GOODBYES):
-            self._transport.send(GOODBYE, body, self.everyone)
+        self._transport.send(GOODBYE, msgspec.msgpack.encode(Goodbye(drained)), self.everyone)
 
     def end(self, reason: SemcastError | None) -> None:
         """No more inputs; whoever waits is told why."""

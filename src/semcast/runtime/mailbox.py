@@ -20,6 +20,7 @@ from semcast.terms.errors import LocalProtocolError
 AHEAD_S: Final = 0.01
 ASK_FIRST: Final = 64  # before anything is known about the application
 ASK_MAX: Final = 8192
+BYTES_MAX: Final = 8 << 20  # beyond it, nothing more is handed over
 MEMORY: Final = 0.8  # of earlier measurements, after each new one
 TRUST: Final = 4  # times as much as before is asked for at most, whatever the line says
 VARIES: Final = 0.05  # squared: below it, one batch was as large as the other
@@ -84,6 +85,7 @@ class Mailbox:
     def __init__(self, ask: Callable[[int], None]) -> None:
         self._ask = ask  # tell the protocol how many more the application can take, or fewer
         self._messages: deque[Message] = deque()
+        self._bytes = 0  # of payload
         self._asked = 0  # and not yet handed over
         self._appetite = Appetite()
         self._taken = 0
@@ -99,9 +101,11 @@ class Mailbox:
         """The protocol hands over what was asked for."""
         self._asked -= len(messages)
         self._messages.extend(messages)
+        self._bytes += sum(len(message.payload) for message in messages)
         self._wake()
-        if self._taken and self._asked and perf_counter() - self._taken_at > AHEAD_S:
-            self._adjust(0)  # It is busy for longer than was foreseen.
+        is_away = self._taken and perf_counter() - self._taken_at > AHEAD_S
+        if self._asked and (is_away or self._bytes > BYTES_MAX):
+            self._adjust(0)  # It is busy for longer than was foreseen, or with more.
 
     def end(self, reason: Exception | None) -> None:
         """Nothing more will come; whoever has taken everything is told why, if there is a why."""
@@ -129,6 +133,7 @@ class Mailbox:
             self._messages.clear()
         else:
             taken = [self._messages.popleft() for _ in range(count)]
+        self._bytes -= sum(len(message.payload) for message in taken)
         self._taken, self._taken_at = count, perf_counter()
         return taken
 
@@ -152,5 +157,8 @@ class Mailbox:
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
+        except asyncio.CancelledError:
+            self._adjust(0)  # Nobody is there to take what was asked for.
+            raise
         finally:
             self._waiter = None

@@ -239,7 +239,7 @@ class Options:
         )
 
     def digest(self) -> int:
-        """64 bits that differ between members that cannot work together; bounds may differ."""
+        """64 bits that differ between members that cannot work together; buffers may differ."""
         recipe = self.recipe(self.members, 1)
         common = (
             recipe.members,
@@ -250,6 +250,7 @@ class Options:
             recipe.chain_limit,
             recipe.f,
             recipe.purge,
+            recipe.message_bytes,
             sorted(peer.name for peer in self.peers or ()),
         )
         return hash64(msgspec.json.encode(common).decode(), b"semcast-options")

@@ -20,7 +20,7 @@ from semcast.runtime.agenda import Agenda
 from semcast.wire import frames
 
 LENGTH_BYTES: Final = 4
-FRAME_BYTES_MAX: Final = 1 << 24  # Members have limits of their own, below it.
+FRAME_BYTES_MAX: Final = 17 << 20  # Members have limits of their own, below it.
 ON_THE_WAY_BYTES_MAX: Final = 1 << 20  # of one direction of one connection; then it is not read
 CONNECTIONS_MAX: Final = 1024
 

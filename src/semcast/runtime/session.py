@@ -6,6 +6,7 @@ says who was found, who was not, and what else was heard.
 
 import asyncio
 import logging
+import os
 import socket
 from contextlib import AsyncExitStack
 from random import Random, SystemRandom
@@ -47,6 +48,8 @@ from semcast.wire.sealing import Opened, Opener, Sealer
 
 PORT_ATTEMPTS: Final = 16
 KEYS_PERIOD_S: Final = 0.5
+GOODBYES: Final = 3  # since one may be lost,
+GOODBYE_S: Final = 0.005  # and what loses one may lose the next if it comes at once
 FRAME_SLACK_BYTES: Final = 1 << 16  # what a message's annotations and frame may add to it
 BODIES_AT_ONCE: Final = 4  # large messages of one sender that may be on their way
 
@@ -101,14 +104,27 @@ class Session:
         if self._watch is not None and self.ring is not None:
             watching = asyncio.create_task(self._watch_keys(self._watch))
             self._stack.callback(watching.cancel)
+        self._check_trace()  # now, for later the others would count on this member
         await self._gather()
         return await self._start()
+
+    def _check_trace(self) -> None:
+        trace = self.options.trace
+        if trace is None:
+            return
+        try:
+            trace.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"trace: cannot write {trace}: {error.strerror}") from error
+        if not os.access(trace, os.W_OK):
+            raise ConfigError(f"trace: cannot write {trace}: not allowed")
 
     async def _open_network(self) -> Address:
         options = self.options
         interface = await self._interface()
         if self.ring is None:
-            log.info("no key: group %s stays on loopback, unsealed", options.group)
+            told = log.info if options.key is False else log.warning
+            told("no key: group %s stays on loopback, unsealed", options.group)
         frame_bytes = options.datagram or datagram_bytes(interface)
         unicast, listening = self._open_ports(interface)
         multicast = None
@@ -158,7 +174,7 @@ class Session:
                 host, port, family=FAMILIES[self.options.ip], type=socket.SOCK_DGRAM
             )
         except OSError as error:
-            raise ConfigError(f"peers: {host} is not known here ({error.strerror})") from None
+            raise ConfigError(f"{host}: not known here ({error.strerror})") from None
         return str(found[0][4][0]), port
 
     async def _resolve_peers(self) -> dict[str, Address] | None:
@@ -282,7 +298,11 @@ class Session:
         self.transport.on_drained = host.on_drained
         self.bulk.introduce = host.introduction
         observation = Observation(options, host, self.transport, is_sealed=self.ring is not None)
-        await self._show(observation)
+        try:
+            await self._show(observation)
+        except BaseException:
+            host.say_goodbye(drained=True)  # The others count on this member by now.
+            raise
         relation = None if isinstance(options.relation, str) else options.relation
         return Group(options.group, host, relation, observation.snapshot, self.close)
 
@@ -307,8 +327,15 @@ class Session:
             journal = Journal(options.trace, header)
         except OSError as error:
             raise ConfigError(f"trace: cannot write {options.trace}: {error.strerror}") from error
-        self._stack.callback(journal.close)
+        self._stack.push_async_callback(self._close_journal, journal)
         return journal
+
+    @staticmethod
+    async def _close_journal(journal: Journal) -> None:
+        try:
+            await asyncio.to_thread(journal.close)  # It takes its time.
+        except OSError as error:
+            log.warning("trace: %s is not complete: %s", journal.path, error.strerror)
 
     async def _show(self, observation: Observation) -> None:
         options = self.options
@@ -340,15 +367,19 @@ class Session:
         """Leave the group, and give everything back."""
         host = self._host
         assert host is not None
+        drained, is_member = False, host.ended is None
         try:
-            if host.ended is None:
-                drained = await host.drain(self.options.linger)
-                if not drained:
-                    log.warning("closed before everyone had everything: %s", self._late())
-                host.say_goodbye(drained=drained)
+            drained = is_member and await host.drain(self.options.linger)
+            if is_member and not drained:
+                log.warning("closed before everyone had everything: %s", self._late())
         finally:  # also if whoever closes is cancelled meanwhile
             host.end(None)
-            await self._stack.aclose()
+            try:
+                for repeated in range(GOODBYES if is_member else 0):
+                    await asyncio.sleep(GOODBYE_S if repeated else 0)
+                    host.say_goodbye(drained=drained)
+            finally:
+                await self._stack.aclose()
 
     def _late(self) -> str:
         assert self._host is not None

@@ -105,9 +105,9 @@ class Group:
             self._group.multicast(payload, item=item, never_purge=never_purge, obsoletes=obsoletes)
         )
 
-    def multicast_many(self, updates: Iterable[live.Update]) -> None:
-        """Send a batch, in order."""
-        self._loop.run(self._group.multicast_many(list(updates)))
+    def multicast_many(self, updates: Iterable[live.Update]) -> Seq:
+        """Send a batch, in order; returns the last one's number."""
+        return self._loop.run(self._group.multicast_many(list(updates)))
 
     def try_multicast(
         self,

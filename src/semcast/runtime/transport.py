@@ -15,7 +15,7 @@ from typing import Final
 from semcast.runtime.addresses import Address
 from semcast.terms.errors import RemoteProtocolError
 from semcast.wire.fragments import PART_HEADER_BYTES, Reassembly, split
-from semcast.wire.frames import FRAGMENT, HEADER_BYTES, TAG_BYTES, Refused
+from semcast.wire.frames import FRAGMENT, HEADER_BYTES, MULTICAST, TAG_BYTES, UDP, Refused
 from semcast.wire.sealing import Opened, Opener, Sealer
 
 DRAIN_MAX: Final = 256  # datagrams per wake-up, and
@@ -77,19 +77,20 @@ class Transport:
 
     def send(self, kind: int, body: bytes, to: Sequence[tuple[object, ...] | None]) -> None:
         """One body to each address, or to the multicast group where there is none."""
-        for frame in self._frames(kind, body):
+        channel = MULTICAST if None in to else UDP
+        for frame in self._frames(kind, body, channel):
             for address in to:
                 target = self._group if address is None else address
                 assert target is not None, "without multicast everyone has an address"
                 self._transmit(frame, target)
 
-    def _frames(self, kind: int, body: bytes) -> list[bytes]:
+    def _frames(self, kind: int, body: bytes, channel: int) -> list[bytes]:
         if len(body) <= self.body_bytes:
-            return [self.sealer.seal(kind, body)]
+            return [self.sealer.seal(kind, body, channel)]
         self._fragmented = (self._fragmented + 1) & 0xFFFFFFFF
         size = self.body_bytes - PART_HEADER_BYTES
         parts = split(bytes((kind,)) + body, size, self._fragmented)
-        return [self.sealer.seal(FRAGMENT, part) for part in parts]
+        return [self.sealer.seal(FRAGMENT, part, channel) for part in parts]
 
     def _transmit(self, frame: bytes, target: tuple[object, ...]) -> None:
         if self._waiting:
@@ -123,20 +124,22 @@ class Transport:
     def _drain(self, sock: socket.socket) -> None:
         now = monotonic()
         receive = sock.recvfrom
-        for _ in range(DRAIN_MAX):
-            try:
-                frame, address = receive(RECEIVE_BYTES)
-            except BlockingIOError:
-                break
-            except OSError:
-                self.discarded["unreachable"] += 1  # An earlier datagram of ours came back.
-                continue
-            self.datagrams_in += 1
-            self.bytes_in += len(frame)
-            self.take(frame, address[:2], now)
-            if monotonic() - now > DRAIN_S:
-                break
-        self.on_drained(now)
+        try:
+            for _ in range(DRAIN_MAX):
+                try:
+                    frame, address = receive(RECEIVE_BYTES)
+                except BlockingIOError:
+                    break
+                except OSError:
+                    self.discarded["unreachable"] += 1  # An earlier datagram of ours came back.
+                    continue
+                self.datagrams_in += 1
+                self.bytes_in += len(frame)
+                self.take(frame, address[:2], now)
+                if monotonic() - now > DRAIN_S:
+                    break
+        finally:
+            self.on_drained(now)
 
     def take(self, frame: bytes, address: Address, now: float) -> bool:
         """Open one frame and hand it over; False if it was discarded, and counted."""

@@ -97,9 +97,10 @@ def parse_key(value: object, field: str) -> Path | Literal[False]:
 
 def parse_relation(value: object, field: str) -> object:
     """The name of a relation, or an object that is one."""
-    if callable(getattr(value, "obsoletes", None)) or value in RELATIONS:
+    methods = (getattr(value, name, None) for name in ("obsoletes", "sent"))
+    if all(map(callable, methods)) or value in RELATIONS:
         return value
-    raise one_of(field, value, [*RELATIONS, "an object with a method obsoletes"])
+    raise one_of(field, value, [*RELATIONS, "an object with methods obsoletes and sent"])
 
 
 def parse_overflow(value: object, field: str) -> object:

@@ -4,8 +4,8 @@ Parts may come in any order, twice, and between the parts of other bodies.  A pa
 not asked for: the body is then lost as a whole, which the protocol above repairs like any loss.
 Of each sender at most `bodies_max` are remembered, until no part came for `age_max_s`, and their
 parts take at most `sender_bytes_max`; beyond that the one that waited longest for a part is
-dropped, and counted if it was not complete.  One sender never takes another's room; who may send
-at all is decided before.
+dropped, and counted if it was not complete.  All senders together have room for
+`SENDERS_AT_ONCE` of them, so that strangers do not add up; then who was longest unheard gives way.
 Rejected: setting a body's bytes aside when its first part comes; a part of a few bytes could then
 ask for the whole bound.
 """
@@ -18,6 +18,7 @@ from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 PART: Final = Struct("<IHH")  # number of the body, index of the part, count of parts
 PART_HEADER_BYTES: Final = PART.size
 PARTS_MAX: Final = 65_535
+SENDERS_AT_ONCE: Final = 16  # that may have all they are allowed
 PART_COST_BYTES: Final = 128  # what keeping a part takes besides its bytes
 
 
@@ -92,25 +93,20 @@ class Reassembly:
         sender_bytes_max: int,
         bodies_max: int = 64,
         age_max_s: float = 2.0,
+        senders_max: int = 256,
     ) -> None:
         self.body_bytes_max = body_bytes_max
+        self.senders_max = senders_max
+        self.bytes_max = SENDERS_AT_ONCE * sender_bytes_max
         self.sender_bytes_max = sender_bytes_max
         self.bodies_max = bodies_max
         self.age_max_s = age_max_s
         self.dropped = 0
-        self._senders: dict[int, _Sender] = {}
+        self.held_bytes = 0  # what the parts of incomplete bodies take, of all senders
+        self._senders: dict[int, _Sender] = {}  # the latest heard comes last
 
     def __repr__(self) -> str:
         return f"Reassembly(held_bytes={self.held_bytes}, dropped={self.dropped})"
-
-    @property
-    def held_bytes(self) -> int:
-        """What the parts of incomplete bodies take, of all senders."""
-        return sum(sender.held_bytes for sender in self._senders.values())
-
-    def forget(self, sender: int) -> None:
-        """Drop what is held of a sender."""
-        self._senders.pop(sender, None)
 
     def add(self, sender: int, part: bytes, now: float) -> bytes | None:
         """The body that this part completes, if it does; raises `RemoteProtocolError`."""
@@ -119,7 +115,24 @@ class Reassembly:
         number, index, count = PART.unpack_from(part)
         if index >= count or count > self.body_bytes_max:
             raise RemoteProtocolError(f"part {index} of {count}")
-        source = self._senders.setdefault(sender, _Sender())
+        source = self._senders[sender] = self._senders.pop(sender, _Sender())
+        before = source.held_bytes
+        try:
+            return self._add(source, number, index, count, part, now)
+        finally:
+            self.held_bytes += source.held_bytes - before
+            self._drop_unheard()
+
+    def _drop_unheard(self) -> None:
+        """Drop what is held of senders, the longest unheard first, until the bounds hold."""
+        while len(self._senders) > self.senders_max or self.held_bytes > self.bytes_max:
+            gone = self._senders.pop(next(iter(self._senders)))
+            self.held_bytes -= gone.held_bytes
+            self.dropped += sum(not body.is_complete for body in gone.bodies.values())
+
+    def _add(
+        self, source: _Sender, number: int, index: int, count: int, part: bytes, now: float
+    ) -> bytes | None:
         self._trim(source, now)
         body = source.bodies.get(number)
         if body is None:

@@ -26,7 +26,8 @@ KINDS: Final = 6
 # Channels count apart: what is slow on one is no replay on the other.
 UDP: Final = 0
 TCP: Final = 1
-CHANNELS: Final = 2
+MULTICAST: Final = 2  # which has a socket of its own, and so a queue
+CHANNELS: Final = 3
 
 # magic, version, kind in the low and channel in the high half, key, group, sender, incarnation,
 # counter
