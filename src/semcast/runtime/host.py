@@ -199,7 +199,7 @@ class Host:
             )
         if not self.changed.is_set():
             self.changed.set()
-        if self.member.deadline < self._armed and self.ended is None:
+        if self.member.deadline < self._armed:
             self._arm(now)
 
     def _record(self, events: list[Event]) -> None:
