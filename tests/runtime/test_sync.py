@@ -135,23 +135,27 @@ def test_closing_ends_whatever_runs():
 
 
 INTERRUPTED = """
-import signal, sys
+import logging, signal, sys, threading
 from semcast import sync
+
+logging.getLogger("semcast").setLevel(logging.ERROR)
 
 def interrupt(number, frame):
     raise KeyboardInterrupt
 
-signal.signal(signal.SIGINT, interrupt)
+def interrupt_soon():
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+
+signal.signal(signal.SIGALRM, interrupt)
 members = int(sys.argv[1])
 try:
     if members > 1:
-        print("ready", flush=True)
-    with sync.join(sys.argv[2], name="a", members=members, control=False, key=False) as group:
-        print("ready", flush=True)
+        interrupt_soon()
+    with sync.join(sys.argv[2], name="a", members=members, control=False) as group:
+        interrupt_soon()
         for message in group:
             pass
 except KeyboardInterrupt:
-    import threading
     print("interrupted", threading.active_count())
 """
 
@@ -159,10 +163,6 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("members", [1, 2], ids=["receiving", "joining"])
 def test_an_interrupt_ends_a_wait_and_leaves_nothing_behind(quotes, members):
     script = [sys.executable, "-W", "error", "-X", "dev", "-c", INTERRUPTED, str(members), quotes]
-    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"ready\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=DEADLINE_S)
-    assert out == b"interrupted 1\n"
-    assert err == b""
-    assert process.returncode == 0
+    ended = subprocess.run(script, capture_output=True, timeout=DEADLINE_S, check=False)
+    assert (ended.stdout, ended.stderr) == (b"interrupted 1\n", b"")
+    assert ended.returncode == 0
