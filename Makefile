@@ -52,7 +52,7 @@ swarm: $(VENV)/lab  ## SEEDS fault-injected runs of each protocol, then every mu
 	@for p in s-sm s-rm sm rm causal; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
 	@$(SEMCAST) sim mutants
 
-soak: $(VENV)/fuzz  ## a quarter of an hour of live traffic, faults and a million bad inputs
+soak: $(VENV)/fuzz  ## over an hour: ten minutes of live traffic, faults, a million bad inputs
 	@$(BIN)/python bench/soak.py
 	@SOAK=1 $(BIN)/python -m pytest tests/conformance
 	@$(BIN)/python bench/fuzz.py

@@ -66,7 +66,8 @@ class QuorumDetector:
         self.open[sender] = None
         if not self.enabled:
             return
-        if self.after is not None and self.frontier[sender] - self.told[sender] >= self.after:
+        known = max(self.told[sender], self.agreed[sender])
+        if self.after is not None and self.frontier[sender] - known >= self.after:
             self.deadline = min(self.deadline, now)
         elif self.deadline == NEVER:
             self.deadline = now + self.period_s * (0.5 + 0.5 * self.rng.random())

@@ -90,6 +90,7 @@ class Connection(asyncio.Protocol):
         assert self.transport is not None
         self.transport.abort()
         self._received.clear()
+        self._bulk.on_batch()  # What came before counts.
 
     def write(self, frame: bytes) -> bool:
         """Queue a frame, unless too much waits already."""

@@ -199,7 +199,7 @@ class Host:
             )
         if not self.changed.is_set():
             self.changed.set()
-        if self.member.deadline < self._armed:
+        if self.member.deadline < self._armed and self.ended is None:
             self._arm(now)
 
     def _record(self, events: list[Event]) -> None:
@@ -295,6 +295,8 @@ class Host:
 
     def _ring(self) -> None:
         self._timer, self._armed = None, float("inf")
+        if self.ended is not None:
+            return  # Who has left gives no more votes.
         now = monotonic()
         if self.member.deadline <= now:
             self.member.on_time(now, self._out)
