@@ -23,6 +23,7 @@ class Clock:
 def clock(monkeypatch):
     made = Clock()
     monkeypatch.setattr(module, "perf_counter", made)
+    monkeypatch.setattr(module, "thread_time", made)
     return made
 
 
@@ -198,3 +199,18 @@ async def test_what_is_handed_over_is_bounded_in_bytes_too():
     box.put([Message("ada", None, bytes(module.BYTES_MAX), seq) for seq in (1, 2)])
     assert sum(asked) == 2
     assert numbers(await waiting) == [1]
+
+
+@pytest.mark.parametrize(("waits", "asked_for_more"), [(False, True), (True, False)])
+async def test_a_processor_that_others_took_does_not_make_an_application_slow(
+    clock, monkeypatch, waits, asked_for_more
+):
+    monkeypatch.setattr(module, "thread_time", lambda: 0.0)  # It computed nothing,
+    source = Source()
+    for _ in range(8):
+        await source.box.take(ASK_MAX)
+        clock.now += 1.0  # but a second passed: it was preempted, or it waited for something.
+        if waits:
+            await asyncio.sleep(0)
+    await source.box.take(ASK_MAX)
+    assert (source.asked[-1] == ASK_MAX) == asked_for_more

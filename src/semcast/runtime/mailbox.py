@@ -10,7 +10,7 @@ that stays away for longer, what was asked for is withdrawn.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Final
 
 import msgspec
@@ -89,7 +89,8 @@ class Mailbox:
         self._asked = 0  # and not yet handed over
         self._appetite = Appetite()
         self._taken = 0
-        self._taken_at = 0.0
+        self._taken_at = self._cpu_at = 0.0
+        self._turn: asyncio.Handle | None = None  # pending until the event loop comes round
         self._waiter: asyncio.Future[None] | None = None
         self._is_ended = False
         self._reason: Exception | None = None
@@ -134,14 +135,23 @@ class Mailbox:
         else:
             taken = [self._messages.popleft() for _ in range(count)]
         self._bytes -= sum(len(message.payload) for message in taken)
-        self._taken, self._taken_at = count, perf_counter()
+        self._taken, self._taken_at, self._cpu_at = count, perf_counter(), thread_time()
+        self._turn = asyncio.get_running_loop().call_soon(self._on_turn)
         return taken
+
+    def _on_turn(self) -> None:
+        self._turn = None
 
     def _measure(self) -> None:
         """The application comes back: what it took last time kept it busy until now."""
-        if self._taken:
-            self._appetite.note(self._taken, perf_counter() - self._taken_at)
-            self._taken = 0
+        if not self._taken:
+            return
+        spent_s = perf_counter() - self._taken_at
+        if self._turn is not None:  # It waited for nothing; what others took of the processor
+            self._turn.cancel()  # is not its slowness.
+            spent_s = min(spent_s, thread_time() - self._cpu_at)
+        self._appetite.note(self._taken, spent_s)
+        self._taken = 0
 
     def _want(self) -> None:
         self._adjust(self._appetite.wanted)
