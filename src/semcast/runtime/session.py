@@ -6,26 +6,21 @@ says who was found, who was not, and what else was heard.
 
 import asyncio
 import logging
-import os
-import socket
 from contextlib import AsyncExitStack
 from random import Random, SystemRandom
 from time import monotonic, time_ns
 from typing import Final
 
 from semcast.core.member import Member
-from semcast.core.recipe import Recipe
 from semcast.runtime.addresses import Address, show
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.control import ControlServer
+from semcast.runtime.endpoints import find_interface, find_peers, open_ports
 from semcast.runtime.gathering import Envelope, Gathering, GroupComplete, Seat
 from semcast.runtime.group import Group
 from semcast.runtime.host import Host
 from semcast.runtime.interfaces import (
-    FAMILIES,
-    Interface,
     datagram_bytes,
-    resolve_interface,
 )
 from semcast.runtime.keyring import (
     KeyRing,
@@ -36,17 +31,14 @@ from semcast.runtime.keyring import (
 )
 from semcast.runtime.observation import Observation
 from semcast.runtime.options import Options
-from semcast.runtime.sockets import open_multicast, open_tcp, open_unicast, shortages
-from semcast.runtime.transport import Transport, is_loopback
+from semcast.runtime.recording import check_trace, close_journal, open_journal
+from semcast.runtime.sockets import open_multicast, shortages
+from semcast.runtime.transport import Transport
 from semcast.terms.errors import ConfigError, SemcastError
-from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
-from semcast.traces.settling import run_id_of
 from semcast.wire.fragments import Reassembly
 from semcast.wire.frames import HELLO, ROSTER, member_id
 from semcast.wire.sealing import Opened, Opener, Sealer
 
-PORT_ATTEMPTS: Final = 16
 KEYS_PERIOD_S: Final = 0.5
 GOODBYES: Final = 3  # since one may be lost,
 GOODBYE_S: Final = 0.005  # and what loses one may lose the next if it comes at once
@@ -99,34 +91,25 @@ class Session:
             options.members,
             options.digest(),
             SystemRandom(),
-            await self._resolve_peers(),
+            await find_peers(options, sealed=self.ring is not None),
         )
         if self._watch is not None and self.ring is not None:
             watching = asyncio.create_task(self._watch_keys(self._watch))
             self._stack.callback(watching.cancel)
-        self._check_trace()  # now, for later the others would count on this member
+        check_trace(options)  # now, for later the others would count on this member
         await self._gather()
         return await self._start()
 
-    def _check_trace(self) -> None:
-        trace = self.options.trace
-        if trace is None:
-            return
-        try:
-            trace.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"trace: cannot write {trace}: {error.strerror}") from error
-        if not os.access(trace, os.W_OK):
-            raise ConfigError(f"trace: cannot write {trace}: not allowed")
-
     async def _open_network(self) -> Address:
         options = self.options
-        interface = await self._interface()
+        interface = await find_interface(options, sealed=self.ring is not None)
         if self.ring is None:
             told = log.info if options.key is False else log.warning
             told("no key: group %s stays on loopback, unsealed", options.group)
         frame_bytes = options.datagram or datagram_bytes(interface)
-        unicast, listening = self._open_ports(interface)
+        unicast, listening = open_ports(interface, options)
+        self._stack.callback(listening.close)
+        self._stack.callback(unicast.close)
         multicast = None
         if options.multicast is not None:
             host, port = options.multicast
@@ -158,53 +141,6 @@ class Session:
         await self.bulk.start()
         self._stack.push_async_callback(self.bulk.close)
         return interface.address, unicast.getsockname()[1]
-
-    async def _interface(self) -> Interface:
-        options = self.options
-        asked = options.interface
-        if asked is None and options.bind is not None:
-            asked = (await self._resolve(options.bind))[0]
-        return resolve_interface(asked, options.ip, self.ring is not None)
-
-    async def _resolve(self, address: Address) -> Address:
-        loop = asyncio.get_running_loop()
-        host, port = address
-        try:
-            found = await loop.getaddrinfo(
-                host, port, family=FAMILIES[self.options.ip], type=socket.SOCK_DGRAM
-            )
-        except OSError as error:
-            raise ConfigError(f"{host}: not known here ({error.strerror})") from None
-        return str(found[0][4][0]), port
-
-    async def _resolve_peers(self) -> dict[str, Address] | None:
-        if self.options.peers is None:
-            return None
-        found = {peer.name: await self._resolve(peer.address) for peer in self.options.peers}
-        for name, (host, _) in found.items():
-            if self.ring is None and not is_loopback(host):
-                raise ConfigError(
-                    f"peers: {name} is at {host}, and without a key nothing may leave the"
-                    " machine; make a key with semcast keys new, or stay on loopback"
-                )
-        return found
-
-    def _open_ports(self, interface: Interface) -> tuple[socket.socket, socket.socket]:
-        """UDP and TCP on one port: peers know only one."""
-        asked = self.options.bind[1] if self.options.bind else 0
-        for attempt in range(PORT_ATTEMPTS):
-            unicast = open_unicast(interface, asked, self.options.socket_buffer)
-            try:
-                listening = open_tcp(interface, unicast.getsockname()[1])
-            except ConfigError:
-                unicast.close()
-                if asked or attempt == PORT_ATTEMPTS - 1:
-                    raise
-            else:
-                break
-        self._stack.callback(listening.close)
-        self._stack.callback(unicast.close)
-        return unicast, listening
 
     def _on_frame(self, opened: Opened, address: Address, now: float) -> None:
         if opened.kind == HELLO:
@@ -284,6 +220,9 @@ class Session:
             for place, seat in enumerate(roster)
             if place != rank
         }
+        journal = open_journal(options, roster, rank, recipe)
+        if journal is not None:
+            self._stack.push_async_callback(close_journal, journal)
         host = self._host = Host(
             member,
             names,
@@ -291,7 +230,7 @@ class Session:
             addresses,
             self.transport,
             self.bulk,
-            self._open_journal(rank, recipe),
+            journal,
             flushes_on_turn=options.coalesce is None,
         )
         self._stack.callback(host.stop)
@@ -305,37 +244,6 @@ class Session:
             raise
         relation = None if isinstance(options.relation, str) else options.relation
         return Group(options.group, host, relation, observation.snapshot, self.close)
-
-    def _open_journal(self, rank: int, recipe: Recipe) -> Journal | None:
-        options, roster = self.options, self.gathering.roster
-        if options.trace is None:
-            return None
-        names = tuple(seat.name for seat in roster)
-        incarnations = [seat.incarnation for seat in roster]
-        header = Header(
-            run_id=run_id_of(options.group, names, incarnations),
-            pid=rank,
-            names=names,
-            incarnations=(1,) * len(roster),  # Nobody comes back into a fixed membership.
-            group=options.group,
-            protocol=recipe.protocol,
-            order=recipe.order,
-            relation=recipe.relation,
-            f=recipe.f,
-        )
-        try:
-            journal = Journal(options.trace, header)
-        except OSError as error:
-            raise ConfigError(f"trace: cannot write {options.trace}: {error.strerror}") from error
-        self._stack.push_async_callback(self._close_journal, journal)
-        return journal
-
-    @staticmethod
-    async def _close_journal(journal: Journal) -> None:
-        try:
-            await asyncio.to_thread(journal.close)  # It takes its time.
-        except OSError as error:
-            log.warning("trace: %s is not complete: %s", journal.path, error.strerror)
 
     async def _show(self, observation: Observation) -> None:
         options = self.options
