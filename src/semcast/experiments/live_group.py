@@ -21,11 +21,12 @@ from msgspec.structs import replace
 
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Parameters, Value
-from semcast.experiments.group import SENDER
+from semcast.experiments.group import SENDER, reach_of
 from semcast.experiments.live_network import LinkOf, linked
 from semcast.experiments.live_run import LiveRun, run_live
 from semcast.experiments.meter import Meter
 from semcast.experiments.plan import Load, Plan
+from semcast.sim.clock import stream_seed
 from semcast.sim.process import Observer
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import MULTICAST
@@ -33,6 +34,21 @@ from semcast.traces.parquet import read_runs, read_trace
 from semcast.wire.frames import HEADER_BYTES, TAG_BYTES
 
 QUIET_S: Final = 60.0  # for the slow one to finish
+
+
+def overwriting(p: Parameters, seed: int, recipe: Recipe) -> Load:
+    """The load of a point whose traffic overwrites, message by message that of the simulation."""
+    seconds, _ = p.span_s()
+    return Load(
+        stream="overwrites",
+        rate=p.number("rate"),
+        seconds=seconds,
+        size=p.whole("size", at_least=0),
+        seed=stream_seed(seed, "workload"),
+        r=p.share("r"),
+        d=p.whole("d"),
+        reach=reach_of(recipe),
+    )
 
 
 def refuse_changes(p: Parameters, defaults: Mapping[str, Value], *names: str) -> None:

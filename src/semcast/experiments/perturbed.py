@@ -13,9 +13,9 @@ that fit the bandwidth.  It says nothing of latency, where the buffer is the lim
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel
-from semcast.experiments.group import Group, in_form, reach_of, recipe_of, recording
+from semcast.experiments.group import Group, in_form, recipe_of, recording
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream, stream_seed
+from semcast.sim.clock import stream
 from semcast.sim.network import UDP_IP_BYTES, Network
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.messages import Data, Message
@@ -77,25 +77,15 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
 
 def live(p: Parameters, seed: int, trace: str | None) -> Row:
     """The same point with real processes; those with links of their own get copies."""
-    from semcast.experiments.live_group import LiveGroup, refuse_changes
-    from semcast.experiments.plan import Load
+    from semcast.experiments.live_group import LiveGroup, overwriting, refuse_changes
 
     recipe = _recipe(p)
     if not recipe.unicast:
         refuse_changes(p, DEFAULTS, "latency_ms")
         if p.text("perturbation") != "delivery":
             raise ConfigError("unicast: must be true, as no live link perturbs multicast")
-    seconds, warmup_s = p.span_s()
-    load = Load(
-        stream="overwrites",
-        rate=p.number("rate"),
-        seconds=seconds,
-        size=p.whole("size", at_least=0),
-        seed=stream_seed(seed, "workload"),
-        r=p.share("r"),
-        d=p.whole("d"),
-        reach=reach_of(recipe),
-    )
+    _, warmup_s = p.span_s()
+    load = overwriting(p, seed, recipe)
     plain, perturbed = _links(p)
     group = LiveGroup(
         "perturbed",

@@ -15,9 +15,9 @@ from typing import TypeAlias
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel, Reading
-from semcast.experiments.group import SENDER, Group, in_form, reach_of, recipe_of, recording
+from semcast.experiments.group import SENDER, Group, in_form, recipe_of, recording
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream, stream_seed
+from semcast.sim.clock import stream
 from semcast.sim.network import Network
 from semcast.terms.errors import ConfigError, one_of
 from semcast.workloads import arrivals
@@ -109,25 +109,15 @@ def _group(p: Parameters, seed: int, trace: str | None) -> Row:
 
 def live(p: Parameters, seed: int, trace: str | None) -> Row:
     """The same point with real processes on this machine's network."""
-    from semcast.experiments.live_group import LiveGroup, refuse_changes
-    from semcast.experiments.plan import Load
+    from semcast.experiments.live_group import LiveGroup, overwriting, refuse_changes
 
     refuse_changes(p, DEFAULTS, "batch", "latency_ms", "loss")
     if _buffers(p) == "queue":
         raise ConfigError("buffers: queue runs no protocol, so there is nothing to run live")
     recipe = _recipe(p)
     slow = recipe.members - 1
-    seconds, warmup_s = p.span_s()
-    load = Load(
-        stream="overwrites",
-        rate=p.number("rate"),
-        seconds=seconds,
-        size=p.whole("size", at_least=0),
-        seed=stream_seed(seed, "workload"),
-        r=p.share("r"),
-        d=p.whole("d"),
-        reach=reach_of(recipe),
-    )
+    _, warmup_s = p.span_s()
+    load = overwriting(p, seed, recipe)
     group = LiveGroup(
         "slow-receiver",
         recipe,
