@@ -29,6 +29,17 @@ $(VENV)/dev: $(VENV)/lab
 	@$(PIP) install -e '.[dev]'
 	@touch $@
 
+$(VENV)/spark: $(VENV)/dev
+	@$(BIN)/python -c 'from semcast.pipeline.java import ensure_java; ensure_java()' 2>/dev/null || { \
+	  echo "installing semcast[java] into $(VENV): there is no Java on this machine" >&2; \
+	  $(PIP) install -e '.[java]'; }
+	@touch $@
+
+$(VENV)/connect: $(VENV)/spark
+	@echo "installing semcast[connect] into $(VENV)" >&2
+	@$(PIP) install -e '.[connect]'
+	@touch $@
+
 $(VENV)/fuzz: $(VENV)/dev
 	@echo "installing semcast[fuzz] into $(VENV)" >&2
 	@$(PIP) install -e '.[fuzz]'
@@ -45,22 +56,28 @@ check: $(VENV)/dev  ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-test: check  ## every check, under ten minutes on two cores
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+test: check $(VENV)/spark  ## every check, under ten minutes on two cores
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore tests/pipeline
+	@$(BIN)/python -m pytest tests/pipeline
 
 swarm: $(VENV)/lab  ## SEEDS fault-injected runs of each protocol, then every mutant
-	@for p in s-sm s-rm sm rm causal; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
+	@for p in s-sm s-rm sm rm causal lbrm pbcast rpbcast; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
 	@$(SEMCAST) sim mutants
 
-soak: $(VENV)/fuzz  ## over an hour: ten minutes of live traffic, faults, a million bad inputs
+soak: $(VENV)/fuzz $(VENV)/connect  ## over an hour: ten minutes of live traffic, faults, a million bad inputs
 	@$(BIN)/python bench/soak.py
 	@SOAK=1 $(BIN)/python -m pytest tests/conformance
+	@$(BIN)/python bench/sweep_kills.py
 	@$(BIN)/python bench/fuzz.py
+	@$(BIN)/python bench/kills.py
+	@SEMCAST_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/pipeline
+	@$(BIN)/python bench/over_connect.py -m pytest tests/pipeline
 
 bench: $(VENV)/dev  ## speed of the simulator, the buffers and the journal, as ratios
 	@$(BIN)/python bench/buffer.py
 	@$(BIN)/python bench/journal.py
 	@$(BIN)/python bench/simulator.py
+	@$(BIN)/python bench/sweep.py
 
 figures: $(VENV)/lab  ## the papers' figures into out/figures, with live points
 	@$(SEMCAST) figures all --live --out out/figures

@@ -14,7 +14,7 @@ from semcast.experiments.figure import Curve, Figure, Panel
 HELP = ("", "demo", "figures", "model", "model throughput", "sim", "sim list", "sim swarm")
 
 
-@pytest.mark.parametrize("words", [*HELP, "sim mutants", "sim slow-receiver"])
+@pytest.mark.parametrize("words", [*HELP, "sim mutants", "sim slow-receiver", "sweep", "report"])
 def test_help_has_an_example(words, semcast):
     done = semcast(*words.split(), "--help")
     assert done.code == 0
@@ -102,7 +102,7 @@ def test_figures_are_rendered(semcast, figures, tmp_path):
 def test_unknown_figures_are_refused(semcast, figures):
     done = semcast("figures", "a", "z")
     assert done.code == 2
-    assert done.err == "semcast: figure: 'z' is not one of all, a, b\n"
+    assert done.err == "semcast: figure: 'z' is not one of a, b, all\n"
 
 
 def test_tables_and_bars():

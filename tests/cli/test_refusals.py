@@ -5,6 +5,7 @@ import pytest
 MODEL = ("model", "throughput", "--d", "1", "--sender-rate", "100", "--receiver-rate", "50")
 SLOW = ("sim", "slow-receiver")
 SWARM = ("sim", "swarm", "--protocol", "s-rm")
+SWEEP = ("sweep", "slow-receiver", "--out", "/nowhere/out")
 
 REFUSED = {
     "unknown command": (("bogus",), "command: 'bogus' is not one of demo, join, pub, sub, "),
@@ -40,6 +41,22 @@ REFUSED = {
     "model's rate": (
         (*MODEL, "--r", "0.5", "--buffer", "9", "--sender-rate", "0"),
         "sender-rate: 0.0 is not a finite number above 0",
+    ),
+    "sweep of nothing": (SWEEP, "Missing option '--grid'"),
+    "sweep of what is not there": (
+        ("sweep", "bogus", "--grid", "r=1", "--out", "/nowhere/out"),
+        "experiment: 'bogus' is not one of",
+    ),
+    "sweep over no values": ((*SWEEP, "--grid", "r"), "grid: 'r' is not of the form NAME=VALUE"),
+    "sweep over one twice": ((*SWEEP, "--grid", "r=1", "--grid", "r=0"), "grid: r is given twice"),
+    "sweep over words": ((*SWEEP, "--grid", "d=1,two"), "d: 'two' is not a whole number"),
+    "sweep by no setting": (
+        (*SWEEP, "--grid", "d=1", "--conf", "x=1"),
+        "conf: 'x' is no setting of Spark",
+    ),
+    "live sweep on Spark": (
+        (*SWEEP, "--grid", "d=1", "--live", "--master", "local[1]"),
+        "live: runs on this machine, without Spark",
     ),
     "small demo": (("demo", "--members", "2"), "members: 2 is not within 3..32"),
     "demo without end": (("demo", "--seconds", "inf"), "seconds: inf is not a finite number"),

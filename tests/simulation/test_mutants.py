@@ -3,10 +3,9 @@
 import pytest
 
 from semcast.core.holdings import Holdings
-from semcast.sim.case import run
+from semcast.sim.mutant_hunt import ALL_SCENARIOS
 from semcast.sim.mutants import CANARY, MUTANTS, mutated
-from semcast.sim.scenarios import SCENARIOS
-from semcast.sim.swarm import run_seed
+from semcast.sim.swarm import carry_out, run_seed
 from semcast.terms.errors import ConfigError
 
 SEEDS_MAX = 300
@@ -20,14 +19,14 @@ def test_the_canary_dies() -> None:
 
 def test_there_are_enough_of_them() -> None:
     assert len(MUTANTS) - 1 >= 12
-    assert {mutant.scenario for mutant in MUTANTS.values()} <= SCENARIOS.keys()
+    assert {mutant.scenario for mutant in MUTANTS.values()} <= ALL_SCENARIOS.keys()
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_its_scenario_catches_it(name: str) -> None:
     """By a property, not by falling over."""
     with mutated(name):
-        outcome = run(SCENARIOS[MUTANTS[name].scenario])
+        outcome = carry_out(ALL_SCENARIOS[MUTANTS[name].scenario])
     assert outcome.violations
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from semcast.specs.monitors import Monitors
+from semcast.specs.service import WITNESSLESS
 from semcast.specs.transcript import lines, parse
 from semcast.specs.violations import KEPT_PER_PROPERTY
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, MULTICAST, Event
 from semcast.terms.messages import Message
-from semcast.terms.promises import ORDERS, PROTOCOLS, promised
+from semcast.terms.promises import COMBINATIONS, PROPERTIES, promised
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Case:
     f: int = 1
     n: int = 2
     complete: bool = False
+    copies: str = "1"
 
 
 def read_cases(name: str) -> list[Case]:
@@ -55,13 +57,14 @@ def read_case(block: str) -> Case:
         relation=run.get("relation", "item"),
         f=int(run.get("f", 1)),
         n=int(run.get("n", 2)),
+        copies=run.get("copies", "1"),
     )
 
 
-LIVENESS = read_cases("liveness")
+LIVENESS = [*read_cases("liveness"), *read_cases("delivery")]
+SAFETY = ("safety", "purging", "views", "ordering", "loggers", "service")
 CASES = [
-    *read_cases("safety"),
-    *read_cases("purging"),
+    *(case for name in SAFETY for case in read_cases(name)),
     *(replace(case, complete=True) for case in LIVENESS),
 ]
 
@@ -75,7 +78,8 @@ def transcripts(diff: str) -> tuple[str, str]:
 
 
 def judge(case: Case, text: str) -> Monitors:
-    monitors = Monitors(case.protocol, case.order, case.relation, case.f, case.n)
+    parameters = {"copies": case.copies}
+    monitors = Monitors(case.protocol, case.order, case.relation, case.f, case.n, parameters)
     events = parse(text)
     for event in events:
         monitors.on_event(event)
@@ -105,9 +109,8 @@ def test_evidence_is_taken_from_the_trace_in_order(case: Case) -> None:
 
 
 def test_no_promise_is_without_a_case() -> None:
-    combinations = [(p, o) for p in PROTOCOLS for o in ORDERS]
-    combinations = [(p, o) for p, o in combinations if o != "causal" or p in ("s-rm", "rm")]
-    promises = frozenset().union(*(promised(p, o) for p, o in combinations))
+    promises = frozenset().union(*(promised(p, o) for p, o in COMBINATIONS))
+    assert promises == PROPERTIES
     assert frozenset().union(*(case.breaks for case in CASES)) == promises
 
 
@@ -116,9 +119,9 @@ def test_liveness_of_an_unfinished_run_is_not_judged(case: Case) -> None:
     bad, _ = transcripts(case.diff)
     unfinished = judge(case, bad)  # `complete` is false here.
     assert unfinished.violations == []
-    assert case.breaks <= unfinished.unjudged < unfinished.names
+    assert case.breaks <= unfinished.unjudged.keys() < unfinished.names
     finished = judge(replace(case, complete=True), bad)
-    assert finished.unjudged == frozenset()
+    assert finished.unjudged == {}
 
 
 def test_only_what_is_promised_is_judged() -> None:
@@ -163,6 +166,21 @@ def test_who_crashed_is_owed_nothing_whatever_the_caller_says() -> None:
         monitors.on_event(event)
     monitors.on_end(frozenset({0, 1}), complete=True)
     assert monitors.violations == []
+
+
+def test_sequential_consistency_without_a_witness_is_not_judged() -> None:
+    case = Case("", set(), "", "", protocol="replicated-data", order="total", complete=True)
+    told = judge(case, "0 execute note=query client=7 request=1 version=1")
+    assert told.counts == {"sequential_consistency": 1}
+    untold = judge(case, "0 execute note=query client=7 request=1")
+    assert untold.counts == {}
+    assert untold.unjudged == {"sequential_consistency": WITNESSLESS}
+
+
+@pytest.mark.parametrize("copies", ["0", "two", "-1"])
+def test_an_impossible_number_of_copies_is_refused(copies: str) -> None:
+    with pytest.raises(ConfigError, match="is not a whole number, 1 or more"):
+        Monitors("lbrm", "none", "none", 0, 2, {"copies": copies})
 
 
 @pytest.mark.parametrize(("f", "n"), [(-1, 2), (2, 2), (0, 0)])

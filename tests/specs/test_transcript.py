@@ -38,6 +38,34 @@ others = st.one_of(
     ),
     st.builds(Event, st.just("leave"), ranks, peer=ranks),
     st.builds(Event, st.just("crash"), ranks),
+    st.builds(Event, st.just("join"), ranks, note=st.sampled_from(("", "0:12", "0:12 3:40"))),
+    st.builds(
+        Event,
+        st.just("install"),
+        ranks,
+        inc=numbers,
+        view=numbers,
+        members=st.lists(ranks, unique=True).map(tuple),
+    ),
+    st.builds(
+        Event,
+        st.just("confirm"),
+        ranks,
+        ranks,
+        numbers,
+        sender_inc=numbers,
+        position=numbers,
+        view=numbers,
+    ),
+    st.builds(
+        Event,
+        st.sampled_from(("request", "execute", "reply")),
+        ranks,
+        client=ranks,
+        request=ranks,
+        version=ranks,
+        digest=st.none() | st.integers(-9, 9),
+    ),
 )
 
 

@@ -152,6 +152,9 @@ def test_it_says_what_a_writer_of_parquet_says(
                 for event in events:
                     recorded[pid] += 1
                     event.n, event.ts_ns = recorded[pid], ts_ns
+                    event.inc = HEADER.incarnations[pid]
+                    if event.sender >= 0:
+                        event.sender_inc = HEADER.incarnations[event.sender]
                 writer.append(events)
             writer.close(complete=True)
         seen, expected = read_trace(one), read_trace(other)

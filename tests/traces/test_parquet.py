@@ -13,16 +13,32 @@ import pytest
 
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import (
+    ACKNOWLEDGE,
+    AGE,
+    APPEND,
+    CONFIRM,
     CRASH,
     DELIVER,
     DELIVERY,
     DISCARD,
+    DISK,
+    EXECUTE,
+    INSTALL,
+    JOIN,
     LEAVE,
+    MINORITY,
     MULTICAST,
     PURGE,
+    QUERY,
     RECEIVE,
+    RECLAIM,
+    RECOVER,
+    REPLY,
+    REQUEST,
     SKIP,
     STABLE,
+    SUSPECT,
+    UPDATE,
     Event,
 )
 from semcast.terms.messages import Message
@@ -95,6 +111,39 @@ def test_round_trip(tmp_path: Path, row_group: int) -> None:
         Process(1, "b", True),
         Process(2, "c", False),  # it crashed
     )
+
+
+def test_what_only_some_protocols_tell_comes_back_too(tmp_path: Path) -> None:
+    events = [
+        Event(JOIN, 1, note="0:12 3:40", version=0),
+        Event(INSTALL, 1, view=4, members=(2, 0, 1), note=MINORITY),
+        Event(MULTICAST, 0, 0, 1, FIRST, inc=3, sender_inc=3, view=4),
+        Event(DELIVER, 1, 0, 1, FIRST, sender_inc=3, view=4, position=9),
+        Event(CONFIRM, 1, 0, 1, sender_inc=3, view=4),
+        Event(PURGE, 2, 0, 1, by_seq=7, note=DELIVERY, sender_inc=3, by_sender=1, by_inc=2),
+        Event(PURGE, 2, 0, 2, by_seq=3, note=DELIVERY, sender_inc=3),
+        Event(SUSPECT, 0, peer=2, view=4, inc=3),
+        Event(APPEND, 2, 0, 1),
+        Event(ACKNOWLEDGE, 2, 0, 1),
+        Event(RECLAIM, 2, 0, 1, note=AGE),
+        Event(REQUEST, 0, client=0, request=0, inc=3),
+        Event(EXECUTE, 0, client=0, request=0, position=1, note=UPDATE, inc=3),
+        Event(EXECUTE, 0, client=0, request=1, version=0, note=QUERY, inc=3),
+        Event(REPLY, 0, client=0, request=1, version=0, digest=-(2**63), inc=3),
+        Event(CRASH, 2, note=DISK),
+        Event(RECOVER, 2, inc=2, version=5),
+    ]
+    for n, event in enumerate(events):
+        event.n, event.ts_ns = n, 10 * n
+    assert read_trace(record(tmp_path / "t", events)).events == [as_read(one) for one in events]
+    assert rows(tmp_path / "t", JOIN)[0]["attrs"] == [("after", "0:12 3:40")]
+    assert rows(tmp_path / "t", INSTALL)[0]["attrs"] == [("primary", "0")]
+    assert rows(tmp_path / "t", EXECUTE)[0]["attrs"] == [("op", "update")]
+    assert rows(tmp_path / "t", CRASH)[0]["attrs"] == [("reason", "disk")]
+    assert [(row["by_sender"], row["by_inc"]) for row in rows(tmp_path / "t", PURGE)] == [
+        (1, 2),
+        (0, 3),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,19 @@
 """`semcast figures`: the papers' figures, from simulations and live groups run now."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from semcast.cli.commands import Jobs, Json, Seed
 from semcast.cli.output import Output, table
+from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
+
+if TYPE_CHECKING:
+    from semcast.experiments.figures import Rendered
+    from semcast.pipeline.session import Target
 
 EXAMPLE = "Example: semcast figures all --out out/figures --quick"
 
@@ -24,25 +31,21 @@ def figures(
     live: Annotated[
         bool, typer.Option("--live", help="Add points of real processes to figures that have them.")
     ] = False,
+    master: SomeMaster = None,
+    remote: Remote = None,
+    conf: Conf = None,
     json: Json = False,
 ) -> None:
-    """Draw figures of the papers as PNG and CSV; `list` names them."""
-    from semcast.experiments.figures import FIGURES, render
-    from semcast.faults.limits import within
-    from semcast.terms.errors import one_of
+    """Draw figures of the papers as PNG and CSV; `list` names them.
 
+    On Spark if --master, --remote or --conf says so, and then resumable; live points run here.
+    """
     output = Output(json)
     if names == ["list"]:
-        rows = [{"name": f.name, "source": f.source, "title": f.title} for f in FIGURES.values()]
-        output.say(*table(rows))
-        output.answer({"figures": rows})
+        _list(output)
         return
-    for name in names:
-        if name not in FIGURES and name != "all":
-            raise one_of("figure", name, ("all", *FIGURES))
-    within("jobs", 1 if jobs is None else jobs, 1)
-    drawn = render(
-        list(FIGURES) if "all" in names else list(dict.fromkeys(names)),
+    drawn = _renderer(some_target(master, remote, conf))(
+        names,
         out,
         jobs=jobs,
         seed=seed,
@@ -52,3 +55,22 @@ def figures(
     )
     output.say(*table(drawn))
     output.answer({"figures": drawn})
+
+
+def _list(output: Output) -> None:
+    from semcast.experiments.figures import FIGURES
+
+    rows = [{"name": f.name, "source": f.source, "title": f.title} for f in FIGURES.values()]
+    output.say(*table(rows))
+    output.answer({"figures": rows})
+
+
+def _renderer(target: "Target | None") -> Callable[..., list["Rendered"]]:
+    """Who runs the points: processes of this machine, or Spark."""
+    if target is None:
+        from semcast.experiments.figures import render
+
+        return render
+    from semcast.pipeline.figures import render_on_spark
+
+    return partial(render_on_spark, target=target)

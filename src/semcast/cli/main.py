@@ -21,15 +21,20 @@ import typer.main
 from semcast import __version__
 from semcast.cli import (
     bench,
+    check,
     demo,
     doctor,
     figures,
     keys,
+    lake,
     live,
     members,
     model,
+    profile,
     relay,
+    report,
     sim,
+    sweep,
     top,
 )
 from semcast.cli.commands import Commands, new_app
@@ -59,7 +64,12 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(bench.app, name="bench")
 app.add_typer(sim.app, name="sim")
 app.command("figures", epilog=figures.EXAMPLE)(figures.figures)
+app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
+app.command("check", epilog=check.EXAMPLE)(check.check)
+app.command("profile", epilog=profile.EXAMPLE)(profile.profile)
+app.command("report", epilog=report.EXAMPLE)(report.report)
 app.add_typer(model.app, name="model")
+app.add_typer(lake.app, name="lake")
 
 
 def _version(asked: bool) -> None:
@@ -110,7 +120,8 @@ def _run(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("semcast"):
             raise
-        return _refuse(f"{error.name}: not installed; pip install 'semcast[lab]'")
+        extra = "spark" if (error.name or "").startswith(("pyspark", "pandas")) else "lab"
+        return _refuse(f"{error.name}: not installed; pip install 'semcast[{extra}]'")
     except BrokenPipeError:
         raise
     except OSError as error:

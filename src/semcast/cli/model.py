@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from semcast.cli.commands import Commands, Json, new_app
-from semcast.cli.output import Output, pairs
+from semcast.cli.output import Output, pairs, table
 
 app = new_app(Commands, "The analytical models, by themselves.")
 
@@ -48,4 +48,51 @@ def throughput(
     }
     output = Output(json)
     output.say(*pairs(facts))
+    output.answer(facts)
+
+
+@app.command(
+    epilog="Example: semcast model gossip --members 100 --reached 51 --mode pull --error 1e-6"
+)
+def gossip(
+    members: Annotated[int, typer.Option(help="Members of the group.")],
+    reached: Annotated[int, typer.Option(help="Members that have the message at first.")],
+    mode: Annotated[str, typer.Option(metavar="pull|push", help="Who gives to whom.")],
+    error: Annotated[float, typer.Option(help="Probability that some member still lacks it.")],
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds to list.", show_default="until the error")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """After how many rounds of gossip all have a message (RPB section 4.2)."""
+    from itertools import islice
+
+    from semcast.faults.limits import within
+    from semcast.models import gossip as model
+
+    within("rounds", 0 if rounds is None else rounds, 0, model.ROUNDS_MAX)
+    needed = model.rounds_for(model.uniform_recurrence(members, reached, mode), error)
+    listed = (needed if rounds is None else rounds) + 1
+    errors = list(islice(model.uniform_recurrence(members, reached, mode), listed))
+    facts: dict[str, object] = {
+        "rounds": needed,
+        "probability": [1 - e for e in errors],
+        "rounds_exact": None,
+    }
+    exact: list[float] = []
+    if members <= model.CHAIN_MEMBERS_MAX:
+        facts["rounds_exact"] = model.rounds_for(model.chain(members, reached, mode), error)
+        exact = [1 - e for e in islice(model.chain(members, reached, mode), listed)]
+        facts["probability_exact"] = exact
+        facts["rounds_expected"] = model.expected_rounds(members, reached, mode)
+    output = Output(json)
+    output.say(*pairs({k: v for k, v in facts.items() if not isinstance(v, list)}), "")
+    output.say(
+        *table(
+            [
+                {"round": k, "all have it": 1 - e, "exactly": exact[k] if exact else None}
+                for k, e in enumerate(errors)
+            ]
+        )
+    )
     output.answer(facts)

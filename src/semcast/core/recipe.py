@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.promises import promised
+from semcast.terms.promises import check_runnable
 
 RELATIONS = ("item", "bitmap", "list", "all", "update-fin", "none")
 PURGING = ("eager", "lazy")
@@ -61,7 +61,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.members < 1:
             raise ConfigError(f"members: {self.members} is not at least 1")
-        promised(self.protocol, self.order)
+        check_runnable(self.protocol, self.order)
         if self.relation not in RELATIONS:
             raise one_of("relation", self.relation, RELATIONS)
         if self.purge not in PURGING:

@@ -64,7 +64,8 @@ class Experiment(NamedTuple):
     """One point of an experiment: `run(parameters, seed, trace)` gives its row.
 
     `trace` is a directory to record the execution in, or None.  `run` simulates; `live`, where
-    there is one, has real processes do the same and gives the same row.
+    there is one, has real processes do the same and gives the same row.  `is_measured(parameters)`:
+    this machine's speed enters the row, so the same seed need not give it again.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Experiment(NamedTuple):
     defaults: Mapping[str, Value]
     run: Run
     live: Run | None = None
+    is_measured: Callable[[Parameters], bool] = lambda p: False
 
     def parameters(self, given: Mapping[str, Value]) -> Parameters:
         """The defaults with what was given, each converted to its default's type."""

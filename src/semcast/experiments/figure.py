@@ -1,9 +1,9 @@
 """What a figure is: panels of curves, each curve one experiment swept over one parameter.
 
 A curve names which key of the experiment's row it shows, so that one run of a point serves both
-the simulated curve and the model beside it.  A panel's live curves are run by real processes, and
-only if asked for.  `Reading` is what the paper's text says, drawn as a mark; where simulation and
-paper disagree, `docs/results.md` says why.
+the simulated curve and the model beside it; a profile shows many keys of one run.  A panel's live
+curves are run by real processes, and only if asked for.  `Reading` is what the paper's text says,
+drawn as a mark; where simulation and paper disagree, `docs/results.md` says why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,10 @@ LIVE_SPAN: Mapping[str, Value] = {"seconds": 8.0, "warmup_s": 3.0}
 
 
 class Curve(NamedTuple):
-    """`y` of `experiment` over the values `xs` of its parameter `x`, other parameters fixed."""
+    """`y` of `experiment` over the values `xs` of its parameter `x`, other parameters fixed.
+
+    Without an `x` it is a profile: one run, and at each place n of `xs` its key `y_n`.
+    """
 
     label: str
     experiment: str
@@ -26,6 +29,14 @@ class Curve(NamedTuple):
     y: str
     fixed: Mapping[str, Value] = {}
     style: str = "simulation"  # or "model", "reliable", LIVE: how it is drawn
+
+    def key(self, x: Value) -> str:
+        """Which key of the row it shows at a place."""
+        return self.y if self.x else f"{self.y}_{x}"
+
+    def given(self, x: Value) -> dict[str, Value]:
+        """The parameters of the run that it shows at a place."""
+        return {**self.fixed, self.x: x} if self.x else dict(self.fixed)
 
     def live(self, *xs: Value, **fixed: Value) -> "Curve":
         """The same with real processes at a few places, in runs of a few seconds."""
@@ -50,6 +61,7 @@ class Panel(NamedTuple):
     readings: tuple[Reading, ...] = ()
     log_x: bool = False
     live: tuple[Curve, ...] = ()
+    log_y: bool = False
 
 
 class Figure(NamedTuple):
@@ -66,4 +78,4 @@ class Figure(NamedTuple):
         for panel in self.panels:
             for curve in panel.curves:
                 for value in curve.xs:
-                    yield curve.experiment, {**curve.fixed, curve.x: value}
+                    yield curve.experiment, curve.given(value)

@@ -13,39 +13,43 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, TypeAlias, TypedDict
 
-from semcast.experiments import buffers, game, perturbed, scale, slow_receiver, stock
-from semcast.experiments.experiment import Parameters, Row, Value
+from semcast.experiments import (
+    buffers,
+    convergence,
+    game,
+    perturbed,
+    pubsub_figures,
+    scale,
+    slow_receiver,
+    stock,
+)
+from semcast.experiments.experiment import Row, Value
 from semcast.experiments.figure import LIVE, Curve, Figure, Panel, Reading
+from semcast.experiments.point import Point, run_point
 from semcast.experiments.registry import experiment
-from semcast.terms.errors import ConfigError, SemcastError, one_of
+from semcast.terms.errors import ConfigError, one_of
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure
-    for module in (perturbed, stock, slow_receiver, buffers, scale, game)
+    for module in (
+        perturbed,
+        stock,
+        slow_receiver,
+        buffers,
+        scale,
+        game,
+        convergence,
+        pubsub_figures,
+    )
     for figure in module.FIGURES
 }
 
 QUICK_SECONDS = {"seconds": 6.0, "warmup_s": 2.0}
 
-
-class PointError(SemcastError):
-    """One point of a figure could not be run; the message names it."""
-
-
-class Point(NamedTuple):
-    """One run: an experiment with all its parameters, sorted by name, and a seed."""
-
-    experiment: str
-    parameters: tuple[tuple[str, Value], ...]
-    seed: int
-    is_live: bool = False
-
-    def __str__(self) -> str:
-        defaults = experiment(self.experiment).defaults
-        given = " ".join(f"{n}={v}" for n, v in self.parameters if v != defaults[n])
-        return f"{self.experiment} {given} ({'live, ' if self.is_live else ''}seed {self.seed})"
+Told: TypeAlias = Callable[[int, int, str], None]  # done, of how many, the point
+RunAll: TypeAlias = Callable[[Sequence[Point], Told], dict[Point, Row]]
 
 
 class Rendered(TypedDict):
@@ -92,7 +96,7 @@ class Results:
                 named = [curve for curve in run if curve.label == about]
                 for curve in named or run:
                     x = next((x for x in curve.xs if x == reading.x), None)
-                    value = None if x is None else self.row(curve, x)[curve.y]
+                    value = None if x is None else self.row(curve, x)[curve.key(x)]
                     yield Outcome(panel, reading, curve, value)
 
 
@@ -104,13 +108,15 @@ def render(
     seed: int = 1,
     quick: bool = False,
     live: bool = False,
-    on_progress: Callable[[int, int, str], None] | None = None,
+    on_progress: Told | None = None,
+    simulate: RunAll | None = None,
 ) -> list[Rendered]:
     """Run, draw and write the named figures ("all": every one), and `index.html` over them.
 
     `on_progress(done, total, point)` is called after each point.  With `quick`, a few short
     points instead of the full curves: enough to see that everything works, not to conclude.
-    With `live`, some points are also run with real processes.
+    With `live`, some points are also run with real processes, by `jobs` processes of this machine
+    like all others; `simulate` is who runs the others instead.
     """
     from semcast.experiments.page import page
     from semcast.experiments.plot import draw  # matplotlib is an extra, and slow to import
@@ -124,7 +130,7 @@ def render(
     wanted = {point: None for figure in figures for point in points(figure, seed, quick)}
     with _writing(out_dir) as out:
         out.mkdir(parents=True, exist_ok=True)
-    results = Results(_run_all(list(wanted), jobs, on_progress), seed, quick)
+    results = Results(_run_all(list(wanted), jobs, on_progress, simulate), seed, quick)
     pictures = {figure.name: draw(figure, results) for figure in figures}
     with _writing(out_dir) as out:
         for figure in figures:
@@ -158,23 +164,25 @@ def _with_live(figures: Iterable[Figure]) -> list[Figure]:
 
 
 def thinned(figure: Figure) -> Figure:
-    """The same figure with three values on each axis."""
+    """The same figure with three values on each axis, on a logarithmic one the first three."""
     panels = [
-        panel._replace(
-            curves=tuple(
-                c._replace(xs=(c.xs[0], c.xs[len(c.xs) // 2], c.xs[-1])) if len(c.xs) > 3 else c
-                for c in panel.curves
-            )
-        )
+        panel._replace(curves=tuple(_thin(curve, panel.log_x) for curve in panel.curves))
         for panel in figure.panels
     ]
     return figure._replace(panels=tuple(panels))
 
 
+def _thin(curve: Curve, is_logarithmic: bool) -> Curve:
+    xs = curve.xs
+    if not curve.x or len(xs) <= 3:  # A profile is one run.
+        return curve
+    return curve._replace(xs=xs[:3] if is_logarithmic else (xs[0], xs[len(xs) // 2], xs[-1]))
+
+
 def point_of(curve: Curve, x: Value, seed: int, quick: bool = False) -> Point:
     """The run behind one point of a curve."""
     wanted = experiment(curve.experiment)
-    parameters = wanted.parameters({**curve.fixed, curve.x: x})
+    parameters = wanted.parameters(curve.given(x))
     if quick:
         parameters.update({n: v for n, v in QUICK_SECONDS.items() if n in parameters})
     return Point(wanted.name, tuple(sorted(parameters.items())), seed, curve.style == LIVE)
@@ -186,27 +194,18 @@ def points(figure: Figure, seed: int, quick: bool = False) -> list[Point]:
     return list(dict.fromkeys(point_of(c, x, seed, quick) for c in curves for x in c.xs))
 
 
-def run_point(point: Point) -> Row:
-    """One run; also what a worker process executes."""
-    chosen = experiment(point.experiment)
-    run = chosen.live if point.is_live else chosen.run
-    assert run is not None
-    try:
-        return run(Parameters(dict(point.parameters)), point.seed, None)
-    except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise PointError(f"{point}: {reason}") from error
-
-
 def _run_all(
-    wanted: Sequence[Point], jobs: int, on_progress: Callable[[int, int, str], None] | None
+    wanted: Sequence[Point], jobs: int, on_progress: Told | None, simulate: RunAll | None = None
 ) -> dict[Point, Row]:
     tell = on_progress or (lambda done, total, point: None)
     rows: dict[Point, Row] = {}
+    if simulate is not None:
+        simulated = [point for point in wanted if not point.is_live]
+        rows |= simulate(simulated, lambda done, _, point: tell(done, len(wanted), point))
     pool = ProcessPoolExecutor(jobs) if jobs > 1 else None
     try:
         for is_live in (False, True):
-            part = [point for point in wanted if point.is_live == is_live]
+            part = [point for point in wanted if point.is_live == is_live and point not in rows]
             found = pool.map(run_point, part) if pool else map(run_point, part)
             for point, row in zip(part, found, strict=True):
                 rows[point] = row

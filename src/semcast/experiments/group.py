@@ -7,6 +7,7 @@ sender stops, the slow ones finish, and then each member must have what it was p
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Protocol
 
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
@@ -32,6 +33,21 @@ class Recording:
     def __init__(self, *observers: Observer) -> None:
         self.observers = observers
         self.complete = False
+
+
+class Recorded(Protocol):
+    """What a trace says of a run's recipe."""
+
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def order(self) -> str: ...
+    @property
+    def relation(self) -> str: ...
+    @property
+    def f(self) -> int: ...
+    @property
+    def members(self) -> int: ...
 
 
 class Group:
@@ -138,7 +154,7 @@ def reach_of(recipe: Recipe) -> int | None:
 
 @contextmanager
 def recording(
-    directory: str | None, name: str, recipe: Recipe, seed: int, parameters: Parameters
+    directory: str | None, name: str, recipe: Recorded, seed: int, parameters: Parameters
 ) -> Iterator[Recording]:
     """What writes a trace to `directory`, or nothing."""
     if directory is None:
@@ -154,7 +170,7 @@ def recording(
         relation=recipe.relation,
         f=recipe.f,
         seed=seed,
-        parameters={key: str(value) for key, value in parameters.items()},
+        parameters={key: str(value) for key, value in parameters.items()} | {"skew_ms": "0"},
     )
     names = [f"p{rank}" for rank in range(recipe.members)]
     with TraceWriter(directory, run, names) as writer:

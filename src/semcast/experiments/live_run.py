@@ -83,4 +83,5 @@ def record(
     ranks = {member: rank for rank, member in enumerate(sorted(names))}
     crashes = {ranks[member]: ns for member, ns in fleet.crashes.items()}
     [run] = read_runs(directory)
-    write_run(directory, replace(run, name=name), sorted(names), complete=is_quiet, crashes=crashes)
+    run = replace(run, name=name, parameters={**run.parameters, "skew_ms": f"{SKEW_S * 1e3:g}"})
+    write_run(directory, run, sorted(names), complete=is_quiet, crashes=crashes)

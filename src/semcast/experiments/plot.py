@@ -103,7 +103,10 @@ def _draw_panel(axes: Axes, panel: Panel, results: Results) -> None:
     axes.set_title(panel.title)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
-    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
+    if panel.log_y:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     if panel.log_x:
         _mark_values(axes, panel)
     entries = list(_legend(panel, colours))
@@ -130,7 +133,7 @@ def _mark_values(axes: Axes, panel: Panel) -> None:
 
 
 def _series(curve: Curve, results: Results) -> tuple[list[Any], list[float]]:
-    values = [results.row(curve, x)[curve.y] for x in curve.xs]
+    values = [results.row(curve, x)[curve.key(x)] for x in curve.xs]
     return list(curve.xs), [nan if v is None else float(v) for v in values]
 
 

@@ -1,9 +1,11 @@
 """All experiments by name, in the order of the papers' figures."""
 
 from semcast.experiments.buffers import BUFFERS
+from semcast.experiments.convergence import CONVERGENCE
 from semcast.experiments.experiment import Experiment
 from semcast.experiments.game import GAME, GAME_TRAFFIC
 from semcast.experiments.perturbed import PERTURBED_RECEIVER
+from semcast.experiments.pubsub import PUBSUB
 from semcast.experiments.replay import REPLAY
 from semcast.experiments.scale import SCALE
 from semcast.experiments.slow_receiver import SLOW_RECEIVER
@@ -21,6 +23,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         GAME,
         GAME_TRAFFIC,
         REPLAY,
+        CONVERGENCE,
+        PUBSUB,
     )
 }
 

@@ -180,6 +180,7 @@ SCALE = Experiment(
     "SRM fig. 7",
     DEFAULTS,
     run,
+    is_measured=lambda p: bool(p["processor_factor"]),
 )
 
 _SIZES = (4, 8, 16, 32, 64, 256)

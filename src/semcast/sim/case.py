@@ -13,6 +13,7 @@ from random import Random
 import msgspec
 
 from semcast.core.member import Member
+from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.recipe import Recipe
 from semcast.faults import Constant, Crash, Failpoint, Link, OneWayCut, Partition, Pause
 from semcast.sim.clock import stream
@@ -64,7 +65,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...]
 
 
-def submissions(sender: Sender, recipe: Recipe, rng: Random) -> Iterator[Submission]:
+def submissions(sender: Sender, recipe: Recipe | PubsubRecipe, rng: Random) -> Iterator[Submission]:
     """What a sender's application says, in the form that the relation takes."""
     payload = bytes(sender.size)
     recent: deque[int] = deque(maxlen=8)  # sequence numbers a list may name

@@ -8,11 +8,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from semcast.sim.case import run
+from semcast.sim.case import Case
 from semcast.sim.mutants import MUTANTS, mutated
+from semcast.sim.pubsub.case import PubsubCase
+from semcast.sim.pubsub.scenarios import PUBSUB_SCENARIOS
 from semcast.sim.scenarios import SCENARIOS
-from semcast.sim.swarm import Summary, swarm
+from semcast.sim.swarm import Summary, carry_out, swarm
 from semcast.terms.errors import one_of
+
+ALL_SCENARIOS: dict[str, Case | PubsubCase] = {**SCENARIOS, **PUBSUB_SCENARIOS}
 
 
 class Hunt(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +81,7 @@ def of_protocol(protocol: str | None) -> Sequence[str]:
 def _in_scenario(name: str) -> str | None:
     try:
         with mutated(name):
-            violations = run(SCENARIOS[MUTANTS[name].scenario]).violations
+            violations = carry_out(ALL_SCENARIOS[MUTANTS[name].scenario]).violations
     except Exception as error:  # A machine that raises has been noticed too.
         return f"exception {type(error).__name__}"
     return _property(violations[0]) if violations else None

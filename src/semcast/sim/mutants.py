@@ -6,7 +6,7 @@ here: nothing in the API leads to them.  A mutant that survives is a missing tes
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from semcast.core.delivery import DeliveryQueue
 from semcast.core.detector import QuorumDetector
@@ -17,19 +17,11 @@ from semcast.core.purging import PurgingBuffer
 from semcast.core.reception import Reception
 from semcast.core.recovery import Recovery
 from semcast.core.retransmission import RetransmissionStore
+from semcast.sim.mutant import Mutant
+from semcast.sim.pubsub.mutants import PUBSUB_MUTANTS
 from semcast.terms.effects import Effects
 from semcast.terms.errors import one_of
 from semcast.terms.messages import Message, Purged, Rank, Seq
-
-
-class Mutant(NamedTuple):
-    """`replaced` gets the original method and returns the broken one."""
-
-    owner: type
-    method: str
-    replaced: Callable[[Any], Callable[..., Any]]
-    scenario: str
-    protocol: str = "s-rm"
 
 
 def purge_before_safe(original: Any) -> Callable[..., Any]:
@@ -276,6 +268,7 @@ MUTANTS: dict[str, Mutant] = {
         Reception, "_give_way", early_never_gives_way, "early-arrivals"
     ),
     "no-reserve": Mutant(Holdings, "_make_room", no_reserve, "crossed-buffers"),
+    **PUBSUB_MUTANTS,
 }
 
 

@@ -18,17 +18,21 @@ from time import perf_counter
 
 import msgspec
 
+from semcast.core.pubsub import recipe as pubsub
 from semcast.core.recipe import Recipe
-from semcast.faults import Crash, Exponential, Failpoint, Link, OneWayCut, Partition, Pause, Uniform
-from semcast.sim.case import Case, Outcome, Sender, run
+from semcast.faults import Crash, Failpoint, Fault
+from semcast.sim.case import Case, Outcome, run
 from semcast.sim.clock import stream
+from semcast.sim.draws import draw_cuts, draw_link, draw_senders
 from semcast.sim.mutants import mutated
+from semcast.sim.pubsub.case import PubsubCase
+from semcast.sim.pubsub.case import run as run_pubsub
+from semcast.sim.pubsub.draw import draw as draw_pubsub
 from semcast.terms.errors import one_of
 
-PROTOCOLS = ("s-sm", "s-rm", "sm", "rm", "causal")
+PROTOCOLS = ("s-sm", "s-rm", "sm", "rm", "causal", *pubsub.PROTOCOLS)
 CHUNK = 8
 WATCHDOG_S = 120.0  # a seed takes a hundredth of a second; this one would never end
-Fault = Partition | OneWayCut | Pause | Crash | Failpoint
 
 FAILPOINTS = (
     ("purge", "retransmission"),
@@ -43,10 +47,12 @@ FAILPOINTS = (
 )
 
 
-def draw(protocol: str, seed: int) -> Case:
+def draw(protocol: str, seed: int) -> Case | PubsubCase:
     """The case of one seed."""
     if protocol not in PROTOCOLS:
         raise one_of("protocol", protocol, PROTOCOLS)
+    if protocol in pubsub.PROTOCOLS:
+        return draw_pubsub(protocol, seed)
     rng = stream(seed, "swarm", protocol)
     members = rng.choice((1, 2, 3, 3, 4, 5, 6))
     recipe = draw_recipe(protocol, members, rng)
@@ -97,49 +103,6 @@ def draw_recipe(protocol: str, members: int, rng: Random) -> Recipe:
     )
 
 
-def draw_senders(members: int, phase_s: float, rng: Random) -> Iterator[Sender]:
-    """Who sends how much, and how much of it supersedes what."""
-    for pid in rng.sample(range(members), rng.randint(1, min(3, members))):
-        rate = rng.choice((100.0, 300.0, 1000.0))
-        yield Sender(
-            pid=pid,
-            rate=rate,
-            count=max(2, int(rate * phase_s)),
-            items=rng.choice((1, 3, 20)),
-            overwrite=rng.choice((0.3, 0.7, 0.95)),
-            keep=rng.choice((0.0, 0.0, 0.1)),
-            batch=rng.choice((1, 4, 16)),
-            size=rng.choice((0, 8, 40)),
-        )
-
-
-def draw_link(rng: Random) -> Link:
-    """A network that loses, doubles and reorders, or not."""
-    latency = Exponential(rng.choice((0.0002, 0.002, 0.01)), 0.0001)
-    return Link(
-        latency=latency if rng.random() < 0.5 else Uniform(0.0005, 0.003),
-        loss=rng.choice((0.0, 0.02, 0.15, 0.4)),
-        duplicate=rng.choice((0.0, 0.0, 0.1)),
-        reorder=rng.choice((0.0, 0.2)),
-    )
-
-
-def draw_cuts(members: int, phase_s: float, rng: Random) -> Iterator[Fault]:
-    """Partitions, one-way cuts and pauses that end with the phase at the latest."""
-
-    def period() -> tuple[float, float]:
-        start = rng.uniform(0, phase_s)
-        return start, min(phase_s, start + rng.uniform(0.05, 0.6))
-
-    if members > 1 and rng.random() < 0.3:
-        group = tuple(rng.sample(range(members), rng.randint(1, members - 1)))
-        yield Partition(*period(), (group,))
-    if members > 1 and rng.random() < 0.3:
-        yield OneWayCut(*period(), *rng.sample(range(members), 2))
-    if rng.random() < 0.3:
-        yield Pause(rng.randrange(members), *period())
-
-
 def draw_crashes(
     recipe: Recipe, phase_s: float, at_failpoints: int, rng: Random
 ) -> Iterator[Fault]:
@@ -173,12 +136,17 @@ def watchdog(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def carry_out(case: Case | PubsubCase) -> Outcome:
+    """Run a case of either kind."""
+    return run(case) if isinstance(case, Case) else run_pubsub(case)
+
+
 def run_seed(protocol: str, mutant: str | None, seed: int) -> Outcome:
     """Draw and run one seed, with a deliberately broken protocol if `mutant` names one."""
     case = draw(protocol, seed)
     try:
         with mutated(mutant), watchdog(WATCHDOG_S):
-            return run(case)
+            return carry_out(case)
     except Exception as error:  # A machine that raises is one more way to break a promise.
         place = traceback.extract_tb(error.__traceback__)[-1]
         found = f"exception: {error!r} at {place.filename}:{place.lineno} in {place.name}"

@@ -60,6 +60,10 @@ class History:
         """Processes do not recover [SRB §2.1]."""
         self.crashed.add(event.pid)
 
+    def begin_life(self, event: Event) -> None:
+        """What an earlier life of the process delivered may be delivered again [RPB §6.2]."""
+        self.delivered[event.pid] = [{} for _ in range(self.n)]
+
     def owed(self, correct: frozenset[Rank]) -> list[Rank]:
         """The processes that liveness speaks of: correct, and forgotten by nobody.
 

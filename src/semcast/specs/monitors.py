@@ -12,21 +12,31 @@ liveness at the end, and only of a complete run.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from semcast.specs.causality import CausalOrder
 from semcast.specs.history import History, Watch
 from semcast.specs.liveness import LIVENESS
+from semcast.specs.loggers import CollectionSafety, Durability, ReliableDelivery
+from semcast.specs.ordering import Confirmation, PrefixDelivery, TotalOrder
 from semcast.specs.purging import PurgeSafety
 from semcast.specs.safety import AtMostOnce, FifoOrder, Integrity, ItemOrder
+from semcast.specs.service import ExactlyOnceRequests, SequentialConsistency
+from semcast.specs.views import (
+    PrimaryOrder,
+    SemanticViewSynchrony,
+    SendingViewDelivery,
+    ViewOrder,
+)
 from semcast.specs.violations import Ledger, Violation
 from semcast.terms.errors import ConfigError
-from semcast.terms.events import Event
+from semcast.terms.events import RECOVER, Event
 from semcast.terms.promises import promised
 
 __all__ = ["REPLICATED", "Monitors", "Violation"]
 
 REPLICATED: Final = frozenset({"s-rm", "rm"})
+AT_LEAST_ONCE: Final = "at-least-once"
 
 
 class Watcher(Protocol):
@@ -34,6 +44,24 @@ class Watcher(Protocol):
 
     def watches(self) -> Mapping[str, Watch]:
         """By kind of event, what to call."""
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A watcher that judges when the trace has ended."""
+
+    def on_end(self) -> None:
+        """Judge what is left."""
+        ...
+
+
+@runtime_checkable
+class OfALife(Protocol):
+    """A watcher whose property, under at-least-once recovery, holds within each life."""
+
+    def begin_life(self, event: Event) -> None:
+        """`event.pid` starts anew."""
         ...
 
 
@@ -45,20 +73,63 @@ _SAFETY: Final[Mapping[str, Callable[[History, Ledger], Watcher]]] = {
 }
 
 
+class Facts(NamedTuple):
+    """What a monitor may need to know of a run beforehand."""
+
+    relation: str
+    n: int
+    parameters: Mapping[str, str]
+
+    def number(self, name: str, otherwise: int) -> int:
+        """A parameter that is a whole number, 1 or more."""
+        text = self.parameters.get(name, str(otherwise))
+        if not text.isdecimal() or not int(text):
+            raise ConfigError(f"{name}: {text!r} is not a whole number, 1 or more")
+        return int(text)
+
+
+# Monitors that keep what they need themselves: processes come, go and recover.
+_BESIDE: Final[Mapping[str, Callable[[Ledger, Facts], Watcher]]] = {
+    "view_order": lambda ledger, _: ViewOrder(ledger),
+    "sending_view_delivery": lambda ledger, _: SendingViewDelivery(ledger),
+    "semantic_view_synchrony": lambda ledger, run: SemanticViewSynchrony(ledger, run.relation),
+    "primary_order": lambda ledger, run: PrimaryOrder(ledger, run.number("servers", run.n)),
+    "total_order": lambda ledger, _: TotalOrder(ledger),
+    "prefix_delivery": lambda ledger, _: PrefixDelivery(ledger),
+    "confirmation": lambda ledger, _: Confirmation(ledger),
+    "reliable_delivery": lambda ledger, run: ReliableDelivery(ledger, run.relation),
+    "collection_safety": lambda ledger, _: CollectionSafety(ledger),
+    "durability": lambda ledger, run: Durability(ledger, run.relation, run.number("copies", 1)),
+    "exactly_once_requests": lambda ledger, _: ExactlyOnceRequests(ledger),
+    "sequential_consistency": lambda ledger, _: SequentialConsistency(ledger),
+}
+_AT_THE_END: Final = frozenset({*LIVENESS, "causal_completeness", "reliable_delivery"})
+_NOT_QUIET: Final = "the run was not left to fall quiet"
+
+
 class Monitors:
     """One per run of the processes 0 to n - 1; reads events, never changes them.
 
-    `names` are the properties promised, `unjudged` those of them that could not be decided;
-    `violations` holds the first few of each property, `counts` the number of all.
+    `names` are the properties promised, `unjudged` those of them that could not be decided, and
+    why; `violations` holds the first few of each property, `counts` the number of all.
     """
 
-    __slots__ = ("_by_kind", "_causal", "_history", "_ledger", "names", "unjudged")
+    __slots__ = ("_beside", "_by_kind", "_causal", "_history", "_ledger", "names", "unjudged")
 
-    def __init__(self, protocol: str, order: str, relation: str, f: int, n: int) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        order: str,
+        relation: str,
+        f: int,
+        n: int,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        """`parameters` are the run's; `copies`, `servers` and `recovery` matter here."""
         if not 0 <= f < n:
             raise ConfigError(f"f: {f} is not between 0 and n - 1 = {n - 1}")
         self.names = promised(protocol, order)
-        self.unjudged = self.names - _SAFETY.keys() - {"purge_safety", "causal_order"}
+        self.unjudged = dict.fromkeys(self.names & _AT_THE_END, _NOT_QUIET)
         self._ledger = Ledger()
         self._history = History(relation, n)
         watchers: list[Watcher] = [
@@ -73,11 +144,19 @@ class Monitors:
         if "causal_order" in self.names:
             self._causal = CausalOrder(self._history, self._ledger)
             watchers.append(self._causal)
+        facts = Facts(relation, n, parameters or {})
+        self._beside = {
+            name: make(self._ledger, facts) for name, make in _BESIDE.items() if name in self.names
+        }
+        watchers.extend(self._beside.values())
         watchers.append(self._history)  # Last: monitors look before it records.
         self._by_kind: dict[str, tuple[Watch, ...]] = {}
         for watcher in watchers:
             for kind, watch in watcher.watches().items():
                 self._by_kind[kind] = (*self._by_kind.get(kind, ()), watch)
+        if facts.parameters.get("recovery") == AT_LEAST_ONCE:
+            lives = (watcher.begin_life for watcher in watchers if isinstance(watcher, OfALife))
+            self._by_kind[RECOVER] = (*self._by_kind.get(RECOVER, ()), *lives)
 
     def on_event(self, event: Event) -> None:
         """Judge the next event of the run."""
@@ -85,15 +164,21 @@ class Monitors:
             watch(event)
 
     def on_end(self, correct: frozenset[int], complete: bool) -> None:
-        """Judge liveness, once, after the last event."""
+        """Judge what needs the whole trace, and liveness of a complete run; once, at the end."""
+        for name, watcher in self._beside.items():
+            if isinstance(watcher, Closing) and (complete or name not in _AT_THE_END):
+                watcher.on_end()
+            if isinstance(watcher, SequentialConsistency) and watcher.reason:
+                self.unjudged[name] = watcher.reason
         if not complete:
             return
-        self.unjudged = frozenset()
+        for name in _AT_THE_END:
+            self.unjudged.pop(name, None)
         owed = self._history.owed(correct)
         for name, verdict in LIVENESS.items():
             if name in self.names:
                 verdict(self._history, owed, self._ledger)
-        if self._causal is not None:
+        if self._causal is not None and "causal_completeness" in self.names:
             self._causal.on_end(owed)
 
     @property

@@ -96,6 +96,10 @@ class FifoOrder:
         else:
             row[event.sender] = event
 
+    def begin_life(self, event: Event) -> None:
+        """The order starts anew."""
+        self._last[event.pid] = [None] * len(self._last)
+
 
 class ItemOrder:
     """FIFO Order between messages of one sender that share an item, or of which one may not be
@@ -136,6 +140,12 @@ class ItemOrder:
         top = newest[sender]
         if top is None or top.seq < event.seq:
             newest[sender] = event
+
+    def begin_life(self, event: Event) -> None:
+        """The order starts anew."""
+        self._last[event.pid] = {}
+        self._newest[event.pid] = [None] * len(self._newest)
+        self._fixed[event.pid] = [None] * len(self._fixed)
 
     def _report(self, event: Event, last: Event, why: str) -> None:
         self._ledger.add("item_order", f"{_after(event, last)}, {why}", last, event)

@@ -5,6 +5,8 @@
     1 purge 0:1 by=2 note=delivery
     1 deliver 0:2
     1 leave peer=2
+    2 install inc=2 view=4 members=0,2
+    2 execute note=update client=7 request=1 position=3
 
 A deliver that says nothing about its message delivers what was multicast under that number.
 Bitmaps and payloads are hexadecimal.  Times, local indices, buffer levels and causal
@@ -12,9 +14,24 @@ dependencies are left out; monitors use none of them.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from semcast.terms.events import DELIVER, MULTICAST, Event
 from semcast.terms.messages import Message, Rank, Seq
+
+# Whole numbers that only some events tell, with the value that tells nothing.
+_NUMBERS: Final = {
+    "inc": 1,
+    "sender_inc": 1,
+    "by_sender": -1,
+    "by_inc": 1,
+    "view": 0,
+    "position": 0,
+    "client": -1,
+    "request": -1,
+    "version": -1,
+    "digest": None,
+}
 
 
 def lines(events: Iterable[Event]) -> str:
@@ -32,7 +49,12 @@ def line(event: Event) -> str:
     if event.peer >= 0:
         words.append(f"peer={event.peer}")
     if event.note:
-        words.append(f"note={event.note}")
+        words.append(f"note={event.note.replace(' ', ',')}")
+    for name, nothing in _NUMBERS.items():
+        if (value := getattr(event, name)) != nothing:
+            words.append(f"{name}={value}")
+    if event.members:
+        words.append("members=" + ",".join(map(str, event.members)))
     if event.message is not None:
         words.extend(_annotation(event.message))
     return " ".join(words)
@@ -66,13 +88,17 @@ def parse(text: str) -> list[Event]:
 def _event(words: list[str], multicast: dict[tuple[Rank, Seq], Message]) -> Event:
     pid, kind, *rest = words
     event = Event(kind=kind, pid=int(pid))
-    if rest and ":" in rest[0]:
+    if rest and "=" not in rest[0]:
         sender, _, seq = rest.pop(0).partition(":")
         event.sender, event.seq = int(sender), int(seq)
     options = dict(_option(word) for word in rest)
     event.by_seq = int(options.pop("by", "0"))
     event.peer = int(options.pop("peer", "-1"))
-    event.note = options.pop("note", "")
+    event.note = options.pop("note", "").replace(",", " ")
+    for name in _NUMBERS.keys() & options.keys():
+        setattr(event, name, int(options.pop(name)))
+    if "members" in options:
+        event.members = tuple(int(pid) for pid in options.pop("members").split(","))
     if kind in (MULTICAST, DELIVER):
         known = multicast.get((event.sender, event.seq))
         own = _message(event.sender, event.seq, options)

@@ -1,21 +1,28 @@
-"""Outputs of a machine, in the order a driver carries them out: send, deliver, then the rest."""
+"""Outputs of a machine, in the order they are carried out: persist, send, deliver, the rest."""
+
+from typing import Any
 
 from semcast.terms.events import Event
-from semcast.terms.messages import Datagram, Message, Rank
+from semcast.terms.messages import Message, Rank
+from semcast.terms.pubsub import Record
 
 
 class Effects:
     """One batch of outputs, filled by machines and emptied by a driver.
+
+    `persist` has records with a ticket each, in order; once they are on stable storage the driver
+    says so by the highest ticket.  What must not happen before leaves the machine only then.
 
     `events` is None when nobody records.  `room` says that a sender which was refused may try
     again; `excluded` that the group has forgotten this member.  `skipped` has, for places in
     `deliver`, how many messages were passed over as purged since the delivery before.
     """
 
-    __slots__ = ("deliver", "events", "excluded", "room", "send", "skipped")
+    __slots__ = ("deliver", "events", "excluded", "persist", "room", "send", "skipped")
 
     def __init__(self, *, recording: bool) -> None:
-        self.send: list[tuple[Rank, Datagram]] = []
+        self.persist: list[tuple[int, Record]] = []
+        self.send: list[tuple[Rank, Any]] = []  # each kind of machine has its datagrams
         self.deliver: list[Message] = []
         self.skipped: list[tuple[int, int]] = []
         self.events: list[Event] | None = [] if recording else None

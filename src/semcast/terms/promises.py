@@ -1,5 +1,16 @@
-"""Which protocol under which order guarantees which properties; the one table of it."""
+"""Which protocol under which order guarantees which properties; the one table of it.
 
+`PROTOCOLS` and `ORDERS` are those a group of `core/member.py` can be run with; the table knows all
+that an execution can have been recorded of, services that stand on a protocol among them.
+
+Rule: S-SM, S-RM [SRM fig. 2-3], order over them [SRM §4.4]; S-VSM, primary-backup [SVS §4.1],
+[SVS fig. 1]; VS [VSD app. A], replicated data [VSD §3-5]; L and rpbcast [RPB §2.1, §5.2, §6.1].
+What pbcast delivers it delivers with high probability [RPB §1.3]: it promises none of that.
+Departs: where views come and go, Causal Completeness has no end of the run to speak of; Semantic
+View Synchrony takes its place.
+"""
+
+from collections.abc import Mapping
 from typing import Final
 
 from semcast.terms.errors import ConfigError, one_of
@@ -7,42 +18,70 @@ from semcast.terms.errors import ConfigError, one_of
 PROTOCOLS: Final = ("s-sm", "s-rm", "sm", "rm")
 ORDERS: Final = ("fifo", "item", "causal")
 
-_SENDER_RELIABLE: Final = frozenset(
-    {"integrity", "at_most_once", "sender_reliability", "purge_safety"}
-)
-_RELIABLE: Final = frozenset(
-    {
-        "integrity",
-        "at_most_once",
-        "sender_reliability",
-        "validity",
-        "agreement",
-        "fifo_completeness",
-        "purge_safety",
-    }
-)
-_BY_PROTOCOL: Final = {
-    "s-sm": _SENDER_RELIABLE,
-    "sm": _SENDER_RELIABLE,
-    "s-rm": _RELIABLE,
-    "rm": _RELIABLE,
-}
-_BY_ORDER: Final = {
-    "fifo": frozenset({"fifo_order", "item_order"}),
+_AT_MOST_ONCE: Final = frozenset({"integrity", "at_most_once"})
+_SENDER_RELIABLE: Final = _AT_MOST_ONCE | {"sender_reliability", "purge_safety"}
+_RELIABLE: Final = _SENDER_RELIABLE | {"validity", "agreement", "fifo_completeness"}
+_VIEWS: Final = _AT_MOST_ONCE | {"view_order", "sending_view_delivery"}
+_VIEW_SYNCHRONOUS: Final = _VIEWS | {"semantic_view_synchrony", "primary_order"}
+_PARTITIONABLE: Final = _VIEWS | {"fifo_order", "item_order", "prefix_delivery", "confirmation"}
+_LOGGED: Final = _AT_MOST_ONCE | {"reliable_delivery", "collection_safety", "durability"}
+_SERVICE: Final = frozenset({"exactly_once_requests"})
+
+_IN_ORDER: Final = frozenset({"fifo_order", "item_order"})
+_BY_ORDER: Final[Mapping[str, frozenset[str]]] = {
+    "none": frozenset(),
+    "fifo": _IN_ORDER,
     "item": frozenset({"item_order"}),
-    "causal": frozenset({"fifo_order", "item_order", "causal_order", "causal_completeness"}),
+    "causal": _IN_ORDER | {"causal_order", "causal_completeness"},
+    "total": frozenset({"total_order"}),
 }
-PROPERTIES: Final = frozenset().union(*_BY_PROTOCOL.values(), *_BY_ORDER.values())
+# What a protocol promises under any order, and the orders it can have.
+_BY_PROTOCOL: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
+    "s-sm": (_SENDER_RELIABLE, ("fifo", "item")),
+    "sm": (_SENDER_RELIABLE, ("fifo", "item")),
+    "s-rm": (_RELIABLE, ("fifo", "item", "causal", "total")),
+    "rm": (_RELIABLE, ("fifo", "item", "causal", "total")),
+    "s-vsm": (_VIEW_SYNCHRONOUS, ("fifo", "item", "causal", "total")),
+    "vsm": (_VIEW_SYNCHRONOUS, ("fifo", "item", "causal", "total")),
+    "vs": (_PARTITIONABLE, ("total",)),
+    "lbrm": (_LOGGED, ("none", "fifo")),
+    "pbcast": (_AT_MOST_ONCE, ("none", "fifo")),
+    "rpbcast": (_LOGGED, ("none", "fifo")),
+    "primary-backup": (_VIEW_SYNCHRONOUS | _SERVICE, ("fifo",)),
+    "replicated-data": (
+        _PARTITIONABLE | _SERVICE | {"primary_order", "sequential_consistency"},
+        ("total",),
+    ),
+}
+PROPERTIES: Final = frozenset().union(
+    *_BY_ORDER.values(), *(promises for promises, _ in _BY_PROTOCOL.values())
+)
+COMBINATIONS: Final = tuple(
+    (protocol, order) for protocol, (_, orders) in _BY_PROTOCOL.items() for order in orders
+)
 
 
 def promised(protocol: str, order: str) -> frozenset[str]:
     """The names of the properties that `protocol` under `order` guarantees."""
     if protocol not in _BY_PROTOCOL:
-        raise one_of("protocol", protocol, PROTOCOLS)
+        raise one_of("protocol", protocol, _BY_PROTOCOL)
     if order not in _BY_ORDER:
-        raise one_of("order", order, ORDERS)
+        raise one_of("order", order, _BY_ORDER)
+    promises, orders = _BY_PROTOCOL[protocol]
     if order == "causal" and protocol in ("s-sm", "sm"):
         raise ConfigError(
             f"order: causal needs a protocol that agrees (s-rm or rm), not {protocol}"
         )
-    return _BY_PROTOCOL[protocol] | _BY_ORDER[order]
+    if order not in orders:
+        raise ConfigError(f"order: {protocol} has {' or '.join(orders)}, not {order}")
+    found = promises | _BY_ORDER[order]
+    return found - {"causal_completeness"} if "view_order" in found else found
+
+
+def check_runnable(protocol: str, order: str) -> None:
+    """Raise `ConfigError` unless a group can be run with this protocol and order."""
+    if protocol not in PROTOCOLS:
+        raise one_of("protocol", protocol, PROTOCOLS)
+    if order not in ORDERS:
+        raise one_of("order", order, ORDERS)
+    promised(protocol, order)

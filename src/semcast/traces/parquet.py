@@ -2,9 +2,7 @@
 
 The writer streams: it holds at most `row_group` rows of each kind.  Same events, same bytes.
 `runs` is written last, so a directory without it is a trace that was not finished.  A process is
-`correct` unless a `crash` of it was appended.  A row's incarnations (inc, sender_inc, by_inc) are
-1, its grp and view 0: one life of each process in one group with a fixed membership.  Obsolescence
-relates messages of one sender, so by_sender is the row's sender.
+`correct` unless a `crash` of it was appended.  A row's grp is 0: one group.
 
 The reader holds a whole run in memory, for monitors; larger ones are for Spark.  Events come back
 by clock, and at one process always in the order of `n`.  It reads what this writer wrote and what

@@ -31,21 +31,17 @@ def event_table(
 ) -> Any:
     """The rows of one kind as a table with every column of the schema.
 
-    `incarnations` are the processes' by pid; without them each process has one life, the first.
+    `incarnations` are the processes' by pid, where a process knows them and its events do not.
     """
     pa = pyarrow()
     cells: dict[str, Sequence[Any]] = dict(zip(Row._fields, zip(*rows, strict=True), strict=True))
     size = len(rows)
-    inc = dict(enumerate(incarnations or ()))
     cells["run_id"] = [run_id] * size
-    cells["inc"] = [inc.get(row.pid, 1) for row in rows]
-    cells["grp"] = cells["view"] = [0] * size
-    cells["sender_inc"] = [None if row.sender is None else inc.get(row.sender, 1) for row in rows]
-    cells["by_sender"] = [None if row.by_seq is None else row.sender for row in rows]
-    cells["by_inc"] = [
-        None if row.by_seq is None else inc_of
-        for row, inc_of in zip(rows, cells["sender_inc"], strict=True)
-    ]
+    cells["grp"] = [0] * size
+    if incarnations is not None:
+        inc: dict[int | None, int | None] = {None: None, **dict(enumerate(incarnations))}
+        for life, process in (("inc", "pid"), ("sender_inc", "sender"), ("by_inc", "by_sender")):
+            cells[life] = [inc.get(pid, 1) for pid in cells[process]]
     return pa.table(
         [
             pa.array(cells[column.name], column.type)

@@ -1,5 +1,6 @@
 """Bytes ⇄ datagrams."""
 
 from semcast.wire.codec import DATAGRAM_BYTES_MAX, RANK_MAX, SEQ_MAX, decode, encode
+from semcast.wire.pubsub import decode_pubsub
 
-__all__ = ["DATAGRAM_BYTES_MAX", "RANK_MAX", "SEQ_MAX", "decode", "encode"]
+__all__ = ["DATAGRAM_BYTES_MAX", "RANK_MAX", "SEQ_MAX", "decode", "decode_pubsub", "encode"]

@@ -28,6 +28,7 @@ from semcast.terms.messages import (
     StabilityGossip,
     WindowEmpty,
 )
+from semcast.terms.pubsub import PubsubDatagram
 
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
 LARGE_BYTES: Final = 256 << 10  # well over what several messages are put together to
@@ -49,7 +50,7 @@ class _Large(msgspec.Struct, array_like=True, tag=1):
 _large = msgspec.msgpack.Decoder(_Large)
 
 
-def encode(datagram: Datagram) -> bytes:
+def encode(datagram: Datagram | PubsubDatagram) -> bytes:
     """The bytes of a datagram; equal datagrams have equal bytes."""
     try:
         data = _encoder.encode(datagram)
@@ -80,16 +81,17 @@ def decode(data: bytes) -> Datagram:
 
 def _data(data: Data) -> None:
     for message in data.messages:
-        _message(message)
+        check_message(message)
     for notice in data.purged:
-        _purged(notice)
+        check_purged(notice)
     if not 0 <= data.answers <= SEQ_MAX:
         raise _refused("answers", data.answers)
     _seq("safe", data.safe)
 
 
-def _message(message: Message) -> None:
-    _rank(message.sender)
+def check_message(message: Message) -> None:
+    """Refuse a message whose numbers cannot be."""
+    check_rank(message.sender)
     seq = message.seq
     if not 1 <= seq <= SEQ_MAX:
         raise _refused("seq", seq)
@@ -102,19 +104,20 @@ def _message(message: Message) -> None:
         if reach >= seq:
             raise RemoteProtocolError(f"covers of message {seq} names no earlier message")
     for rank, last in message.deps:
-        _rank(rank)
+        check_rank(rank)
         _seq("deps", last)
 
 
-def _purged(notice: Purged) -> None:
-    _rank(notice.sender)
+def check_purged(notice: Purged) -> None:
+    """Refuse a notice whose numbers cannot be."""
+    check_rank(notice.sender)
     # What supersedes `last` comes after it, and the witness is no earlier than that.
     if not 1 <= notice.first <= notice.last < notice.witness <= SEQ_MAX:
         raise _refused("purged", (notice.first, notice.last, notice.witness))
 
 
 def _nack(nack: Nack) -> None:
-    _rank(nack.sender)
+    check_rank(nack.sender)
     for first, last in nack.ranges:
         if not 1 <= first <= last <= SEQ_MAX:
             raise _refused("ranges", (first, last))
@@ -129,7 +132,7 @@ def _gossip(gossip: StabilityGossip | SafetyGossip) -> None:
 
 
 def _ballot(ballot: Ballot) -> None:
-    _rank(ballot.sender)
+    check_rank(ballot.sender)
     _seq("frontier", ballot.frontier)
     _seq("candidate", ballot.candidate)
     _seq("agreed", ballot.agreed)
@@ -138,15 +141,16 @@ def _ballot(ballot: Ballot) -> None:
 
 
 def _window_empty(window: WindowEmpty) -> None:
-    _rank(window.sender)
+    check_rank(window.sender)
     _seq("last", window.last)
 
 
 def _excluded(excluded: Excluded) -> None:
-    _rank(excluded.member)
+    check_rank(excluded.member)
 
 
-def _rank(rank: int) -> None:
+def check_rank(rank: int) -> None:
+    """Refuse what is no rank in any group."""
     if not 0 <= rank <= RANK_MAX:
         raise _refused("rank", rank)
 

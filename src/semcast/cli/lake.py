@@ -1,0 +1,156 @@
+"""`semcast lake`: many traces and keyed files in one directory that reads like a trace."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from semcast.cli.commands import Commands, Json, new_app
+from semcast.cli.output import Output, pairs, table
+from semcast.cli.spark import LOCAL, Conf, Key, Kind, Master, Order, Remote, Sender, target_of
+
+if TYPE_CHECKING:
+    from semcast.pipeline.keyed_blocks import Columns
+    from semcast.pipeline.lake import Batch, Lake
+
+Place: TypeAlias = Annotated[Path, typer.Argument(metavar="LAKE", help="Its directory.")]
+ID_SHOWN = 12
+
+app = new_app(Commands, "The lake: traces and keyed files, checked, in one place.")
+
+
+@app.callback(epilog="Example: semcast lake ls out/lake")
+def _lake() -> None:
+    pass
+
+
+@app.command(
+    epilog="\b\nExamples:\n"
+    "  semcast lake ingest out/lake out/trace\n"
+    "  semcast lake ingest out/lake quotes.csv.gz --key symbol --order seq --sender venue"
+)
+def ingest(
+    lake: Place,
+    source: Annotated[list[Path], typer.Argument(help="Trace directories, or keyed files.")],
+    key: Key = None,
+    order: Order = None,
+    sender: Sender = None,
+    kind: Kind = None,
+    master: Master = LOCAL,
+    remote: Remote = None,
+    conf: Conf = None,
+    json: Json = False,
+) -> None:
+    """Take sources in, each as a batch; one that is there already changes nothing."""
+    columns = _columns(key, order, sender, kind)
+    target = target_of(master, remote, conf)
+    from semcast.pipeline.ingest import ingest as take_in
+    from semcast.pipeline.lake import Lake
+    from semcast.pipeline.session import session
+
+    output = Output(json)
+    output.progress("starting Spark")
+    batches: list[Batch] = []
+    skipped = 0
+    with session(target) as spark:
+        for each in source:
+            batch, is_new = take_in(spark, Lake(lake), each, columns, output.progress)
+            if is_new:
+                batches.append(batch)
+            else:
+                skipped += 1
+                output.say(f"{each}: there already, as batch {batch.id[:ID_SHOWN]}")
+    if batches:
+        output.say(*table(_rows(batches)))
+    facts = _sums(batches)
+    if facts["quarantined"]:
+        output.say(f"{facts['quarantined']:,} rows were refused: see {lake / 'quarantine'}")
+    output.answer({**facts, "skipped": skipped, "batches": _rows(batches)})
+
+
+@app.command(epilog="Example: semcast lake ls out/lake --json")
+def ls(lake: Place, json: Json = False) -> None:
+    """List what came in."""
+    from semcast.pipeline.lake import Lake
+
+    opened = Lake(lake)
+    batches = opened.snapshot().batches
+    output = Output(json)
+    facts = _totals(opened)
+    output.say(*table(_rows(batches)), "", *pairs(facts))
+    output.answer({**facts, "batches": _rows(batches)})
+
+
+@app.command(epilog="Example: semcast lake compact out/lake")
+def compact(
+    lake: Place,
+    master: Master = LOCAL,
+    remote: Remote = None,
+    conf: Conf = None,
+    json: Json = False,
+) -> None:
+    """Merge small files; no row changes."""
+    target = target_of(master, remote, conf)
+    from semcast.pipeline.compact import compact as merge
+    from semcast.pipeline.lake import Lake
+    from semcast.pipeline.session import session
+
+    opened = Lake(lake)
+    opened.snapshot()  # What is no lake is said before Spark starts.
+    output = Output(json)
+    output.progress("starting Spark")
+    with session(target) as spark:
+        before, after = merge(spark, opened, tell=output.progress)
+    output.say(f"{before:,} files became {after:,}; semcast lake vacuum deletes the old ones")
+    output.answer({**_totals(opened), "merged": before, "into": after})
+
+
+@app.command(epilog="Example: semcast lake vacuum out/lake")
+def vacuum(lake: Place, json: Json = False) -> None:
+    """Delete what the lake no longer holds: replaced files, and what a killed writer left."""
+    from semcast.pipeline.lake import Lake
+
+    opened = Lake(lake)
+    removed = opened.vacuum()
+    output = Output(json)
+    output.say(f"deleted {removed.files:,} files of {removed.bytes:,} bytes")
+    output.answer({**_totals(opened), "deleted": removed.files, "deleted_bytes": removed.bytes})
+
+
+def _columns(
+    key: str | None, order: str | None, sender: str | None, kind: str | None
+) -> "Columns | None":
+    from semcast.pipeline.keyed_blocks import Columns
+    from semcast.terms.errors import ConfigError
+
+    if key is not None:
+        return Columns(key, order, sender, kind)
+    if order or sender or kind:
+        raise ConfigError("key: needed with --order, --sender and --kind; give --key COLUMN")
+    return None
+
+
+def _rows(batches: "list[Batch]") -> list[dict[str, object]]:
+    return [
+        {
+            "batch": batch.id[:ID_SHOWN],
+            "runs": batch.runs,
+            "rows": batch.rows,
+            "quarantined": batch.quarantined,
+            "source": batch.source,
+        }
+        for batch in batches
+    ]
+
+
+def _sums(batches: "list[Batch]") -> dict[str, int]:
+    return {
+        "files": sum(batch.files for batch in batches),
+        "rows": sum(batch.rows for batch in batches),
+        "quarantined": sum(batch.quarantined for batch in batches),
+    }
+
+
+def _totals(lake: "Lake") -> dict[str, int]:
+    """Of the whole lake; `files` are those it is made of."""
+    return {**_sums(lake.snapshot().batches), "files": len(lake.files())}

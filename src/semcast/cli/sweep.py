@@ -1,0 +1,96 @@
+"""`semcast sweep`: an experiment over a grid, spread over Spark tasks, resumable."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semcast.cli.commands import Json, Seed
+from semcast.cli.output import Output, bar, pairs
+from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
+from semcast.terms.errors import ConfigError
+
+if TYPE_CHECKING:
+    from semcast.pipeline.sweep import Progress, Swept
+
+EXAMPLE = (
+    "Example: semcast sweep slow-receiver --grid r=0.25,0.5 --grid delay_ms=10,20,40 --repeat 5 "
+    "--out out/sweep"
+)
+BAR_COLUMNS = 24
+
+
+def sweep(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The experiment; see `sim list`.")],
+    grid: Annotated[
+        list[str],
+        typer.Option(metavar="K=V,V", help="Values of a parameter; repeat it for a grid."),
+    ],
+    out: Annotated[Path, typer.Option(help="Directory for the results; the same one resumes.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="K=V", help="Set a parameter.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(help="Runs of each point, with seeds of their own.")] = 1,
+    seed: Seed = 1,
+    live: Annotated[
+        bool, typer.Option("--live", help="With real processes, one run at a time, without Spark.")
+    ] = False,
+    master: SomeMaster = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    json: Json = False,
+) -> int:
+    """Run an experiment at every point of a grid; interrupted, it goes on where it was."""
+    from semcast.pipeline.sweep import plan, run_sweep
+
+    values = {parameter: text.split(",") for parameter, text in _settings("grid", grid).items()}
+    planned = plan(
+        name, values, _settings("set", settings or []), repeat=repeat, seed=seed, live=live
+    )
+    target = some_target(master, remote, conf)
+    if live and target is not None:
+        raise ConfigError("live: runs on this machine, without Spark; leave out where Spark runs")
+    output = Output(json)
+    output.progress("starting")
+    swept = run_sweep(
+        planned, out, target, on_progress=lambda so_far: output.progress(_progress(so_far))
+    )
+    _tell(output, swept)
+    return 1 if swept.failed or swept.violations else 0
+
+
+def _tell(output: Output, swept: "Swept") -> None:
+    import msgspec
+
+    facts = msgspec.to_builtins(swept)
+    shown = ("runs", "skipped", "failed", "violations", "seconds", "digest")
+    output.say(*pairs({name: facts[name] for name in shown} | facts["files"]))
+    if swept.first_failure is not None:
+        output.say("", f"{swept.explanation}", f"replay: {swept.first_failure}")
+    output.answer(facts)
+
+
+def _settings(option: str, given: list[str]) -> dict[str, str]:
+    """NAME=VALUE, each name once."""
+    settings: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"{option}: {text!r} is not of the form NAME=VALUE")
+        if name in settings:
+            raise ConfigError(f"{option}: {name} is given twice")
+        settings[name] = value
+    return settings
+
+
+def _progress(so_far: "Progress") -> str:
+    filled = bar(so_far.done / so_far.runs, BAR_COLUMNS)
+    failed = f", {so_far.failed:,} failed" if so_far.failed else ""
+    left = "" if so_far.left_s is None else f", {_duration(so_far.left_s)} left"
+    return f"{filled:<{BAR_COLUMNS}} {so_far.done:,} of {so_far.runs:,} runs{failed}{left}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

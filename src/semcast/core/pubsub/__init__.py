@@ -1,0 +1,1 @@
+"""Gossip and loggers: the machines of `lbrm`, `pbcast` and `rpbcast`."""

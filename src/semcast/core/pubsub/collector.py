@@ -1,0 +1,70 @@
+"""Up to where every member that is owed has a stream: what a logger may reclaim.
+
+Rule: acknowledgements are derived from negative gossip; the frontier of a member in a stream is the
+smallest number it lacks, less one, or the last it knows [RPB §5.2].  A member that is new or came
+back in a new life has acknowledged nothing until its own gossip says so; one that is disconnected
+is waited for; one that left is struck from all waits.
+Departs: the thesis keeps a list of members per message and leaves a leaver in it; one number per
+member and stream says the same, and nobody waits for who left.
+"""
+
+from collections.abc import Iterable
+
+from semcast.core.pubsub.membership import Roster
+from semcast.terms.messages import Rank, Seq
+from semcast.terms.pubsub import MEMBER
+
+
+class Collector:
+    """One life of a logger.  Invariant: `claims` are of members that are owed, in this life."""
+
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
+        self.claims: dict[Rank, dict[Rank, Seq]] = {}  # sender → member → frontier
+        self.moved: dict[Rank, None] = {}  # streams in which somebody advanced since last asked
+
+    def __repr__(self) -> str:
+        return f"Collector({self.claims})"
+
+    def on_claims(self, member: Rank, fresh: int, frontiers: Iterable[tuple[Rank, Seq]]) -> None:
+        """A member, whose membership agrees with ours, has these."""
+        self.on_news()
+        entry = self.roster.entry(member)
+        if (
+            entry is None
+            or entry.status != MEMBER
+            or entry.fresh != fresh
+            or member == self.roster.pid
+        ):
+            return  # Of another life, or of nobody we know.
+        for sender, frontier in frontiers:
+            claims = self.claims.setdefault(sender, {})
+            if frontier > claims.get(member, -1):
+                claims[member] = frontier
+                self.moved[sender] = None
+
+    def on_news(self) -> None:
+        """Whoever joined, came back or left: its claims are void."""
+        for member in self.roster.news:
+            for sender, claims in self.claims.items():
+                claims.pop(member, None)
+                self.moved[sender] = None
+        self.roster.news.clear()
+
+    def on_own(self, sender: Rank) -> None:
+        """The logger itself advanced in a stream."""
+        self.moved[sender] = None
+
+    def collectable(self, sender: Rank, own: Seq) -> Seq:
+        """Up to here everyone has it, and the logger itself up to `own`."""
+        claims = self.claims.get(sender, {})
+        if len(claims) < self.roster.owed - 1:
+            return 0
+        return min(own, min(claims.values(), default=own))
+
+    def take_moved(self) -> list[Rank]:
+        """The streams to look at again."""
+        self.on_news()
+        moved = list(self.moved)
+        self.moved.clear()
+        return moved

@@ -1,0 +1,114 @@
+"""Recent messages, kept for members that miss them.
+
+A message is kept for the collection limit, `rounds` gossip periods [RPB §4.1]; when the buffer is
+full, the oldest goes first [RPB §7.2].  Where a topic retains only the latest, what is obsolete
+goes at once.  Whatever is gone is a logger's matter: who asks is told that it was collected.
+"""
+
+from collections import deque
+
+from semcast.core.index import Index, index
+from semcast.core.outbox import size_of
+from semcast.core.pubsub.ranges import Ranges, spans_of
+from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.pubsub import SPANS_MAX, Part
+
+
+class Kept:
+    """Of one stream.  Only what came in the order of the stream is indexed, and so purged."""
+
+    __slots__ = ("index", "indexed", "messages")
+
+    def __init__(self, recipe: PubsubRecipe) -> None:
+        self.messages: dict[Seq, Message] = {}
+        self.index: Index = index(recipe.annotation)
+        self.indexed: dict[Seq, None] = {}
+
+
+class GossipBuffer:
+    """Lives as long as the participant.  Invariant: `count` messages of `size` bytes are held."""
+
+    def __init__(self, recipe: PubsubRecipe) -> None:
+        self.recipe = recipe
+        self.limit_s = recipe.rounds * recipe.period_s
+        self.purges = recipe.retain != "all" and recipe.relation != "none"
+        self.streams: dict[Rank, Kept] = {}
+        self.ages: deque[tuple[float, Message]] = deque()  # when to let go, oldest first
+        self.count = 0
+        self.size = 0
+
+    def __repr__(self) -> str:
+        held = {sender: list(kept.messages) for sender, kept in self.streams.items()}
+        return f"GossipBuffer({held})"
+
+    def add(self, message: Message, now: float) -> None:
+        """Keep a message that came for the first time."""
+        kept = self.streams.get(message.sender)
+        if kept is None:
+            kept = self.streams[message.sender] = Kept(self.recipe)
+        kept.messages[message.seq] = message
+        self.ages.append((now + self.limit_s, message))
+        self.count += 1
+        self.size += size_of(message)
+        if self.purges:
+            self._purge(kept, message)
+        self.on_time(now)
+
+    def _purge(self, kept: Kept, message: Message) -> None:
+        newest = next(reversed(kept.indexed), 0)
+        if message.seq < newest:
+            return  # An index takes a stream in order; this one will go by age.
+        for seq in kept.index.obsoleted_by(message):
+            self._drop(kept, seq)
+        if not message.keep:
+            kept.index.add(message)
+            kept.indexed[message.seq] = None
+
+    def on_time(self, now: float) -> None:
+        """Let go of what is too old, or too much."""
+        ages, recipe = self.ages, self.recipe
+        while ages and (
+            ages[0][0] <= now
+            or self.count > recipe.gossip_buffer
+            or self.size > recipe.gossip_buffer_bytes
+        ):
+            _, message = ages.popleft()
+            kept = self.streams[message.sender]
+            if message.seq in kept.messages:
+                self._drop(kept, message.seq)
+
+    def _drop(self, kept: Kept, seq: Seq) -> None:
+        message = kept.messages.pop(seq)
+        self.count -= 1
+        self.size -= size_of(message)
+        if seq in kept.indexed:
+            del kept.indexed[seq]
+            kept.index.remove(message)
+
+    def find(self, part: Part, limit: int) -> tuple[list[Message], Ranges]:
+        """At most `limit` of the messages named, and the numbers that are not held."""
+        found: list[Message] = []
+        absent = Ranges()
+        kept = self.streams.get(part.sender)
+        held = kept.messages if kept is not None else {}
+        for first, last in part.spans:
+            if last - first >= limit:
+                absent.add(first + limit, last)
+                last = first + limit - 1
+            for seq in range(first, last + 1):
+                message = held.get(seq)
+                if message is None:
+                    absent.add(seq, seq)
+                elif len(found) < limit:
+                    found.append(message)
+        return found, absent
+
+    def digest(self, parts_max: int) -> tuple[Part, ...]:
+        """What is held, as intervals, for the streams most recently begun [RPB §7.4]."""
+        parts = [
+            Part(sender, spans_of(sorted(kept.messages))[-SPANS_MAX:])
+            for sender, kept in self.streams.items()
+            if kept.messages
+        ]
+        return tuple(parts[-parts_max:])

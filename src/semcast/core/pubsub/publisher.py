@@ -1,0 +1,276 @@
+"""The sending side: numbers, first transmission, and holding on until loggers have it.
+
+Guarantees: no two messages of a process have one number, in all of its lives [RPB §3.1, Property
+3.1]: numbers come from blocks that are reserved on disk before one of them leaves [RPB §6.2].  A
+message is held until `copies` loggers keep it [Property 3.2]; loggers alone can hold a publisher
+up, subscribers never.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from semcast.core.obsolescence import annotator
+from semcast.core.outbox import batches, size_of
+from semcast.core.pubsub.census import CensusTaker
+from semcast.core.pubsub.heartbeats import Heartbeats
+from semcast.core.pubsub.ranges import Ranges
+from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.core.pubsub.recovery import NEVER
+from semcast.core.pubsub.storage import Restored, Storage
+from semcast.core.vetting import ITEM_MAX, ITEM_MIN, NAME_MAX
+from semcast.terms.effects import Effects
+from semcast.terms.errors import BufferFull, LocalProtocolError
+from semcast.terms.events import ACKNOWLEDGE, MULTICAST, Event
+from semcast.terms.messages import EVERYONE, Message, Rank, Seq, Submission
+from semcast.terms.pubsub import Part, Publication, Reserved, Span
+
+RESENDS_MAX = 1 << 8  # messages to one logger at a time
+
+
+class Publisher:
+    """One life.  Invariant: last <= `reserved` on disk; `unacknowledged` is in order of numbers."""
+
+    def __init__(
+        self,
+        recipe: PubsubRecipe,
+        pid: Rank,
+        storage: Storage,
+        left: Restored,
+        now: float,
+        *,
+        is_lost: bool,
+    ) -> None:
+        after = left.reserved
+        self.recipe = recipe
+        self.pid = pid
+        self.storage = storage
+        self.annotator = annotator(recipe.annotation)
+        self.heartbeats = Heartbeats(recipe, pid)
+        self.place = {logger: 1 << n for n, logger in enumerate(recipe.keepers)}
+        self.last: Seq = after  # numbered, though perhaps not sent
+        self.sent: Seq = after
+        self.reserved: Seq = after  # durably
+        self.reserving: Seq = after
+        self.tickets: deque[tuple[int, Seq]] = deque()
+        self.settled = left.settled  # What lies above, up to `after`, is the census's business.
+        self.census = CensusTaker(recipe, pid, left.settled + 1, after, now)
+        self.first_own = after + 1  # of this life
+        self.waiting: deque[Message] = deque()  # for a block
+        self.unacknowledged: dict[Seq, tuple[Message, int, float]] = {}  # by whom kept, sent when
+        self.fresh: list[Message] = []  # sent, and not yet taken here
+        self.since: dict[Rank, int] = {}  # from which life on a logger's word counts
+        self.held_bytes = 0
+        self.is_refusing = False
+        self.is_lost = is_lost  # whether the disk that knew its numbers is gone
+        self.retry_at = NEVER
+        self.heartbeats.on_published(after, now)
+
+    def __repr__(self) -> str:
+        held = list(self.unacknowledged)
+        return f"Publisher({self.pid}, sent={self.sent}, last={self.last}, held={held})"
+
+    @property
+    def deadline(self) -> float:
+        """When a heartbeat, a retransmission or a question is due."""
+        return min(self.heartbeats.deadline, self.retry_at, self.census.deadline)
+
+    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """Number and send what there is room for; how many, from the front."""
+        accepted = 0
+        try:
+            for submission in submissions:
+                if not self._accept(submission):
+                    self.is_refusing = True
+                    break
+                accepted += 1
+        finally:
+            self._send(now, out)
+            self._reserve(out)
+        if not accepted and submissions and self.recipe.overflow == "error":
+            raise BufferFull(
+                f"buffer: {len(self.unacknowledged)} messages are not yet kept by "
+                f"{self.recipe.copies} loggers; wait, or look after the loggers"
+            )
+        return accepted
+
+    def _accept(self, submission: Submission) -> bool:
+        seq = self.last + 1
+        annotation = self.annotator.annotate(seq, submission)
+        item, covers, keep = annotation
+        message = Message(
+            self.pid, seq, item, covers, keep, (), submission.payload, submission.name
+        )
+        size = size_of(message)
+        self._check(message, size)
+        held = len(self.unacknowledged) + len(self.waiting)
+        if self.is_lost:
+            return False
+        full = held >= self.recipe.buffer or self.held_bytes + size > self.recipe.buffer_bytes
+        if full and held:
+            return False
+        self.last = seq
+        self.annotator.remember(seq, annotation)
+        self.waiting.append(message)
+        self.held_bytes += size
+        return True
+
+    def _check(self, message: Message, size: int) -> None:
+        most = self.recipe.message_bytes
+        if size > most:
+            raise LocalProtocolError(
+                f"payload: a message of {size} bytes is over the {most} allowed"
+            )
+        if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
+            raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
+        if len(message.name) > NAME_MAX:
+            raise LocalProtocolError(
+                f"item: a name of {len(message.name)} characters, at most {NAME_MAX} are allowed"
+            )
+
+    def _reserve(self, out: Effects) -> None:
+        """Keep half a block ahead, so that no message waits for the disk but the first."""
+        block = self.recipe.block
+        if self.last > self.reserving - block // 2 and self.last >= self.first_own:
+            self.reserving = max(self.reserving, self.last) + block
+            ticket = self.storage.write(Reserved(self.reserving, self.settled_upto), out)
+            self.tickets.append((ticket, self.reserving))
+
+    @property
+    def settled_upto(self) -> Seq:
+        """Up to here every number is acknowledged, or known to be nobody's."""
+        if not self.census.is_done:
+            return self.settled
+        first = next(iter(self.unacknowledged), self.sent + 1)
+        return first - 1
+
+    def resume(self, last: Seq, settled: Seq, now: float, out: Effects) -> None:
+        """Number on after a lost disk, beyond whatever was used.
+
+        What was acknowledged is known to loggers, up to `last`; at most `buffer` messages more
+        were under way.
+        """
+        after = last + self.recipe.buffer if last else 0
+        self.is_lost = False
+        self.last = self.sent = self.reserved = self.reserving = after
+        self.storage.write(Reserved(after, settled), out)
+        self.settled, self.first_own = settled, after + 1
+        self.census = CensusTaker(self.recipe, self.pid, settled + 1, after, now)
+        self.heartbeats.on_published(after, now)
+        out.room = True
+
+    def on_persisted(self, now: float, out: Effects) -> None:
+        """A block may have become usable."""
+        before = self.reserved
+        while self.tickets and self.tickets[0][0] <= self.storage.durable:
+            self.reserved = self.tickets.popleft()[1]
+        if self.reserved > before:
+            self._send(now, out)
+
+    def take_fresh(self) -> tuple[Message, ...]:
+        """What was sent since last asked: this process hears of it here."""
+        fresh = tuple(self.fresh)
+        if fresh:
+            self.fresh.clear()
+        return fresh
+
+    def _send(self, now: float, out: Effects) -> None:
+        sent: list[Message] = []
+        while self.waiting and self.waiting[0].seq <= self.reserved:
+            message = self.waiting.popleft()
+            sent.append(message)
+            if self.place:
+                self.unacknowledged[message.seq] = (message, 0, now)
+            else:
+                self.held_bytes -= size_of(message)
+            if out.events is not None:
+                event = Event(MULTICAST, self.pid, self.pid, message.seq, message)
+                out.events.append(event)
+        if not sent:
+            return
+        self.sent = sent[-1].seq
+        self.fresh += sent
+        for batch in batches(sent, self.recipe.datagram_bytes):
+            out.send.append((EVERYONE, Publication(batch)))
+        self.heartbeats.on_published(self.sent, now)
+        if self.retry_at == NEVER and self.place:
+            self.retry_at = now + self.recipe.retry_s
+        if not self.place and self.is_refusing:
+            self.is_refusing = False
+            out.room = True
+
+    def on_ack(
+        self, logger: Rank, inc: int, spans: Sequence[Span], now: float, out: Effects
+    ) -> None:
+        """A logger keeps these, or kept them in a life whose disk was lost [RPB §3.1, §5.2]."""
+        bit = self.place.get(logger)
+        if bit is None or inc < self.since.get(logger, 0):
+            return
+        self.census.on_ack(logger, spans, now)
+        for first, last in spans:
+            if last - first < len(self.unacknowledged):
+                seqs = [seq for seq in range(first, last + 1) if seq in self.unacknowledged]
+            else:
+                seqs = [seq for seq in self.unacknowledged if first <= seq <= last]
+            for seq in seqs:
+                self._count(seq, bit, out)
+        if not self.unacknowledged:
+            self.retry_at = NEVER
+
+    def _count(self, seq: Seq, bit: int, out: Effects) -> None:
+        message, kept_by, when = self.unacknowledged[seq]
+        kept_by |= bit
+        if kept_by.bit_count() < self.recipe.copies:
+            self.unacknowledged[seq] = (message, kept_by, when)
+            return
+        del self.unacknowledged[seq]
+        self.held_bytes -= size_of(message)
+        if out.events is not None:
+            out.events.append(Event(ACKNOWLEDGE, self.pid, self.pid, seq))
+        if self.is_refusing:
+            self.is_refusing = False
+            out.room = True
+
+    def on_disk_lost(self, logger: Rank, inc: int) -> None:
+        """What this logger acknowledged before its life `inc` it keeps no longer."""
+        bit = self.place.get(logger, 0)
+        if not bit or inc <= self.since.get(logger, 0):
+            return
+        self.since[logger] = inc
+        for seq, (message, kept_by, when) in self.unacknowledged.items():
+            self.unacknowledged[seq] = (message, kept_by & ~bit, when)
+
+    def find(self, part: Part, limit: int) -> list[Message]:
+        """What is held of the messages named."""
+        wanted = Ranges(part.spans)
+        held = self.unacknowledged.items()
+        return [message for seq, (message, _, _) in held if seq in wanted][:limit]
+
+    def released(self, first: Seq, last: Seq) -> list[Span]:
+        """Of these numbers, those that were used or settled and are not held any more."""
+        first = first if self.census.is_done else max(first, self.first_own)
+        spans = (
+            Ranges([(first, min(last, self.sent))]) if first <= min(last, self.sent) else Ranges()
+        )
+        for seq in self.unacknowledged:
+            if first <= seq <= last:
+                spans.remove(seq, seq)
+        return list(spans)
+
+    def on_time(self, now: float, out: Effects) -> None:
+        """Heartbeat, and send again what loggers lack [RPB §3.1]."""
+        self.heartbeats.on_time(now, out)
+        self.census.on_time(now, out)
+        if now < self.retry_at:
+            return
+        self.retry_at = now + self.recipe.retry_s
+        patience_s = self.recipe.retry_s * 0.5
+        for logger, bit in self.place.items():
+            if logger == self.pid:
+                continue
+            lacked = [
+                message
+                for message, kept_by, when in self.unacknowledged.values()
+                if not kept_by & bit and when + patience_s <= now
+            ][:RESENDS_MAX]
+            for batch in batches(lacked, self.recipe.datagram_bytes):
+                out.send.append((logger, Publication(batch)))

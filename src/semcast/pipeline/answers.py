@@ -1,0 +1,232 @@
+"""The answers of commands (`semcast … --json`), recognised by their keys, and what they decide.
+
+A class lists the keys that its command's answer has and no other has together; those with a
+default may be missing.  Of the commands that judge something, `judged` is that in one line.
+"""
+
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+
+class Judged(NamedTuple):
+    """What was judged, what was found, and whether that is as promised."""
+
+    what: str
+    said: str
+    passed: bool
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that decides nothing."""
+
+    command: ClassVar[str] = ""
+
+    def judged(self) -> Judged | None:
+        """The verdict, if there is one."""
+        return None
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A violation: what happened, and the events that prove it, in order."""
+
+    what: str
+    events: list[dict[str, Any]] = []
+    run_id: int | None = None
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What `check` found of one property."""
+
+    status: str
+    reason: str | None = None
+    violations: int = 0
+    examples: list[Example] = []
+
+
+class Check(Answer, frozen=True, kw_only=True):
+    """Of a trace."""
+
+    command: ClassVar[str] = "check"
+    verdict: str
+    properties: dict[str, Judgement]
+    events: int = 0
+
+    def judged(self) -> Judged:
+        """Which properties were violated, how many hold."""
+        of = {status: self._of(status) for status in ("fail", "pass", "not applicable")}
+        said = [f"holding: {len(of['pass'])} of {len(self.properties)}"]
+        if of["fail"]:
+            said.insert(0, f"violated: {', '.join(of['fail'])}")
+        if of["not applicable"]:
+            said.append(f"not applicable: {len(of['not applicable'])}")
+        return Judged(f"check of {self.events:,} events", "; ".join(said), self.verdict == "pass")
+
+    def _of(self, status: str) -> list[str]:
+        return [name for name, found in self.properties.items() if found.status == status]
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What buffer a stream needs, in numbers and in words."""
+
+    reason: str
+    buffer: int | None = None
+    k: int | None = None
+    predicted_rate: float | None = None
+
+
+class Profile(Answer, frozen=True, kw_only=True):
+    """Of a stream."""
+
+    command: ClassVar[str] = "profile"
+    messages: int
+    never_obsolete: float
+    advice: Advice | None = None
+
+
+class Swarm(Answer, frozen=True, kw_only=True):
+    """Of fault-injected runs."""
+
+    command: ClassVar[str] = "sim swarm"
+    protocol: str
+    seeds: int
+    violations: int
+    first_failure: str | None
+    mutant: str | None = None
+
+    def judged(self) -> Judged:
+        """How many violations."""
+        what = f"swarm of {self.protocol}" + (f", mutant {self.mutant}" if self.mutant else "")
+        return Judged(what, f"{self.seeds:,} seeds, {_count(self.violations)}", not self.violations)
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """A broken protocol."""
+
+    name: str
+    caught: bool
+
+
+class Mutants(Answer, frozen=True, kw_only=True):
+    """Of all broken protocols."""
+
+    command: ClassVar[str] = "sim mutants"
+    mutants: list[Mutant]
+
+    def judged(self) -> Judged:
+        """Which of them nobody noticed."""
+        survived = [mutant.name for mutant in self.mutants if not mutant.caught]
+        said = f"survived: {', '.join(survived)}" if survived else "all caught"
+        return Judged(f"{len(self.mutants)} broken protocols", said, not survived)
+
+
+class Sim(Answer, frozen=True, kw_only=True):
+    """Of one run of an experiment."""
+
+    command: ClassVar[str] = "sim"
+    experiment: str
+    seed: int
+    parameters: dict[str, Any]
+    results: Any
+    source: str = "simulation"
+    violations: int = 0
+
+    def judged(self) -> Judged:
+        """How many violations."""
+        what = f"{self.experiment}, {self.source}, seed {self.seed}"
+        return Judged(what, _count(self.violations), not self.violations)
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """One run of the demonstration."""
+
+    converged: bool
+
+
+class Demo(Answer, frozen=True, kw_only=True):
+    """Of the demonstration."""
+
+    command: ClassVar[str] = "demo"
+    reliable: Variant
+    semantic: Variant
+
+    def judged(self) -> Judged:
+        """Whether all members ended up the same."""
+        apart = [n for n in ("reliable", "semantic") if not getattr(self, n).converged]
+        said = f"did not converge: {', '.join(apart)}" if apart else "all members end up the same"
+        return Judged("demo", said, not apart)
+
+
+class Sweep(Answer, frozen=True, kw_only=True):
+    """Of a sweep, which its own directory tells more about."""
+
+    command: ClassVar[str] = "sweep"
+    runs: int
+    skipped: int
+    failed: int
+    digest: str
+    violations: int = 0
+
+    def judged(self) -> Judged:
+        """How many runs failed."""
+        said = f"{self.runs:,} runs, {self.failed:,} failed, {_count(self.violations)}"
+        return Judged("sweep", said, not self.failed and not self.violations)
+
+
+class Figures(Answer, frozen=True, kw_only=True):
+    """Of the papers' figures."""
+
+    command: ClassVar[str] = "figures"
+    figures: list[dict[str, Any]]
+
+
+class Bench(Answer, frozen=True, kw_only=True):
+    """Of a live benchmark."""
+
+    command: ClassVar[str] = "bench"
+    results: list[dict[str, Any]]
+    settings: Any
+
+
+class Lake(Answer, frozen=True, kw_only=True):
+    """Of the lake."""
+
+    command: ClassVar[str] = "lake"
+    files: int
+    rows: int
+    quarantined: int
+
+
+class Throughput(Answer, frozen=True, kw_only=True):
+    """Of equations 1 to 3."""
+
+    command: ClassVar[str] = "model throughput"
+    purge_ratio: float
+    purge_ratio_limit: float
+
+
+class Gossip(Answer, frozen=True, kw_only=True):
+    """Of the model of gossip."""
+
+    command: ClassVar[str] = "model gossip"
+    rounds: Any
+    probability: list[float]
+
+
+ANSWERS: Final[tuple[type[Answer], ...]] = (
+    *(Check, Profile, Swarm, Mutants, Sim, Sweep, Demo, Figures, Bench, Lake),
+    *(Throughput, Gossip),
+)
+
+
+def answer_of(facts: dict[str, Any]) -> Answer | None:
+    """The answer that this object is; `msgspec.ValidationError` if it only looks like one."""
+    for kind in ANSWERS:
+        needed = {field.name for field in msgspec.structs.fields(kind) if field.required}
+        if needed <= facts.keys():
+            return msgspec.convert(facts, kind)
+    return None
+
+
+def _count(violations: int) -> str:
+    return f"{violations:,} violations" if violations else "no violation"

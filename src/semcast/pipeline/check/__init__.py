@@ -1,0 +1,1 @@
+"""Verification of recorded executions at any size: one function per property, on Spark."""

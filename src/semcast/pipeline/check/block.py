@@ -1,0 +1,241 @@
+"""One block of a stream as its judges see it: a row for each message, a column for each process.
+
+Judges go from the newest block to the oldest.  So what a process did first at or beyond a message
+is a running minimum, and what a later message has settled is known before the messages it settles.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semcast.pipeline.check.record import (
+    CODE,
+    FLAG_BITS,
+    HAS_ITEM,
+    HAS_MESSAGE,
+    KEEP,
+    KINDS,
+    RECORD,
+    WHERE,
+)
+from semcast.terms.events import DELIVER, MULTICAST
+
+Records: TypeAlias = Any  # an array of RECORD, or one of it; numpy's types know no fields
+Places: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+NEVER: Final = np.iinfo(np.int64).max
+ANY_SKEW: Final = 1 << 62  # ns; added to a time of this century it is still less than NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Whose messages are judged, in which run, by which rules."""
+
+    run_id: int
+    sender: int
+    sender_inc: int
+    n: int
+    f: int
+    skew_ns: int
+    relation: str
+    is_replicated: bool
+    begins_anew: bool  # a process that recovers may deliver again what its earlier life did
+    owed: Mask  # by pid
+    left_at: Places  # by pid; NEVER where nobody went on without it
+    judged: frozenset[str]
+
+
+@dataclass(slots=True)
+class Findings:
+    """Violations as rows, in the order they were found."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, stream: Stream, name: str, what: str, *events: Records | None) -> None:
+        """Record a violation; None stands for evidence that the trace does not hold."""
+        proof = [_told(stream, one) for one in events if one is not None]
+        self.rows.append({"run_id": stream.run_id, "property": name, "what": what, "events": proof})
+
+
+def _told(stream: Stream, record: Any) -> dict[str, Any]:
+    flags, place = int(record["flags"]), int(record["place"])
+    return {
+        "pid": int(record["pid"]),
+        "inc": place >> 32,
+        "n": place & 0xFFFF_FFFF,
+        "ts_ns": int(record["ts"]),
+        "kind": KINDS[record["kind"]],
+        "sender": stream.sender,
+        "sender_inc": stream.sender_inc,
+        "seq": int(record["seq"]) or None,
+        "item": int(record["item"]) if flags & HAS_ITEM else None,
+        "by_seq": int(record["by"]) or None,
+        "note": WHERE[flags >> FLAG_BITS],
+    }
+
+
+class Firsts:
+    """Of each message, the first of some events at each process: where it stands, and itself."""
+
+    def __init__(self, records: Records, base: int, size: int, n: int) -> None:
+        self.records = records
+        self.rows = records["seq"] - base
+        self.pids = records["pid"]
+        self.place: Places = np.full((size, n), NEVER)
+        self.ts: Places = np.full((size, n), NEVER)
+        least(self.place, self.rows, self.pids, records["place"])
+        least(self.ts, self.rows, self.pids, records["ts"])
+        self.is_first: Mask = self.place[self.rows, self.pids] == records["place"]
+        self._index = np.zeros((size, n), np.int64)
+        self._index[self.rows[self.is_first], self.pids[self.is_first]] = np.flatnonzero(
+            self.is_first
+        )
+
+    @property
+    def next_cells(self) -> tuple[Any, Any]:
+        """By record, where the rest of the stream begins at its process."""
+        return self.rows + 1, self.pids
+
+    @property
+    def happened(self) -> Mask:
+        """Which of them did."""
+        happened: Mask = self.place != NEVER
+        return happened
+
+    def record(self, row: int, pid: int) -> Records | None:
+        """The event itself."""
+        return self.records[self._index[row, pid]] if self.place[row, pid] != NEVER else None
+
+
+def least(values: Places, rows: Any, columns: Any, by: Places) -> None:
+    """Lower each of these cells to the least that `by` has for it."""
+    np.minimum.at(values.reshape(-1), rows * values.shape[1] + columns, np.ascontiguousarray(by))
+
+
+class Block:
+    """The messages from `base` on, as far as the records speak of them."""
+
+    def __init__(self, stream: Stream, records: Records, covers: NDArray[np.int32]) -> None:
+        self.stream, self.n = stream, stream.n
+        pid = max(stream.sender, int(records["pid"].max()))
+        if pid >= self.n:
+            raise ValueError(f"run {stream.run_id}: events of process {pid}, of {self.n} processes")
+        is_purge = records["kind"] == CODE["purge"]
+        anchor = np.where(is_purge, records["by"], records["seq"])
+        self.base = int(anchor.min())
+        self.size = int(anchor.max()) - self.base + 1
+        self._records = records[np.argsort(records["kind"], kind="stable")]
+        self._ends = np.searchsorted(self._records["kind"], np.arange(len(KINDS) + 1))
+        self._covers = covers
+
+    def of(self, *kinds: str) -> Records:
+        """The records of these kinds."""
+        codes = [CODE[kind] for kind in kinds]
+        parts = [self._records[self._ends[code] : self._ends[code + 1]] for code in codes]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def firsts(self, records: Records) -> Firsts:
+        """Their first occurrences."""
+        return Firsts(records, self.base, self.size, self.n)
+
+    @cached_property
+    def deliveries(self) -> Firsts:
+        """Who delivered what, first."""
+        return self.firsts(self.of(DELIVER))
+
+    @cached_property
+    def lives(self) -> Mapping[int, Firsts]:
+        """The same by life, where each begins anew; else all lives of a process are one."""
+        if not self.stream.begins_anew:
+            return {0: self.deliveries}
+        records = self.of(DELIVER)
+        life = records["place"] >> 32
+        return {int(one): self.firsts(records[life == one]) for one in np.unique(life)}
+
+    @cached_property
+    def messages(self) -> "Messages":
+        """What was multicast."""
+        return Messages(self)
+
+    @cached_property
+    def covers(self) -> Mapping[int, Sequence[int]]:
+        """By number, the distances that a message lists, where it lists any."""
+        multicasts = self.of(MULTICAST)  # The only ones that list any.
+        ends = np.cumsum(multicasts["covers"])
+        return {
+            int(multicasts["seq"][i]): self._covers[
+                ends[i] - multicasts["covers"][i] : ends[i]
+            ].tolist()
+            for i in np.flatnonzero(multicasts["covers"])[::-1]  # Of two the first counts.
+        }
+
+
+class Messages:
+    """The first multicast under each number, which is what the number means."""
+
+    def __init__(self, block: Block) -> None:
+        records = block.of(MULTICAST)
+        order = np.lexsort((records["place"], records["ts"], records["seq"]))
+        self.all = records[order]  # by number, then by time
+        told = self.all[self.all["flags"] & HAS_MESSAGE != 0]
+        numbers, first = np.unique(told["seq"], return_index=True)
+        self.records = told[first]
+        self.base, self.size = block.base, block.size
+        self.rows = numbers - block.base
+        self._index = np.full(block.size, -1)
+        self._index[self.rows] = np.arange(len(numbers))
+
+    def known(self, rows: NDArray[np.int64]) -> Mask:
+        """Whether these were multicast."""
+        return self._index[rows] >= 0
+
+    def at(self, rows: NDArray[np.int64]) -> Records:
+        """The multicasts of known messages."""
+        return self.records[self._index[rows]]
+
+    def index(self, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where known messages stand in `records`."""
+        return self._index[seqs - self.base]
+
+    def get(self, seq: int) -> Records | None:
+        """The multicast of a number, if it is in this block."""
+        row = seq - self.base
+        if not 0 <= row < self.size or self._index[row] < 0:
+            return None
+        return self.records[self._index[row]]
+
+
+def before(stream: Stream, pids: Any, places: Places, times: Places, effects: Records) -> Mask:
+    """Whether causes, given by pid, place and time, came before effects, as far as clocks can
+    tell: at one process by its own order, between two by time within the skew."""
+    by_clocks = times <= effects["ts"] + stream.skew_ns
+    result: Mask = np.where(pids == effects["pid"], places < effects["place"], by_clocks)
+    return result
+
+
+def has_message(records: Records) -> Mask:
+    """Whether it is known what was multicast or delivered."""
+    result: Mask = records["flags"] & HAS_MESSAGE != 0
+    return result
+
+
+def has_item(records: Records) -> Mask:
+    """Whether a message is about an item."""
+    result: Mask = records["flags"] & HAS_ITEM != 0
+    return result
+
+
+def is_kept(records: Records) -> Mask:
+    """Whether no later message makes it obsolete."""
+    result: Mask = records["flags"] & KEEP != 0
+    return result
+
+
+def join(parts: Iterable[bytes], dtype: Any = RECORD) -> Any:
+    """Packed values as one array."""
+    return np.frombuffer(b"".join(parts), dtype)

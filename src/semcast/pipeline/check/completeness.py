@@ -1,0 +1,155 @@
+"""What every correct process must have delivered once a run has fallen quiet.
+
+A message is settled at a process that delivered it, or a later one that makes it obsolete.  Going
+from the newest message down, an item is settled at a process from its last delivery on; where the
+relation is richer, each settled message settles those that it lists.  Of what is left unsettled,
+each property names the part that was promised.
+
+Rule: Validity, Agreement, FIFO Completeness [SRB §2.1], [SRM fig. 3]; Sender Reliability
+[SRM fig. 2].
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semcast.pipeline.check.block import Block, Findings, Mask, Records, Stream, has_item, is_kept
+from semcast.pipeline.check.carried import PerItem
+
+_ALL: Final = 0  # Under the relation `all` every message is about the same.
+
+
+class Settled:
+    """Which messages are settled at which processes; one per stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._items = PerItem(stream.n, False, np.bool_)
+        self._listed: dict[int, NDArray[np.bool_]] = {}  # by number, for older messages
+
+    def of(self, block: Block) -> Mask:
+        """By message of the block, in the order of `block.messages.records`, and process."""
+        messages = block.messages
+        delivered: Mask = block.deliveries.happened[messages.rows]
+        relation = self._stream.relation
+        if relation == "none":
+            return delivered
+        if relation in ("item", "all"):
+            return self._by_item(messages.records, delivered, relation)
+        return self._by_list(block, delivered)
+
+    def _by_item(self, messages: Records, delivered: Mask, relation: str) -> Mask:
+        items = messages["item"] if relation == "item" else np.full(len(messages), _ALL)
+        is_one = has_item(messages) if relation == "item" else np.ones(len(messages), bool)
+        settled = delivered.copy()
+        about = np.flatnonzero(is_one)
+        if not len(about):
+            return settled
+        order = about[np.lexsort((-messages["seq"][about], items[about]))]
+        ordered, hit = items[order], delivered[order]
+        places = np.arange(len(order))
+        starts = np.ones(len(order), bool)
+        starts[1:] = ordered[1:] != ordered[:-1]
+        start = np.maximum.accumulate(np.where(starts, places, 0))
+        latest = np.maximum.accumulate(np.where(hit, places[:, None], -1))  # newest first
+        rows = self._items.rows(ordered)
+        by_later = self._items.values[rows]
+        by_later[1:] |= latest[:-1] >= start[1:, None]
+        settled[order] |= by_later & ~is_kept(messages)[order][:, None]
+        self._items.values[rows[starts]] |= np.logical_or.reduceat(hit, np.flatnonzero(starts))
+        return settled
+
+    def _by_list(self, block: Block, delivered: Mask) -> Mask:
+        settled, listed, covers = delivered.copy(), self._listed, block.covers
+        kept = is_kept(block.messages.records)
+        numbers = block.messages.records["seq"].tolist()
+        for i in range(len(numbers) - 1, -1, -1):
+            marked = listed.pop(numbers[i], None)
+            if marked is not None and not kept[i]:
+                settled[i] |= marked
+            row = settled[i]
+            if row.any():
+                for distance in covers.get(numbers[i], ()):
+                    older = numbers[i] - distance
+                    known = listed.get(older)
+                    listed[older] = row if known is None else known | row
+        return settled
+
+
+class Completeness:
+    """Judges the properties of this module that are asked for."""
+
+    def __init__(self, stream: Stream, findings: Findings) -> None:
+        self._stream = stream
+        self._findings = findings
+        self._settled = Settled(stream)
+        self._highest: list[Records | None] = [None] * stream.n  # delivered, by pid
+
+    def on_block(self, block: Block) -> None:
+        """Find what is owed and not settled, and who had promised it."""
+        unsettled = ~self._settled.of(block) & self._stream.owed
+        if unsettled.any():
+            for name, judge in _JUDGES.items():
+                if name in self._stream.judged:
+                    judge(self, block, unsettled)
+        delivered = block.deliveries.happened
+        for pid in np.flatnonzero(delivered.any(axis=0)).tolist():
+            if self._highest[pid] is None:
+                row = block.size - 1 - int(delivered[::-1, pid].argmax())
+                self._highest[pid] = block.deliveries.record(row, pid)
+
+    def on_end(self) -> None:
+        """Nothing is left to judge."""
+
+    def validity(self, block: Block, unsettled: Mask) -> None:
+        """A correct process delivers some m' ⊒ m for each m that it multicast."""
+        sender = self._stream.sender
+        for i in np.flatnonzero(unsettled[:, sender]).tolist():
+            self._report("validity", block, i, sender, "which it multicast")
+
+    def agreement(self, block: Block, unsettled: Mask) -> None:
+        """If a correct process delivers m, all correct processes deliver some m' ⊒ m."""
+        deliveries, rows = block.deliveries, block.messages.rows
+        by_whom = deliveries.happened[rows] & self._stream.owed
+        for i, pid in np.argwhere(unsettled & by_whom.any(axis=1)[:, None]).tolist():
+            at = int(by_whom[i].argmax())
+            witness = deliveries.record(int(rows[i]), at)
+            self._report("agreement", block, i, pid, f"which process {at} delivered", witness)
+
+    def fifo_completeness(self, block: Block, unsettled: Mask) -> None:
+        """A correct process that delivers m' delivers some m'' ⊒ m for each m before m'."""
+        deliveries, rows, sender = block.deliveries, block.messages.rows, self._stream.sender
+        for i, pid in np.argwhere(unsettled).tolist():
+            last = self._highest[pid]
+            if last is None:
+                later = np.flatnonzero(deliveries.happened[rows[i] :, pid])
+                if not len(later):
+                    continue
+                last = deliveries.record(int(rows[i] + later[-1]), pid)
+            assert last is not None
+            why = f"but delivered {sender}:{last['seq']}, which was multicast after it"
+            self._report("fifo_completeness", block, i, pid, why, last)
+
+    def sender_reliability(self, block: Block, unsettled: Mask) -> None:
+        """All correct processes deliver some m' ⊒ m for each m that a correct process multicast."""
+        if self._stream.owed[self._stream.sender]:
+            for i, pid in np.argwhere(unsettled).tolist():
+                self._report("sender_reliability", block, i, pid, "whose sender never crashed")
+
+    def _report(
+        self, name: str, block: Block, i: int, pid: int, why: str, *events: Records | None
+    ) -> None:
+        message = block.messages.records[i]
+        what = f"process {pid} delivered nothing for {self._stream.sender}:{message['seq']}, {why}"
+        self._findings.add(self._stream, name, what, message, *events)
+
+
+_JUDGES: Final[Mapping[str, Callable[[Completeness, Block, Mask], None]]] = {
+    "validity": Completeness.validity,
+    "agreement": Completeness.agreement,
+    "fifo_completeness": Completeness.fifo_completeness,
+    "sender_reliability": Completeness.sender_reliability,
+}
+LIVENESS: Final = tuple(_JUDGES)

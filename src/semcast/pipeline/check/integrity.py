@@ -1,0 +1,89 @@
+"""Integrity and At Most Once: each message is delivered once, after it was multicast, unchanged.
+
+Rule: Integrity [SRB §2.1], [SRM §4.2].  "After" is by the local order at the sender itself, and by
+the clocks of two processes within the run's skew elsewhere; where the skew is not known, a message
+that was multicast at all was multicast before.
+"""
+
+import numpy as np
+
+from semcast.pipeline.check.block import Block, Findings, Records, Stream, before
+from semcast.pipeline.check.record import HAS_MESSAGE
+from semcast.terms.events import DELIVER
+
+
+class Integrity:
+    """Each process delivers m at most once, only after m was multicast, and unchanged."""
+
+    def __init__(self, stream: Stream, findings: Findings) -> None:
+        self._stream = stream
+        self._findings = findings
+
+    def on_block(self, block: Block) -> None:
+        """Judge multicasts, then deliveries."""
+        messages = block.messages
+        multicasts, sender = messages.all, self._stream.sender
+        foreign = (multicasts["pid"] != sender) | (multicasts["flags"] & HAS_MESSAGE == 0)
+        for one in multicasts[foreign]:
+            self._report(one, f"multicast {sender}:{one['seq']}, which is not its own")
+        for one in multicasts if len(multicasts) > len(messages.records) else ():
+            first = messages.get(one["seq"])
+            if first is not None and (first["ts"], first["place"]) < (one["ts"], one["place"]):
+                self._report(one, f"multicast {sender}:{one['seq']} twice", first)
+        self._judge_deliveries(block)
+        for first, again in twice(block):
+            self._report(again, f"delivered {sender}:{again['seq']} twice", first)
+
+    def on_end(self) -> None:
+        """Nothing is left to judge."""
+
+    def _judge_deliveries(self, block: Block) -> None:
+        delivered, messages, sender = block.of(DELIVER), block.messages, self._stream.sender
+        known = messages.known(delivered["seq"] - block.base)
+        sound = np.zeros(len(delivered), bool)
+        there = delivered[known]
+        source = messages.at(there["seq"] - block.base)
+        after = before(self._stream, source["pid"], source["place"], source["ts"], there)
+        same = np.ones(len(there), bool)
+        for name in ("content", "item", "flags"):
+            same &= source[name] == there[name]
+        sound[known] = after & same
+        was_there = known.copy()
+        was_there[known] = after
+        for i in np.flatnonzero(~sound):
+            one = delivered[i]
+            if was_there[i]:
+                first = messages.get(one["seq"])
+                what = f"delivered {sender}:{one['seq']} other than it was multicast"
+                self._report(one, what, first)
+            else:
+                self._report(one, f"delivered {sender}:{one['seq']}, which nobody had multicast")
+
+    def _report(self, one: Records, what: str, first: Records | None = None) -> None:
+        self._findings.add(self._stream, "integrity", f"process {one['pid']} {what}", first, one)
+
+
+class AtMostOnce:
+    """Each process delivers m at most once."""
+
+    def __init__(self, stream: Stream, findings: Findings) -> None:
+        self._stream = stream
+        self._findings = findings
+
+    def on_block(self, block: Block) -> None:
+        """A second delivery of the same message is one too many."""
+        for first, again in twice(block):
+            what = f"process {again['pid']} delivered {self._stream.sender}:{again['seq']} twice"
+            self._findings.add(self._stream, "at_most_once", what, first, again)
+
+    def on_end(self) -> None:
+        """Nothing is left to judge."""
+
+
+def twice(block: Block) -> list[tuple[Records | None, Records]]:
+    """Deliveries that were not the first of their message at their process, after the first."""
+    return [
+        (deliveries.record(again["seq"] - block.base, again["pid"]), again)
+        for deliveries in block.lives.values()
+        for again in deliveries.records[~deliveries.is_first]
+    ]

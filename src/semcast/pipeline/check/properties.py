@@ -1,0 +1,87 @@
+"""The properties that can be verified, by name: each a function from a trace to its violations.
+
+A function judges every run of the trace that it is given, whatever that run promises; which runs
+to give it is for `verdict.py` to say.  A liveness property speaks of what has happened by the end,
+so it is given only runs that were left to fall quiet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final, TypeAlias
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from semcast.pipeline.check import causality, streams
+from semcast.pipeline.check.completeness import LIVENESS
+from semcast.pipeline.check.durability import durability
+from semcast.pipeline.check.loggers import collection_safety, reliable_delivery
+from semcast.pipeline.check.ordering import confirmation, prefix_delivery, total_order
+from semcast.pipeline.check.runs import with_processes
+from semcast.pipeline.check.services import exactly_once_requests, sequential_consistency
+from semcast.pipeline.check.synchrony import semantic_view_synchrony
+from semcast.pipeline.check.views import primary_order, sending_view_delivery, view_order
+from semcast.pipeline.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """How a property is judged.  `needs_witness`: only from recorded positions and versions."""
+
+    violations: Callable[[Trace], DataFrame]
+    is_liveness: bool = False
+    needs_witness: bool = False
+
+
+Family: TypeAlias = Callable[[Trace, Mapping[str, Column | None]], DataFrame]
+
+# Properties that share one reading of the trace, by what reads it.
+FAMILIES: Final[Mapping[Family, Sequence[str]]] = {
+    streams.violations: tuple(streams.RULES),
+    causality.violations: causality.NAMES,
+}
+
+
+def _one_of(family: Family, name: str) -> Property:
+    def violations(trace: Trace) -> DataFrame:
+        return family(trace, {name: None})
+
+    return Property(violations, is_liveness=name in (*LIVENESS, causality.COMPLETENESS))
+
+
+PROPERTIES: Final[Mapping[str, Property]] = {
+    **{name: _one_of(family, name) for family, names in FAMILIES.items() for name in names},
+    "view_order": Property(view_order),
+    "sending_view_delivery": Property(sending_view_delivery),
+    "semantic_view_synchrony": Property(semantic_view_synchrony),
+    "primary_order": Property(primary_order),
+    "total_order": Property(total_order),
+    "prefix_delivery": Property(prefix_delivery),
+    "confirmation": Property(confirmation),
+    "reliable_delivery": Property(reliable_delivery, is_liveness=True),
+    "collection_safety": Property(collection_safety),
+    "durability": Property(durability),
+    "exactly_once_requests": Property(exactly_once_requests),
+    "sequential_consistency": Property(sequential_consistency, needs_witness=True),
+}
+
+
+def violations_of(trace: Trace, judged: Mapping[str, Column | None]) -> DataFrame | None:
+    """All violations of the named properties, each on the runs of which its condition holds
+    (over the columns of `runs.with_processes`; None: on all)."""
+    frames, left = [], dict(judged)
+    for family, names in FAMILIES.items():
+        if together := {name: left.pop(name) for name in names if name in left}:
+            frames.append(family(trace, together))
+    for name, where in left.items():
+        frames.append(PROPERTIES[name].violations(of_runs(trace, where)))
+    return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def of_runs(trace: Trace, condition: Column | None) -> Trace:
+    """The trace without the runs of which the condition does not hold."""
+    if condition is None:
+        return trace
+    runs = with_processes(trace).where(condition).select("run_id")
+    return Trace(*(table.join(F.broadcast(runs), "run_id", "left_semi") for table in trace))

@@ -1,0 +1,207 @@
+"""Purge safety: nothing is forgotten that somebody may still need.
+
+A process reaches m when its frontier does: with its first multicast, receive or skip at or beyond
+m.  A frontier moves by one message at a time, never past the sender's; a purge is of an obsolete
+message, for one that the process has reached (delivery) or that is safe (retransmission); a claim
+that messages are safe or stable, and a reclaim, hold of where the processes are at that time.
+
+"At that time" is by local order at one process, and by clocks within the run's skew between two:
+wrong is what no order of events that the clocks allow makes right.  Where the skew is not known, a
+claim is wrong only if it never came true.
+Rule: TP4, TP5 [SRB §2.3]; purge_d, purge_r [SRM §4.3]; S-SM buffers and purges at the sender only.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from semcast.pipeline.check.block import (
+    NEVER,
+    Block,
+    Findings,
+    Firsts,
+    Mask,
+    Places,
+    Records,
+    Stream,
+    before,
+    least,
+)
+from semcast.pipeline.check.carried import Earliest
+from semcast.pipeline.check.obsolescence import Obsolescence
+from semcast.pipeline.check.record import FLAG_BITS, KINDS, WHERE
+from semcast.terms.events import (
+    DELIVERY,
+    MULTICAST,
+    PURGE,
+    RECEIVE,
+    RECLAIM,
+    RETRANSMISSION,
+    SAFE,
+    SKIP,
+    STABLE,
+)
+
+_DELIVERY: Final = WHERE.index(DELIVERY)
+_RETRANSMISSION: Final = WHERE.index(RETRANSMISSION)
+
+
+class PurgeSafety:
+    """One per stream; blocks come newest first."""
+
+    def __init__(self, stream: Stream, findings: Findings) -> None:
+        self._stream = stream
+        self._findings = findings
+        self._sent = Earliest(stream.n)
+        self._reached = Earliest(stream.n)
+        self._obsolete = Obsolescence(stream)
+        self._noticed: dict[int, int] = {}  # by number, when an older message was first purged
+        self._lowest: dict[int, Records] = {}  # by pid, the step with which the last block begins
+
+    def on_block(self, block: Block) -> None:
+        """Judge steps, purges, skips and claims."""
+        steps = self._steps(block)
+        self._judge_steps(block, steps)
+        reached = Reached(self._stream, block, self._reached, steps)
+        purges = block.of(PURGE)
+        self._judge_purges(block, purges, reached)
+        for one in self._obsolete.refused(block, purges):
+            self._report_purge(one, "which does not make it obsolete", block)
+        self._judge_skips(block, purges)
+        self._judge_claims(block, reached)
+        self._reached.carry(steps)
+
+    def on_end(self) -> None:
+        """Nothing older will come to make it right."""
+        for one in self._lowest.values():
+            self._report_gap(one)
+        for one in self._obsolete.leftovers():
+            self._report_purge(one, "which does not make it obsolete")
+
+    def _steps(self, block: Block) -> Firsts:
+        """What moves a frontier; reports what cannot, as nobody had multicast it."""
+        sender, multicasts = self._stream.sender, block.of(MULTICAST)
+        own = block.firsts(multicasts[multicasts["pid"] == sender])
+        arrivals = block.of(RECEIVE, SKIP)
+        rows = arrivals["seq"] - block.base
+        places, times = self._sent.places(own)[rows, sender], self._sent.times(own)[rows, sender]
+        is_sent = before(self._stream, sender, places, times, arrivals)
+        for one in arrivals[~is_sent]:
+            self._report(one, f"{_of(self._stream, one)}, which nobody had multicast")
+        self._sent.carry(own)
+        foreign = arrivals["pid"] != sender  # Its own copy the multicast has counted.
+        return block.firsts(np.concatenate((multicasts, arrivals[is_sent & foreign])))
+
+    def _judge_steps(self, block: Block, steps: Firsts) -> None:
+        """A frontier moves by one, and only forward."""
+        for pid, one in self._lowest.items():
+            if block.base + block.size != one["seq"] or steps.place[-1, pid] > one["place"]:
+                self._report_gap(one)
+        places, rows, pids = steps.records["place"], steps.rows, steps.pids
+        passed = (places > self._reached.places(steps)[rows + 1, pids]) | ~steps.is_first
+        gap = ~passed & (steps.place[rows - 1, pids] > places)
+        at_base = rows == 0
+        for i in np.flatnonzero(passed):
+            one = steps.records[i]
+            last = self._reached.record(steps, rows[i] + steps.is_first[i], pids[i])
+            beyond = f"{self._stream.sender}:{last['seq']}" if last is not None else "it"
+            self._report(one, f"{_of(self._stream, one)}, after it had reached {beyond}", last)
+        for one in steps.records[gap & ~at_base]:
+            self._report_gap(one)
+        lowest = steps.records[at_base & ~passed & (steps.records["seq"] != 1)]
+        self._lowest = {int(one["pid"]): one for one in lowest}
+
+    def _judge_purges(self, block: Block, purges: Records, reached: "Reached") -> None:
+        """For a message that is here (delivery) or safe (retransmission)."""
+        where = purges["flags"] >> FLAG_BITS
+        rows = purges["by"] - block.base
+        for one in purges[(where == _DELIVERY) & ~reached.here(purges, rows)]:
+            self._report_purge(one, "which it had not received", block)  # TP4 [SRB §2.3]
+        for one in purges[(where != _DELIVERY) & (where != _RETRANSMISSION)]:
+            self._report_purge(one, "from no known buffer", block)
+        kept = where == _RETRANSMISSION
+        if not self._stream.is_replicated:
+            for one in purges[kept & (purges["pid"] != self._stream.sender)]:
+                self._report_purge(one, "but only the sender keeps messages for recovery", block)
+            return
+        count = reached.by_whom(purges, rows).sum(axis=1)
+        for i in np.flatnonzero(kept & (count <= self._stream.f)):  # TP5 [SRB §2.3]
+            why = f"which was not safe: {self._too_few(count[i])}"
+            self._report_purge(purges[i], why, block)
+
+    def _judge_skips(self, block: Block, purges: Records) -> None:
+        """A notice exists only of what was purged for good somewhere."""
+        for_good = purges[purges["flags"] >> FLAG_BITS == _RETRANSMISSION]
+        when: Places = np.full((block.size, 1), NEVER)
+        here = for_good[(for_good["seq"] >= block.base) & (for_good["seq"] < for_good["by"])]
+        least(when, here["seq"] - block.base, 0, here["ts"])
+        for seq, ts in self._noticed.items():
+            if 0 <= seq - block.base < block.size:
+                when[seq - block.base] = min(when[seq - block.base, 0], ts)
+        skips = block.of(SKIP)
+        told = when[skips["seq"] - block.base, 0] <= skips["ts"] + self._stream.skew_ns
+        for one in skips[~told]:
+            multicast = block.messages.get(one["seq"])
+            self._report(one, f"{_of(self._stream, one)}, which nobody had purged", multicast)
+        self._noticed = {seq: ts for seq, ts in self._noticed.items() if seq < block.base}
+        for one in for_good[for_good["seq"] < block.base]:
+            seq, ts = int(one["seq"]), int(one["ts"])
+            self._noticed[seq] = min(self._noticed.get(seq, ts), ts)
+
+    def _judge_claims(self, block: Block, reached: "Reached") -> None:
+        """Safe: more than f have reached it.  Stable: all have that nobody has forgotten."""
+        safe, sender = block.of(SAFE), self._stream.sender
+        count = reached.by_whom(safe, safe["seq"] - block.base).sum(axis=1)
+        for i in np.flatnonzero(count <= self._stream.f):
+            what = f"claim that {sender}:{safe['seq'][i]} is safe: {self._too_few(count[i])}"
+            self._report(safe[i], what)
+        stable = block.of(STABLE, RECLAIM)
+        by_whom = reached.by_whom(stable, stable["seq"] - block.base)
+        by_whom |= self._stream.left_at <= stable["ts"][:, None] + self._stream.skew_ns
+        for i in np.flatnonzero(~by_whom.all(axis=1)):
+            behind = ", ".join(map(str, np.flatnonzero(~by_whom[i])))
+            kind = KINDS[stable["kind"][i]]
+            what = (
+                f"{kind} up to {sender}:{stable['seq'][i]}, which process {behind} had not reached"
+            )
+            self._report(stable[i], what)
+
+    def _too_few(self, count: int) -> str:
+        return f"{count} of {self._stream.n} processes had reached it and f = {self._stream.f}"
+
+    def _report_gap(self, one: Records) -> None:
+        before_it = f"{self._stream.sender}:{one['seq'] - 1}"
+        self._report(one, f"{_of(self._stream, one)}, before it had reached {before_it}")
+
+    def _report_purge(self, one: Records, why: str, block: Block | None = None) -> None:
+        sender, where = self._stream.sender, WHERE[one["flags"] >> FLAG_BITS]
+        what = f"purge of {sender}:{one['seq']} ({where}) for {sender}:{one['by']}, {why}"
+        known = [block.messages.get(one[of]) for of in ("seq", "by")] if block else []
+        self._report(one, what, *known)
+
+    def _report(self, one: Records, what: str, *earlier: Records | None) -> None:
+        what = f"process {one['pid']}: {what}"
+        self._findings.add(self._stream, "purge_safety", what, *earlier, one)
+
+
+class Reached:
+    """Who has reached which messages of a block when something else happens."""
+
+    def __init__(self, stream: Stream, block: Block, beyond: Earliest, steps: Firsts) -> None:
+        self._stream = stream
+        self._places, self._times = beyond.places(steps), beyond.times(steps)
+
+    def here(self, events: Records, rows: Places) -> Mask:
+        """Whether the process of each event had, by its own order."""
+        had: Mask = self._places[rows, events["pid"]] < events["place"]
+        return had
+
+    def by_whom(self, events: Records, rows: Places) -> Mask:
+        """By event and process."""
+        had: Mask = self._times[rows] <= events["ts"][:, None] + self._stream.skew_ns
+        had[np.arange(len(events)), events["pid"]] = self.here(events, rows)
+        return had
+
+
+def _of(stream: Stream, one: Records) -> str:
+    return f"{KINDS[one['kind']]} of {stream.sender}:{one['seq']}"

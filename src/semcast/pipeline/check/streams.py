@@ -1,0 +1,143 @@
+"""The properties of single streams, judged together: each stream is read once, newest block first.
+
+Nine properties speak of one sender's messages and what all processes did with them.  Each has a
+judge of its own here; those that are asked for share the packing, the moving and the reading.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from json import loads
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from semcast.pipeline.check.block import ANY_SKEW, NEVER, Block, Findings, Stream, join
+from semcast.pipeline.check.completeness import LIVENESS, Completeness
+from semcast.pipeline.check.integrity import AtMostOnce, Integrity
+from semcast.pipeline.check.order import FifoOrder, ItemOrder
+from semcast.pipeline.check.packing import BLOCK, STREAM, packed
+from semcast.pipeline.check.purging import PurgeSafety
+from semcast.pipeline.check.runs import facts
+from semcast.pipeline.check.violations import VIOLATIONS, arrow_rows
+from semcast.pipeline.trace import Trace
+from semcast.specs.monitors import AT_LEAST_ONCE, REPLICATED
+from semcast.terms.events import (
+    DELIVER,
+    MULTICAST,
+    PURGE,
+    RECEIVE,
+    RECLAIM,
+    SAFE,
+    SKIP,
+    STABLE,
+)
+
+
+class Judge(Protocol):
+    """Judges one stream."""
+
+    def on_block(self, block: Block) -> None:
+        """The next block, older than those before."""
+
+    def on_end(self) -> None:
+        """There is no older one."""
+
+
+class Rule(NamedTuple):
+    """Who judges a property, from events of which kinds."""
+
+    judge: Callable[[Stream, Findings], Judge]
+    kinds: frozenset[str]
+
+
+GOES_ON: Final = ("lbrm", "pbcast", "rpbcast")  # Numbers do not start again in a new life.
+_SENT: Final = frozenset({MULTICAST, DELIVER})
+_MOVED: Final = frozenset({MULTICAST, RECEIVE, SKIP, PURGE, SAFE, STABLE, RECLAIM})
+RULES: Final[Mapping[str, Rule]] = {
+    "integrity": Rule(Integrity, _SENT),
+    "at_most_once": Rule(AtMostOnce, frozenset({DELIVER})),
+    "fifo_order": Rule(FifoOrder, frozenset({DELIVER})),
+    "item_order": Rule(ItemOrder, frozenset({DELIVER})),
+    "purge_safety": Rule(PurgeSafety, _MOVED),
+    **{name: Rule(Completeness, _SENT) for name in LIVENESS},
+}
+
+
+def violations(
+    trace: Trace, judged: Mapping[str, Column | None], *, block: int = BLOCK
+) -> DataFrame:
+    """The violations of the named properties, each on the runs of which its condition holds
+    (over the columns of `runs.with_processes`; None: on all).  `block`: so many messages are
+    looked at together."""
+    kinds = frozenset().union(*(RULES[name].kinds for name in judged))
+    blocks = with_facts(packed(trace.events, kinds, block), trace, judged)
+    newest_first = blocks.repartition(*STREAM).sortWithinPartitions(*STREAM, F.desc("block"))
+    return newest_first.mapInArrow(_judge, VIOLATIONS)
+
+
+def with_facts(blocks: DataFrame, trace: Trace, judged: Mapping[str, Column | None]) -> DataFrame:
+    """Rows of `PACKED` with the facts of their run; all lives of a sender are one stream where its
+    numbers go on."""
+    known = blocks.join(F.broadcast(facts(trace, judged)), "run_id")
+    goes_on = F.get_json_object("run", "$.protocol").isin(*GOES_ON)
+    return known.withColumn("sender_inc", F.when(goes_on, F.lit(0)).otherwise(F.col("sender_inc")))
+
+
+def _judge(batches: Iterable[Any]) -> Iterator[Any]:
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for _, blocks in groupby(rows, key=lambda row: tuple(row[name] for name in STREAM)):
+        findings = Findings()
+        judges: list[Judge] = []
+        for _, parts in groupby(blocks, key=lambda row: row["block"]):
+            block = block_of(list(parts))
+            judges = judges or _judges(block.stream, findings)
+            for judge in judges:
+                judge.on_block(block)
+            yield from _told(findings)
+        for judge in judges:
+            judge.on_end()
+        yield from _told(findings)
+
+
+def _judges(stream: Stream, findings: Findings) -> list[Judge]:
+    wanted = dict.fromkeys(RULES[name].judge for name in RULES if name in stream.judged)
+    return [judge(stream, findings) for judge in wanted]
+
+
+def block_of(parts: Sequence[Mapping[str, Any]]) -> Block:
+    """Rows of `PACKED` with the facts of their run, all of one stream, as one block."""
+    records = join(part["records"] for part in parts)
+    covers = join((part["covers"] for part in parts), np.int32)
+    return Block(_stream(parts[0]), records, covers)
+
+
+def _stream(row: Mapping[str, Any]) -> Stream:
+    run = loads(row["run"])
+    n = run["n"]
+    owed, left_at = np.zeros(n, bool), np.full(n, NEVER)
+    owed[run["owed"]] = True
+    for left in run["left"]:
+        left_at[left["pid"]] = min(left_at[left["pid"]], left["ts_ns"])
+    return Stream(
+        run_id=row["run_id"],
+        sender=row["sender"],
+        sender_inc=row["sender_inc"],
+        n=n,
+        f=run["f"],
+        skew_ns=run.get("skew_ns", ANY_SKEW),
+        relation=run["relation"],
+        is_replicated=run["protocol"] in REPLICATED,
+        begins_anew=run.get("recovery") == AT_LEAST_ONCE,
+        owed=owed,
+        left_at=left_at,
+        judged=frozenset(run["judged"]),
+    )
+
+
+def _told(findings: Findings) -> Iterator[Any]:
+    if findings.rows:
+        yield pa.RecordBatch.from_pylist(findings.rows, schema=arrow_rows())
+        findings.rows.clear()

@@ -1,0 +1,154 @@
+"""Views: in which order they come, what is delivered in them, and what their members share.
+
+Each process is in one view at a time and each sender's numbers in a view follow each other, so all
+of a view's deliveries reduce to marks: the first and last event of a process in it, the least and
+greatest number it delivered of a sender, the greatest of a sender and item.  Messages are looked at
+one by one only where a mark is wrong.
+
+Rule: view order [VSD app. A]; Sending View Delivery [SVS §4.1]; primary partition [SVS §2], primary
+views [VSD §1].
+"""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from semcast.pipeline.check.proof import LIFE, MESSAGE, STREAM, of_kind
+from semcast.pipeline.check.runs import with_processes
+from semcast.pipeline.check.violations import event, violations
+from semcast.pipeline.trace import Trace
+from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MINORITY, MULTICAST
+
+
+def view_order(trace: Trace) -> DataFrame:
+    """Each process installs views by increasing number, and only views it is a member of; a
+    number names one membership; what it says to happen in a view happens while it is in it."""
+    name, told = "view_order", event()
+    by_life = Window.partitionBy("run_id", *LIFE).orderBy("n")
+    by_view = Window.partitionBy("run_id", "view").orderBy("ts_ns", "pid", "n")
+    installs = of_kind(trace, INSTALL).select(
+        *("run_id", "pid", "view", "members", told.alias("this")),
+        F.lag(told).over(by_life).alias("last"),
+        F.first(told).over(by_view).alias("first"),
+        F.first("members").over(by_view).alias("first_members"),
+    )
+    this, who = F.col("this"), _process("installed view %d", "pid", "view")
+    stranger = installs.where(~F.array_contains("members", F.col("pid")))
+    other = installs.where(F.col("members") != F.col("first_members"))
+    back = installs.where(F.col("view") <= F.col("last.view"))
+    frames = [
+        violations(stranger, name, F.concat(who, F.lit(", of which it is no member")), this),
+        violations(other, name, F.concat(who, F.lit(" with other members")), F.col("first"), this),
+        violations(
+            back,
+            name,
+            F.concat(who, F.format_string(" after view %d", "last.view")),
+            F.col("last"),
+            this,
+        ),
+        _misplaced(trace, name),
+    ]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _misplaced(trace: Trace, name: str) -> DataFrame:
+    """The first event of a process said to be in a view when it is not."""
+    view = ("run_id", *LIFE, "view")
+    by_life = Window.partitionBy("run_id", *LIFE).orderBy("n")
+    spans = (
+        of_kind(trace, INSTALL)
+        .withColumn("until", F.lead("n").over(by_life))
+        .groupBy(*view)
+        .agg(F.min("n").alias("since"), F.max(F.coalesce("until", F.lit(1 << 62))).alias("until"))
+    )
+    inside = of_kind(trace, MULTICAST, DELIVER, CONFIRM)
+    wrong = (
+        inside.groupBy(*view)
+        .agg(F.min("n").alias("first"), F.max("n").alias("last"))
+        .join(spans, [*view], "left")
+        .where("since is null or first < since or last > until")
+        .select(*view, "since", "until")
+    )
+    outside = inside.join(F.broadcast(wrong), [*view]).where(
+        "since is null or n < since or n > until"
+    )
+    first = outside.groupBy(*view).agg(F.min_by(event(), F.col("n")).alias("this"))
+    what = F.format_string(
+        "process %d says %s in view %d when it is not in it", "pid", "this.kind", "view"
+    )
+    return violations(first, name, what, F.col("this"))
+
+
+def sending_view_delivery(trace: Trace) -> DataFrame:
+    """No message is delivered in another view than the one it was multicast in.
+
+    What a sender multicasts in a view are consecutive numbers; where they are not, its deliveries
+    are looked at one by one.
+    """
+    view = ("run_id", "view", *STREAM)
+    least, most = F.min("seq").alias("least"), F.max("seq").alias("most")
+    multicast, delivered = of_kind(trace, MULTICAST), of_kind(trace, DELIVER)
+    sent = multicast.groupBy(*view).agg(least, most, F.count("*").alias("count"))
+    wrong = (
+        delivered.groupBy(*view, *LIFE)
+        .agg(F.min("seq").alias("low"), F.max("seq").alias("high"))
+        .join(sent, [*view], "left")
+        .where("count is null or low < least or high > most or count <> most - least + 1")
+        .select(*view, *LIFE)
+    )
+    found = delivered.join(F.broadcast(wrong), [*view, *LIFE]).select(
+        "run_id", *MESSAGE, "pid", "view", event().alias("this")
+    )
+    sources = multicast.select(
+        "run_id", *MESSAGE, F.col("view").alias("sent_in"), event().alias("first")
+    )
+    rows = sources.join(F.broadcast(found), ["run_id", *MESSAGE]).where("view <> sent_in")
+    what = F.format_string(
+        "process %d delivered %d:%d in view %d, multicast in view %d",
+        *("pid", "sender", "seq", "view", "sent_in"),
+    )
+    return violations(rows, "sending_view_delivery", what, F.col("first"), F.col("this"))
+
+
+def primary_order(trace: Trace) -> DataFrame:
+    """The primary views are one sequence: each has a majority of the members of the one before
+    it, or both have a majority of all servers."""
+    is_primary = F.coalesce(F.col("attrs")["primary"], F.lit("")) != MINORITY
+    runs = with_processes(trace).select(
+        "run_id",
+        F.coalesce(F.expr("try_cast(parameters['servers'] as int)"), F.size("pids")).alias(
+            "servers"
+        ),
+    )
+    first = F.struct("ts_ns", "pid", "n")
+    by_view = Window.partitionBy("run_id").orderBy("view")
+    views = (
+        of_kind(trace, INSTALL)
+        .where(is_primary)
+        .groupBy("run_id", "view")
+        .agg(
+            F.min_by(event(), first).alias("after"),
+            F.min_by("members", first).alias("members"),
+        )
+        .withColumn("before", F.lag("after").over(by_view))
+        .withColumn("ancestors", F.lag("members").over(by_view))
+        .withColumn("shared", F.size(F.array_intersect("members", "ancestors")))
+        .withColumn("of", F.size("ancestors"))
+        .join(runs, "run_id")
+    )
+    smaller = F.least("of", F.size("members"))
+    rows = views.where(
+        F.col("before").isNotNull()
+        & (2 * F.col("shared") <= F.col("of"))
+        & (2 * smaller <= F.col("servers"))
+    )
+    what = F.format_string(
+        "primary view %d has %d of the %d members of primary view %d",
+        *("view", "shared", "of", "before.view"),
+    )
+    return violations(rows, "primary_order", what, F.col("before"), F.col("after"))
+
+
+def _process(did: str, *columns: str) -> Column:
+    return F.format_string(f"process %d {did}", *columns)

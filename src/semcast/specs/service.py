@@ -1,0 +1,172 @@
+"""What a replicated service promises to its clients.
+
+A client numbers its requests and waits for each reply before it asks again [SVS §5.1], [VSD §3].
+A server says `execute` when it executes a request, and when it takes over an execution of another
+server; of an update it tells the position once that is settled, of a query the version of the
+state it read, which is the number of updates that had made it.
+
+Rule: duplicates and failover of primary-backup [SVS fig. 1]; specification S [VSD fig. 2], by its
+refinement: every server goes through the states in order, a client never goes back.
+Rejected: sequential consistency from answers alone, which is NP-complete; without positions and
+versions it is not judged.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TypeAlias
+
+from semcast.specs.history import Watch
+from semcast.specs.violations import Ledger
+from semcast.terms.events import EXECUTE, JOIN, RECOVER, REPLY, UPDATE, Event
+from semcast.terms.messages import Rank
+
+Request: TypeAlias = tuple[int, int]  # the client and its number
+
+WITNESSLESS = "positions and versions were not recorded, and without them it is NP-complete"
+
+
+class ExactlyOnceRequests:
+    """No server executes a request as an update twice, an update has one place, what is answered
+    was executed, and all answers to one request are the same."""
+
+    __slots__ = ("_executed", "_ledger", "_placed", "_replied", "_updated")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._executed: set[Request] = set()
+        self._updated: dict[tuple[Rank, int, Request], Event] = {}
+        self._placed: dict[Request, Event] = {}
+        self._replied: dict[Request, Event] = {}
+
+    def watches(self) -> Mapping[str, Watch]:
+        """The events it judges."""
+        return {EXECUTE: self.on_execute, REPLY: self.on_reply}
+
+    def on_execute(self, event: Event) -> None:
+        """Compare with what this server executed, and with where others did."""
+        request = event.client, event.request
+        self._executed.add(request)
+        if event.note != UPDATE:
+            return
+        first = self._updated.setdefault((event.pid, event.inc, request), event)
+        if first is not event:
+            self._report(event, "executed", "twice", first)
+        if event.position:
+            placed = self._placed.setdefault(request, event)
+            if placed.position != event.position:
+                where = f"at position {event.position}, process {placed.pid} at {placed.position}"
+                self._report(event, "executed", where, placed)
+
+    def on_reply(self, event: Event) -> None:
+        """Compare with the first answer."""
+        first = self._replied.setdefault((event.client, event.request), event)
+        if first.digest != event.digest:
+            self._report(event, "answered", f"other than process {first.pid} did", first)
+
+    def on_end(self) -> None:
+        """An answer comes from an execution."""
+        for request, reply in self._replied.items():
+            if request not in self._executed:
+                self._report(reply, "answered", "which nobody executed")
+
+    def _report(self, event: Event, did: str, how: str, before: Event | None = None) -> None:
+        what = f"process {event.pid} {did} request {_name(event)}, {how}"
+        self._ledger.add("exactly_once_requests", what, before, event)
+
+
+class SequentialConsistency:
+    """There is one sequence of states; each server goes through it, and each client sees it move
+    forward only, its own updates included.
+
+    Invariant: `_version[p]` is the state that server p has.
+    """
+
+    __slots__ = ("_at", "_found", "_ledger", "_placed", "_read", "_replied", "_version", "reason")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.reason = ""  # why it cannot be judged, if so
+        self._found: list[tuple[str, Event | None, Event]] = []
+        self._version: defaultdict[Rank, int] = defaultdict(int)
+        self._at: dict[int, Event] = {}
+        self._placed: dict[Request, Event] = {}
+        self._read: set[tuple[Request, int]] = set()
+        self._replied: dict[Request, Event] = {}
+
+    def watches(self) -> Mapping[str, Watch]:
+        """The events it judges or learns from."""
+        return {
+            EXECUTE: self.on_execute,
+            REPLY: self.on_reply,
+            JOIN: self.on_take_over,
+            RECOVER: self.on_take_over,
+        }
+
+    def on_take_over(self, event: Event) -> None:
+        """A server got, or kept, a state."""
+        if event.version >= 0:
+            self._version[event.pid] = event.version
+
+    def on_execute(self, event: Event) -> None:
+        """An update makes the next state, a query reads the one that is there."""
+        request, version = (event.client, event.request), self._version[event.pid]
+        if event.note != UPDATE:
+            self._needs_witness(event.version >= 0)
+            self._read.add((request, event.version))
+            if event.version != version:
+                self._add(event, f"read version {event.version} when it had {version}")
+            return
+        self._needs_witness(event.position > 0)
+        if event.position != version + 1:
+            self._add(event, f"put at position {event.position} when it had version {version}")
+        self._version[event.pid] = event.position
+        other = self._at.setdefault(event.position, event)
+        if (other.client, other.request) != request:
+            self._add(event, f"put at position {event.position}, where {_name(other)} is", other)
+        placed = self._placed.setdefault(request, event)
+        if placed.position != event.position:
+            where = f"at position {event.position} and at {placed.position}"
+            self._add(event, f"put {where}", placed)
+
+    def on_reply(self, event: Event) -> None:
+        """Compare with the first answer to the same request."""
+        self._needs_witness(event.version >= 0)
+        first = self._replied.setdefault((event.client, event.request), event)
+        if first.version != event.version:
+            self._add(event, f"answered by version {event.version} and by {first.version}", first)
+
+    def on_end(self) -> None:
+        """Follow each client through its answers."""
+        for (client, _), reply in sorted(self._replied.items()):
+            self._judge_origin((client, reply.request), reply)
+        for (_, before), (request, after) in pairwise(sorted(self._replied.items())):
+            if before.client != after.client:
+                continue
+            least = before.version + (request in self._placed)
+            if after.version < least:
+                why = f"after {_name(before)} was by version {before.version}"
+                self._add(after, f"answered by version {after.version} {why}", before)
+        if not self.reason:
+            for found, first, event in self._found:
+                self._ledger.add("sequential_consistency", f"request {found}", first, event)
+
+    def _judge_origin(self, request: Request, reply: Event) -> None:
+        placed = self._placed.get(request)
+        if placed is None:
+            if (request, reply.version) not in self._read:
+                self._add(reply, f"answered by version {reply.version}, which nobody read for it")
+        elif placed.position != reply.version:
+            what = f"answered by version {reply.version}, being the update at {placed.position}"
+            self._add(reply, what)
+
+    def _needs_witness(self, present: bool) -> None:
+        if not present:
+            self.reason = WITNESSLESS
+
+    def _add(self, event: Event, what: str, first: Event | None = None) -> None:
+        self._found.append((f"{_name(event)} was {what} at process {event.pid}", first, event))
+
+
+def _name(event: Event) -> str:
+    return f"{event.client}:{event.request}"

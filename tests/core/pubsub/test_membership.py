@@ -1,0 +1,141 @@
+"""Approximate membership: merging, leaving, wrong beginnings, target selection."""
+
+from collections import Counter
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semcast.core.pubsub.membership import Roster
+from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.core.pubsub.selection import Selection
+from semcast.terms.pubsub import DISCONNECTED, ENTRIES_MAX, LEFT, MEMBER, Entry, Members
+
+RECIPE = PubsubRecipe(members=12, founders=6, loggers=(0, 8))
+ENTRIES = st.builds(
+    Entry,
+    st.integers(0, 11),
+    st.sampled_from([MEMBER, DISCONNECTED, LEFT]),
+    st.integers(0, 5),
+)
+
+
+@given(st.lists(ENTRIES, max_size=30), st.randoms())
+def test_merging_gives_the_same_in_any_order(entries, shuffled) -> None:
+    one, other = Roster(RECIPE, 0), Roster(RECIPE, 1)
+    for entry in entries:
+        one.merge(entry)
+    again = entries * 2
+    shuffled.shuffle(again)
+    for entry in again:
+        other.merge(entry)
+    assert one.beyond == other.beyond
+    assert one.signature == other.signature
+    everybody = [one.entry(pid) for pid in range(12)]
+    assert one.owed == sum(e is not None and e.status != LEFT for e in everybody)
+    there = {e.pid for e in everybody if e is not None and e.status == MEMBER and e.pid}
+    rng = Random(1)
+    drawn = {one.draw(rng) for _ in range(400)}
+    assert drawn == (there or {None})
+
+
+@given(st.lists(ENTRIES, max_size=30), st.lists(ENTRIES, max_size=30), st.sets(st.integers(1, 5)))
+def test_one_exchange_makes_two_rosters_equal(known, knows, strangers) -> None:
+    """[RPB §5.3]: full information is exchanged when signatures disagree."""
+    one, other = Roster(RECIPE, 7, strangers), Roster(RECIPE, 6)
+    for entry in known:
+        one.merge(entry)
+    for entry in knows:
+        other.merge(entry)
+    for members in one.digest(wants_answer=True):
+        for entry in members.entries:
+            other.merge(entry)
+        for entry in other.fresher(members):
+            one.merge(entry)
+    assert one.signature == other.signature
+    assert one.beyond == other.beyond
+
+
+def test_a_large_roster_is_told_in_parts() -> None:
+    recipe = PubsubRecipe(members=3000, founders=1)
+    roster, other = Roster(recipe, 0), Roster(recipe, 1)
+    for pid in range(1, 3000, 2):
+        roster.merge(Entry(pid, MEMBER, 1))
+    for pid in range(2, 3000, 2):
+        other.merge(Entry(pid, MEMBER, 1))
+    parts = roster.digest(wants_answer=True)
+    assert len(parts) > 1
+    assert all(len(part.entries) <= ENTRIES_MAX for part in parts)
+    assert [part.first for part in parts[1:]] == [part.last + 1 for part in parts[:-1]]
+    for part in parts:
+        for entry in part.entries:
+            other.merge(entry)
+    assert sum(len(other.fresher(part)) for part in parts) >= ENTRIES_MAX
+
+
+def test_who_leaves_takes_no_knowledge_of_its_sponsored_along(group) -> None:
+    """Member 1 alone sponsored 3 and leaves: the logger strikes it only once it knows of 3."""
+    wire = group(PubsubRecipe(members=4, founders=3, sponsors=1), sync_s=0.0)
+    wire.lose = lambda source, target, datagram: {source, target} != {1, 3}
+    wire.do(3, "join")
+    wire.run(5)
+    assert wire.kinds("join", 3)
+    assert wire.people[0].roster.entry(3) is None
+    wire.lose = lambda source, target, datagram: {source, target} != {0, 1}
+    wire.do(1, "leave")
+    wire.run(5)
+    assert wire.people[1].membership.state == "outside"
+    assert wire.people[0].roster.entry(1).status == LEFT
+    assert wire.people[0].roster.entry(3).status == MEMBER
+
+
+def test_leaving_and_joining_again_delivers_nothing_twice(group) -> None:
+    """The new sponsors may not have heard of what the old subscription delivered."""
+    wire = group(PubsubRecipe(members=3), sync_s=0.0)
+    wire.lose = lambda source, target, datagram: source == 1 and target == 0
+    wire.send(1, None, None)
+    wire.run(0.1)
+    assert wire.seqs(2, 1) == [1, 2]
+    wire.do(2, "leave")
+    wire.run(0.5)
+    wire.do(2, "join")
+    wire.run(1)
+    wire.lose = lambda source, target, datagram: False
+    wire.send(1, None)
+    wire.run(10)
+    assert wire.seqs(2, 1) == [1, 2, 3]
+    assert wire.kinds("join", 2)[-1].note == "1:2"
+
+
+def test_of_itself_each_process_alone_knows(group) -> None:
+    wire = group(PubsubRecipe(members=3), sync_s=0.0)
+    wire.hand(1, 2, Members(2, 2, (Entry(2, LEFT, 7),), False))
+    wire.run(10)
+    assert wire.people[2].membership.fresh > 7
+    assert all(p.roster.entry(2).status == MEMBER for p in wire.people)
+
+
+def test_wrong_beginnings_are_corrected_by_gossip(group) -> None:
+    wire = group(PubsubRecipe(members=6), sync_s=0.0, unaware_of=(2, 3))
+    assert wire.people[1].roster.entry(3).status == LEFT
+    wire.run(30)
+    assert len({p.roster.signature for p in wire.people}) == 1
+    assert wire.people[1].roster.entry(3) == Entry(3, MEMBER, 0)
+
+
+def test_near_members_are_drawn_more_often() -> None:
+    """[RPB §7.5]: uniform, linear and quadratic in the round-trip time."""
+    shares = {}
+    for bias in ("uniform", "linear", "quadratic"):
+        recipe = PubsubRecipe(members=5, selection=bias)
+        selection = Selection(recipe, Roster(recipe, 0), Random(1))
+        for peer, trip in ((1, 0.01), (2, 0.02), (3, 0.1)):
+            selection.on_asked(peer, 0.0)
+            selection.on_answer(peer, trip)
+        drawn = Counter(selection.draw() for _ in range(4000))
+        assert 0 not in drawn
+        shares[bias] = [drawn[peer] / 4000 for peer in (1, 2, 3, 4)]
+    near, _, far, unknown = zip(*shares.values(), strict=True)
+    assert near[0] < near[1] < near[2]
+    assert far[0] > far[1] > far[2] > 0
+    assert all(0.05 < share < near[place] + 0.02 for place, share in enumerate(unknown))

@@ -1,0 +1,116 @@
+"""One Spark session for all tests of the pipeline.
+
+`SEMCAST_TEST_MASTER` (local-cluster[2,1,1024]) or `SEMCAST_TEST_REMOTE` (sc://HOST:PORT) runs the
+same tests elsewhere.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from semcast.cli.main import main
+from semcast.pipeline.session import Target, open_session
+from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
+from semcast.terms.messages import Message
+from semcast.traces.parquet import TraceWriter
+from semcast.traces.schema import Run
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two cores, two partitions, and a JVM that does not live long enough to compile well."""
+    remote = os.environ.get("SEMCAST_TEST_REMOTE")
+    conf = {"spark.sql.shuffle.partitions": "2"}
+    if remote is None:
+        conf["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+    target = Target(os.environ.get("SEMCAST_TEST_MASTER", "local[2]"), remote, conf)
+    opened = open_session(target)
+    yield opened
+    opened.stop()
+
+
+class Finished(NamedTuple):
+    """A command that ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The one JSON object, alone on standard output."""
+        [line] = self.out.splitlines()
+        found = json.loads(line, parse_constant=pytest.fail)
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+def semcast(capfd: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
+    """`semcast("lake", "ls", path)` gives what the command did; on Spark, in the open session."""
+
+    def run(*argv: object) -> Finished:
+        code = main([str(word) for word in argv])
+        return Finished(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def record() -> Callable[..., Path]:
+    """`record(path, seed=2)` writes the trace of a small run there."""
+    return write_trace
+
+
+def write_trace(path: Path, events: list[Event] | None = None, **run: Any) -> Path:
+    """A trace of two processes, a and b; a sends three messages, of which b never gets one."""
+    described = {"name": "demo", "protocol": "s-rm", "order": "fifo", "relation": "item"}
+    first, second = Message(0, 1, item=5, payload=b"x"), Message(0, 2, payload=b"y")
+    third = Message(0, 3, item=5, payload=b"z")
+    if events is None:
+        events = [
+            *(
+                Event(MULTICAST, 0, 0, seq, message, n=seq, ts_ns=10 * seq)
+                for seq, message in enumerate((first, second, third), 1)
+            ),
+            Event(SKIP, 1, 0, 1, by_seq=3, n=1, ts_ns=35),
+            Event(DELIVER, 1, 0, 2, second, n=2, ts_ns=40),
+            Event(DELIVER, 1, 0, 3, third, n=3, ts_ns=41),
+        ]
+    about = Run(**{**described, "f": 0, "seed": 1, **run})
+    with TraceWriter(path, about, ["a", "b"], items={5: "price"}) as trace:
+        trace.append(events)
+        trace.close(complete=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def executions() -> ModuleType:
+    """The module `executions.py`."""
+    return _sibling("executions")
+
+
+@pytest.fixture(scope="session")
+def multicasts() -> ModuleType:
+    """The module `multicasts.py`."""
+    return _sibling("multicasts")
+
+
+def _sibling(name: str) -> ModuleType:
+    """Test modules are imported by path, so they cannot import siblings."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up.
+    spec.loader.exec_module(module)
+    return module

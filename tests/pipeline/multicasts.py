@@ -1,0 +1,274 @@
+"""Random executions of a group with a fixed membership, sound or with one fault.
+
+A group is a few processes with a frontier for each stream and a delivery queue; what a process may
+do is drawn at random, and at the end everybody gets what is left.  Monitors judge an execution as
+it would be read back from a trace.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+from pyspark.sql import SparkSession
+
+from semcast.pipeline.trace import Trace, read_trace
+from semcast.specs.monitors import Monitors
+from semcast.specs.relation import Obsolescence
+from semcast.terms.events import CRASH, DELIVERY, RETRANSMISSION, Event
+from semcast.terms.messages import Message
+from semcast.traces.distances import Distances
+from semcast.traces.rows import event_of, row_of
+from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, arrow_schema
+from semcast.traces.tables import event_table, write_table
+
+SETTINGS = (
+    *(("s-rm", "fifo", r) for r in ("item", "item", "item", "list", "bitmap", "all", "none")),
+    *(("s-rm", "item", "item"), ("s-rm", "causal", "item"), ("s-rm", "causal", "list")),
+    *(("s-sm", "fifo", "item"), ("s-sm", "fifo", "bitmap"), ("rm", "fifo", "none")),
+)
+NUMBERED = ("multicast", "receive", "deliver", "skip", "purge", "safe", "stable", "reclaim")
+
+
+@dataclass
+class Execution:
+    protocol: str
+    order: str
+    relation: str
+    n: int
+    f: int
+    complete: bool
+    fault: str = ""
+    parameters: dict[str, str] = field(default_factory=lambda: {"skew_ms": "0"})
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def crashed(self) -> set[int]:
+        return {event.pid for event in self.events if event.kind == CRASH}
+
+    def number(self) -> None:
+        """Local indices, and one clock for all."""
+        counts = [0] * self.n
+        for place, event in enumerate(self.events, 1):
+            counts[event.pid] += 1
+            event.n, event.ts_ns = counts[event.pid], 1000 * place
+
+    def judged(self) -> Monitors:
+        """What the monitors find in the trace of it."""
+        monitors = Monitors(self.protocol, self.order, self.relation, self.f, self.n)
+        distances = Distances(self.relation)
+        for event in self.events:
+            row = row_of(event, distances)._asdict()
+            monitors.on_event(event_of(event.kind, row, self.relation))
+        monitors.on_end(frozenset(range(self.n)) - self.crashed, self.complete)
+        return monitors
+
+
+class Group:
+    """A sound group; `steps` lets it run, `drain` gives everybody what is left."""
+
+    def __init__(self, rng: Random) -> None:
+        n = rng.randint(1, 4)
+        protocol, order, relation = rng.choice(SETTINGS)
+        self.rng, self.n = rng, n
+        self.run = Execution(protocol, order, relation, n, rng.randrange(n), rng.random() < 0.9)
+        self.relation = Obsolescence(relation)
+        self.messages: list[list[Message]] = [[] for _ in range(n)]
+        self.needs: dict[Message, list[int]] = {}
+        self.frontier = [[0] * n for _ in range(n)]  # [pid][sender]
+        self.queue: list[list[Message]] = [[] for _ in range(n)]
+        self.purged: set[tuple[int, int]] = set()
+        self.live = set(range(n))
+
+    def say(self, kind: str, pid: int, message: Message | None = None, **told: Any) -> None:
+        self.run.events.append(Event(kind, pid, message=message, **told))
+
+    def steps(self, count: int) -> None:
+        actions = [self.multicast, self.receive, self.receive, self.deliver, self.purge, self.claim]
+        for _ in range(count):
+            self.rng.choice(actions)(self.rng.choice(sorted(self.live)))
+            if self.rng.random() < 0.01 and self.n - len(self.live) < self.run.f:
+                self.crash()
+
+    def drain(self) -> None:
+        for _ in range(self.n * 8):  # Under causal order one may have to wait for the others.
+            for pid in sorted(self.live):
+                for sender in range(self.n):
+                    self.receive_from(pid, sender)
+        for pid in self.live:
+            while self.queue[pid]:
+                self.deliver(pid)
+
+    def multicast(self, pid: int) -> None:
+        seq, rng, relation = len(self.messages[pid]) + 1, self.rng, self.run.relation
+        if seq > 8:
+            return
+        back = [d for d in range(1, min(seq, 5)) if rng.random() < 0.4]
+        covers: bytes | tuple[int, ...] = tuple(back) if relation == "list" else b""
+        if relation == "bitmap":
+            covers = sum(1 << (d - 1) for d in back).to_bytes(
+                (max(back, default=0) + 7) // 8, "big"
+            )
+        item = rng.choice((None, 1, 1, 2)) if relation == "item" else None
+        message = Message(pid, seq, item, covers, rng.random() < 0.1, payload=bytes([pid, seq]))
+        self.messages[pid].append(message)
+        self.relation.on_multicast(message)
+        self.needs[message] = self.frontier[pid].copy()
+        self.say("multicast", pid, message, sender=pid, seq=seq)
+        self.enqueue(pid, message)
+
+    def receive(self, pid: int) -> None:
+        self.receive_from(pid, self.rng.randrange(self.n))
+
+    def receive_from(self, pid: int, sender: int) -> None:
+        seq = self.frontier[pid][sender] + 1
+        if sender == pid or seq > len(self.messages[sender]):
+            return
+        message = self.messages[sender][seq - 1]
+        needs = zip(self.frontier[pid], self.needs[message], strict=True)
+        if self.run.order == "causal" and any(has < need for has, need in needs):
+            return
+        if (sender, seq) in self.purged:
+            self.say("skip", pid, sender=sender, seq=seq)
+            self.frontier[pid][sender] = seq
+        else:
+            self.say("receive", pid, sender=sender, seq=seq)
+            self.enqueue(pid, message)
+
+    def enqueue(self, pid: int, message: Message) -> None:
+        self.frontier[pid][message.sender] = message.seq
+        self.queue[pid].append(message)
+
+    def deliver(self, pid: int) -> None:
+        if self.queue[pid]:
+            message = self.queue[pid].pop(0)
+            self.say("deliver", pid, message, sender=message.sender, seq=message.seq)
+
+    def purge(self, pid: int) -> None:
+        sender = self.rng.randrange(self.n)
+        reach = self.frontier[pid][sender]
+        if reach < 2:
+            return
+        seq, by = sorted(self.rng.sample(range(1, reach + 1), 2))
+        if not self.relation.obsoletes(sender, seq, by):
+            return
+        told = {"sender": sender, "seq": seq, "by_seq": by}
+        here = {m.seq: m for m in self.queue[pid] if m.sender == sender}
+        may_purge = pid == sender if self.run.protocol == "s-sm" else self.is_safe(sender, by)
+        if seq in here and by in here:
+            self.remove(self.queue[pid], here[seq], here[by])
+            self.say("purge", pid, note=DELIVERY, **told)
+        elif may_purge:
+            self.purged.add((sender, seq))
+            self.say("purge", pid, note=RETRANSMISSION, **told)
+
+    def remove(self, queue: list[Message], old: Message, new: Message) -> None:
+        place = queue.index(old)
+        queue.remove(old)
+        between = [m for m in queue[place : queue.index(new)] if m.sender == new.sender]
+        is_fixed = new.keep or any(m.keep or m.item in (None, new.item) for m in between)
+        if self.run.order == "item" and not is_fixed:
+            queue.remove(new)  # The newer value takes the older one's place.
+            queue.insert(place, new)
+
+    def claim(self, pid: int) -> None:
+        sender = self.rng.randrange(self.n)
+        seq = min(frontier[sender] for frontier in self.frontier)
+        if seq:
+            self.say(self.rng.choice(("stable", "reclaim")), pid, sender=sender, seq=seq)
+        seq = sorted(frontier[sender] for frontier in self.frontier)[-1 - self.run.f]
+        if seq:
+            self.say("safe", pid, sender=sender, seq=seq)
+
+    def crash(self) -> None:
+        pid = self.rng.choice(sorted(self.live))
+        self.live.remove(pid)
+        self.say("crash", pid)
+        if self.rng.random() < 0.3 and self.live:
+            self.say("leave", min(self.live), peer=pid)
+
+    def is_safe(self, sender: int, seq: int) -> bool:
+        return sum(frontier[sender] >= seq for frontier in self.frontier) > self.run.f
+
+
+def execution(seed: int) -> Execution:
+    """A sound one, or one with a fault, by the seed alone."""
+    rng = Random(seed)
+    group = Group(rng)
+    group.steps(rng.randint(5, 90))
+    if group.run.complete:
+        group.drain()
+    if group.run.events and rng.random() < 0.8:
+        spoil(group.run, rng)
+    group.run.number()
+    return group.run
+
+
+def spoil(run: Execution, rng: Random) -> None:
+    """One fault."""
+    events = run.events
+    fault = run.fault = rng.choice(
+        ("missing", "moved", "doubled", "number", "newer", "content", "process", "claim", "left")
+    )
+    kinds = sorted({event.kind for event in events} & set(NUMBERED))
+    kind = rng.choice(kinds or [events[0].kind])
+    place = rng.choice([i for i, event in enumerate(events) if event.kind == kind])
+    event = events[place]
+    anywhere = rng.randrange(len(events) + 1)
+    if fault == "missing":
+        del events[place]
+    elif fault == "moved":
+        events.insert(rng.randrange(len(events)), events.pop(place))
+    elif fault == "doubled":
+        events.insert(rng.randint(place + 1, len(events)), copy(event))
+    elif fault == "number" and event.seq:
+        events[place] = copy(event, seq=max(1, event.seq + rng.choice((-1, 1, 2))))
+    elif fault == "newer" and event.by_seq:
+        events[place] = copy(event, by_seq=max(1, event.by_seq + rng.choice((-2, -1, 1, 2))))
+    elif fault == "content" and event.message is not None:
+        change: dict[str, Any] = rng.choice(
+            ({"item": rng.choice((None, 1, 2, 3))}, {"payload": b"?"}, {"keep": True})
+        )
+        events[place] = copy(event, message=copy(event.message, **change))
+    elif fault == "process":
+        events[place] = copy(event, pid=rng.randrange(run.n))
+    elif fault == "claim":
+        told = {"sender": rng.randrange(run.n), "seq": rng.randint(1, 8)}
+        kind = rng.choice(("safe", "stable", "reclaim", "skip", "receive", "deliver"))
+        events.insert(anywhere, Event(kind, rng.randrange(run.n), **told))
+    elif fault == "left":
+        events.insert(anywhere, Event("leave", rng.randrange(run.n), peer=rng.randrange(run.n)))
+
+
+def copy(struct: Any, **changes: Any) -> Any:
+    fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
+    return type(struct)(**{**fields, **changes})
+
+
+def as_trace(spark: SparkSession, folder: Path, runs: list[Execution]) -> Trace:
+    """The executions as one trace, numbered from 1."""
+    rows: dict[str, list[Any]] = {}
+    ids: dict[str, list[int]] = {}
+    for run_id, run in enumerate(runs, 1):
+        distances = Distances(run.relation)
+        for event in run.events:
+            rows.setdefault(event.kind, []).append(row_of(event, distances))
+            ids.setdefault(event.kind, []).append(run_id)
+    for kind in rows:
+        table = event_table(0, rows[kind], arrow_schema(EVENT_COLUMNS))
+        table = table.set_column(0, "run_id", pa.array(ids[kind], pa.int64()))
+        path = folder / "events" / f"kind={kind}" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        pyarrow.parquet.write_table(table, path)
+    about = [
+        (i, "", r.protocol, r.order, r.relation, r.f, 0, r.complete, [*r.parameters.items()])
+        for i, r in enumerate(runs, 1)
+    ]
+    processes = [
+        (i, pid, "", pid not in r.crashed) for i, r in enumerate(runs, 1) for pid in range(r.n)
+    ]
+    write_table(folder / "runs.parquet", RUN_COLUMNS, about)
+    write_table(folder / "processes.parquet", PROCESS_COLUMNS, processes)
+    return read_trace(spark, folder)

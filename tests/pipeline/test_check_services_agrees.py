@@ -1,0 +1,102 @@
+"""Services: Spark finds what the monitors find, on sound and on broken executions."""
+
+from random import Random
+
+from semcast.pipeline.check.verdict import NOT_APPLICABLE, check
+from semcast.specs.service import WITNESSLESS
+from semcast.terms.events import EXECUTE, JOIN, QUERY, RECOVER, REPLY, REQUEST, UPDATE
+
+NAMES = ("exactly_once_requests", "sequential_consistency")
+CHANGES = {
+    EXECUTE: ("position", "version", "request", "note"),
+    REPLY: ("version", "digest", "request"),
+    JOIN: ("version",),
+    RECOVER: ("version",),
+}
+SERVERS, CLIENTS = (0, 1, 2), (10, 11, 12)
+
+
+class Service:
+    """Three servers that go through the same updates, and clients that ask any of them."""
+
+    def __init__(self, executions, rng: Random) -> None:
+        self.rng = rng
+        self.run = executions.Execution("replicated-data", "total", "none", 3)
+        self.updates = []
+        self.version = dict.fromkeys(SERVERS, 0)
+        self.inc = dict.fromkeys(SERVERS, 1)
+        self.last = dict.fromkeys(CLIENTS, 0)
+        self.asked = dict.fromkeys(CLIENTS, 0)
+
+    def say(self, kind: str, pid: int, **told) -> None:
+        self.run.say(kind, pid, inc=self.inc[pid], **told)
+
+    def play(self) -> None:
+        steps = (self.update, self.query, self.query, self.catch_up, self.take_over)
+        for _ in range(self.rng.randrange(3, 30)):
+            self.rng.choice(steps)(self.rng.choice(SERVERS))
+
+    def catch_up(self, pid: int) -> None:
+        """The next update that the server has not executed."""
+        if self.version[pid] < len(self.updates):
+            client, request = self.updates[self.version[pid]]
+            self.version[pid] += 1
+            told = {"client": client, "request": request, "position": self.version[pid]}
+            self.say(EXECUTE, pid, note=UPDATE, **told)
+
+    def update(self, pid: int) -> None:
+        client, request = self.ask(pid)
+        self.updates.append((client, request))
+        while self.version[pid] < len(self.updates):
+            self.catch_up(pid)
+        self.answer(pid, client, request, len(self.updates))
+
+    def query(self, pid: int) -> None:
+        client, request = self.ask(pid)
+        while self.version[pid] < self.last[client]:
+            self.catch_up(pid)
+        version = self.version[pid]
+        self.say(EXECUTE, pid, note=QUERY, client=client, request=request, version=version)
+        self.answer(pid, client, request, version)
+
+    def ask(self, pid: int) -> tuple[int, int]:
+        client = self.rng.choice(CLIENTS)
+        self.asked[client] += 1
+        self.say(REQUEST, pid, client=client, request=self.asked[client])
+        return client, self.asked[client]
+
+    def answer(self, pid: int, client: int, request: int, version: int) -> None:
+        self.last[client] = version
+        told = {"client": client, "request": request, "version": version}
+        for server in (pid, self.rng.choice(SERVERS))[: self.rng.randint(1, 2)]:
+            self.say(REPLY, server, digest=1000 * client + request, **told)
+
+    def take_over(self, pid: int) -> None:
+        """The server recovers, or is given the state of another."""
+        if self.rng.random() < 0.5:
+            self.inc[pid] += 1
+            self.say(RECOVER, pid, version=self.version[pid])
+        else:
+            self.version[pid] = max(self.version.values())
+            self.say(JOIN, pid, version=self.version[pid])
+
+
+def test_spark_finds_what_the_monitors_find(spark, executions, tmp_path) -> None:
+    rng, runs = Random(1), []
+    for number in range(900):
+        service = Service(executions, rng)
+        service.play()
+        if number % 3:
+            executions.spoil(rng, service.run.events, CHANGES)
+        runs.append(service.run)
+    assert executions.disagreements(spark, tmp_path, runs, NAMES) == []
+
+
+def test_without_a_witness_it_is_not_judged(spark, executions, tmp_path) -> None:
+    run = executions.Execution("replicated-data", "total", "none", 1)
+    run.say(EXECUTE, 0, note=UPDATE, client=7, request=1, position=1)
+    run.say(EXECUTE, 0, note=QUERY, client=7, request=2)
+    run.number()
+    trace = executions.as_trace(spark, tmp_path, [run])
+    verdict = check(trace, ["sequential_consistency"]).properties["sequential_consistency"]
+    assert (verdict.status, verdict.reason) == (NOT_APPLICABLE, WITNESSLESS)

@@ -1,0 +1,292 @@
+"""Profiles on Spark against the definitions, read word for word."""
+
+import csv
+import json
+from bisect import bisect_right
+from collections import Counter
+from random import Random
+
+import pytest
+
+from semcast.cli.main import main
+from semcast.models.advice import Rates
+from semcast.pipeline import schema
+from semcast.pipeline.profile import profile_rows, profile_trace
+from semcast.pipeline.trace import Trace
+from semcast.specs.relation import Obsolescence
+from semcast.terms.events import MULTICAST, Event
+from semcast.terms.messages import Message
+from semcast.traces.distances import Distances, covers_of
+from semcast.traces.keyed import read_keyed
+from semcast.traces.rows import row_of
+from semcast.workloads.distances import never_obsolete
+from semcast.workloads.replay import row_distances, row_links
+
+KEYED = "sender string, place bigint, key string, kind string"
+BUFFERS = (10, 40, 100, 1000)
+
+
+def frame(spark, streams):
+    lines = [
+        (sender, place, key, kind)
+        for sender, rows in streams.items()
+        for place, (key, kind) in enumerate(rows, 1)
+    ]
+    return spark.createDataFrame(lines, KEYED)
+
+
+def plain(streams):
+    """What a profile must say of streams of (key, kind), by the definitions."""
+    distances, needed = [], 0.0
+    for rows in streams:
+        told = [(key, kind, None, 0) for key, kind in rows]
+        distances += row_distances(told)
+        needed += never_obsolete(row_links(told)) * len(rows)
+    return plain_distances(distances) | {
+        "never_obsolete": pytest.approx(needed / len(distances)) if distances else 1,
+        "items": len({key for rows in streams for key, _ in rows}),
+    }
+
+
+def plain_distances(distances):
+    """The same of distances, 0 for none."""
+    far = sorted(distance for distance in distances if distance)
+    total = len(distances)
+    return {
+        "messages": total,
+        "p50": far[-(-len(far) // 2) - 1] if far else None,
+        "p90": far[-(-len(far) * 9 // 10) - 1] if far else None,
+        "purgeable": [
+            pytest.approx(sum(1 <= d <= n for d in distances) / max(total, 1)) for n in BUFFERS
+        ],
+    }
+
+
+def told(stream):
+    distances = stream.distances
+    return {
+        "messages": distances.messages,
+        "items": stream.items,
+        "never_obsolete": distances.never_obsolete,
+        "p50": distances.percentile(0.5),
+        "p90": distances.percentile(0.9),
+        "purgeable": distances.purge_ratio(BUFFERS).tolist(),
+    }
+
+
+def random_streams(seed, count):
+    rng = Random(seed)
+    streams = {
+        "distinct": [(str(n), "U") for n in range(50)],
+        "one key": [("a", "U")] * 50,
+        "deletes": [("a", "D")] * 3,
+        "nothing superseded": [("a", "R"), ("b", "C"), ("a", "R")],
+    }
+    for number in range(count):
+        keys = [f"k{n}" for n in range(rng.choice([1, 3, 30]))]
+        kinds = rng.choice(["U", "UUUC", "UD", "UCDR", "UUUUUUDR"])
+        length = rng.choice([1, 2, 5, 100])
+        streams[f"s{number}"] = [(rng.choice(keys), rng.choice(kinds)) for _ in range(length)]
+    return streams
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_keyed_rows(spark, is_shuffled):
+    """Many senders; in order, cut where partitions end, and in no order at all."""
+    streams = random_streams(3, 90)
+    rows = frame(spark, streams)
+    profile = profile_rows(rows.repartition(5) if is_shuffled else rows.coalesce(1))
+    assert told(profile.total) == plain(streams.values())
+    assert profile.stream_count == 94
+    lengths = [stream.distances.messages for stream in profile.streams]
+    assert lengths == sorted(lengths, reverse=True)
+    assert {stream.name["sender"]: told(stream) for stream in profile.streams} == {
+        sender: plain([rows]) for sender, rows in streams.items()
+    }
+    updates = Counter(Counter(key for rows in streams.values() for key, _ in rows).values())
+    assert sum(each.items for each in profile.frequencies) == sum(updates.values())
+    assert {n: items for n, items in profile.frequencies if n < 1000} == {
+        n: items for n, items in updates.items() if n < 1000
+    }
+
+
+def test_only_the_longest_of_many_streams_are_shown(spark):
+    streams = {f"s{n}": [("k", "U")] * (1 + n // 60) for n in range(130)}
+    profile = profile_rows(frame(spark, streams))
+    assert (profile.stream_count, len(profile.streams)) == (130, 100)
+    assert [stream.distances.messages for stream in profile.streams] == [3] * 10 + [2] * 60 + [
+        *[1] * 30
+    ]
+
+
+@pytest.mark.parametrize("rows", [[], [("a", "U")]], ids=["empty", "one"])
+def test_streams_at_the_edge(spark, rows):
+    profile = profile_rows(frame(spark, {"s": rows}), Rates(100, 10))
+    assert told(profile.total) == plain([rows])
+    assert profile.streams == []
+
+
+def test_distances_beyond_the_steps_of_a_curve_are_exact(spark):
+    """4,000 keys in a new order each time: distances from 1 to 8,000, a hot key between them."""
+    rng = Random(5)
+    rows = []
+    for _ in range(4):
+        keys = [f"k{n}" for n in range(4000)]
+        rng.shuffle(keys)
+        rows += [(key, "U") for each in keys for key in (each, "hot")[: rng.choice((1, 1, 1, 2))]]
+    distances = list(row_distances((key, kind, None, 0) for key, kind in rows))
+    profile = profile_rows(frame(spark, {"s": rows}), Rates(1000, 500))
+    curve = profile.total.distances
+    assert told(profile.total) == plain([rows])
+    assert curve.x.size < 1600 < len(set(distances))
+    far = sorted(distance for distance in distances if distance)
+    assert curve.reach(Rates(1000, 500)) == far[-(-len(rows) // 2) - 1] > 1024
+    assert curve.upto.tolist() == [bisect_right(far, x) for x in curve.x.tolist()]
+
+
+def test_huge_distances(spark):
+    far = 40_000_000_000
+    lines = [("s", 1, "a", "U"), ("s", far, "a", "U"), ("s", far + 1, "b", "U")]
+    curve = profile_rows(spark.createDataFrame(lines, KEYED)).total.distances
+    assert (curve.percentile(0.5), curve.limit) == (far - 1, pytest.approx(1 / 3))
+
+
+def random_messages(rng, relation, sender):
+    """A stream annotated for a relation; some messages are kept."""
+    kept = rng.choice([0, 0.3])
+    for seq in range(1, rng.choice([1, 4, 60]) + 1):
+        covered = {n for n in range(1, min(seq, 6)) if rng.random() < 0.2}
+        yield Message(
+            sender=sender,
+            seq=seq,
+            item=rng.choice([None, 1, 2, 3]),
+            covers=covers_of(sorted(covered), relation),
+            keep=rng.random() < kept,
+        )
+
+
+def event_row(run_id, event, distances):
+    row = dict.fromkeys(schema.EVENTS.names)
+    row |= row_of(event, distances)._asdict()
+    row |= {"run_id": run_id, "inc": 1, "sender_inc": 1, "kind": event.kind}
+    return tuple(dict(row["attrs"] or ()) if n == "attrs" else row[n] for n in schema.EVENTS.names)
+
+
+@pytest.mark.parametrize("is_rich", [False, True])
+def test_traces(spark, is_rich):
+    """Every relation, or item tags with nothing kept, which takes the short way."""
+    rng = Random(7)
+    relations = ("item", "bitmap:8", "list", "update-fin", "all", "none") if is_rich else ("item",)
+    lines, expected = [], {}
+    for run_id in range(30):
+        relation = relations[run_id % len(relations)]
+        distances, obsolescence = Distances(relation), Obsolescence(relation)
+        for sender in (0, 1):
+            messages = list(random_messages(rng, relation, sender))
+            if not is_rich:
+                messages = [Message(sender, m.seq, m.item) for m in messages]
+            for message in messages:
+                obsolescence.on_multicast(message)
+                event = Event(MULTICAST, sender, sender=sender, seq=message.seq, message=message)
+                lines.append(event_row(run_id, event, distances))
+            expected[run_id, sender] = by_relation(obsolescence, messages)
+    lines.append(event_row(0, Event("crash", 1), Distances("item")))
+    events = spark.createDataFrame(lines, schema.EVENTS)
+    profile = profile_trace(Trace(events, events, events, events))
+    found = {(s.name["run_id"], s.name["sender"]): told(s) for s in profile.streams}
+    assert found == expected
+    total = profile.total.distances
+    assert total.messages == sum(each["messages"] for each in expected.values())
+    assert total.superseded == sum(s.distances.superseded for s in profile.streams)
+
+
+def by_relation(obsolescence, messages):
+    last = len(messages)
+    [sender] = {m.sender for m in messages}
+
+    def pairs(seq, others):
+        return [n for n in others if obsolescence.directly(sender, min(seq, n), max(seq, n))]
+
+    nearest = [max(pairs(m.seq, range(1, m.seq)), default=m.seq) for m in messages]
+    needed = [m for m in messages if not pairs(m.seq, range(m.seq + 1, last + 1))]
+    return plain_distances([m.seq - n for m, n in zip(messages, nearest, strict=True)]) | {
+        "items": len({m.item for m in messages} - {None}),
+        "never_obsolete": pytest.approx(len(needed) / last),
+    }
+
+
+def command(capfd, *words):
+    code = main(["profile", *map(str, words)])
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def edits(tmp_path):
+    path = tmp_path / "edits.csv"
+    lines = ["page,who,what", *(f"p{n % 7},{n % 2},U" for n in range(200)), "p1,0,D", "p9,1,R"]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_the_command_answers_and_writes_files(spark, edits, tmp_path, capfd):
+    out = tmp_path / "out"
+    rates = ("--sender-rate", 100, "--receiver-rate", 25)
+    code, answer, people = command(
+        capfd, edits, "--key", "page", "--kind", "what", *rates, "--out", out, "--json"
+    )
+    facts = json.loads(answer)
+    rows = [(row.key, row.kind) for row in read_keyed(edits, key="page", kind="what")]
+    expected = plain([rows])
+    assert code == 0
+    assert facts["messages"] == 202
+    assert facts["items"] == 8
+    assert facts["never_obsolete"] == expected["never_obsolete"]
+    assert facts["distance_p50"] == facts["distance_p90"] == 7
+    assert list(facts["purgeable"]) == ["10", "40", "100", "1000"]
+    assert list(facts["purgeable"].values()) == expected["purgeable"]
+    assert facts["advice"].pop("reason").startswith("75 % of it must be purged")
+    assert facts["advice"] == {"buffer": 7, "k": 7, "predicted_rate": 100.0}
+    assert facts["bad_rows"] == 0
+    assert "a buffer of 7" in people
+    assert json.loads((out / "profile.json").read_bytes())["purgeable"] == facts["purgeable"]
+    assert (out / "profile.png").read_bytes().startswith(b"\x89PNG")
+    [*_, last] = csv.DictReader((out / "profile.csv").read_text().splitlines())
+    assert int(last["messages"]) == sum(n > 7 for n in range(1, 202))  # all U and the D
+
+
+def test_each_sender_is_told_and_bad_rows_are_counted(spark, edits, capfd):
+    with edits.open("a") as file:
+        file.write("\np1,0,X\n")
+    code, answer, people = command(
+        capfd, edits, "--key", "page", "--sender", "who", "--kind", "what", "--json"
+    )
+    facts = json.loads(answer)
+    assert (code, facts["messages"], facts["bad_rows"], facts["stream_count"]) == (0, 202, 1, 2)
+    assert [stream["sender"] for stream in facts["streams"]] == ["0", "1"]
+    assert "the first: " in people
+    assert "edits.csv:204: what is not one of U, C, D, R" in people.replace("'X' ", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--key", "title"), "no column 'title', it has page, who, what"),
+        ((), "key: missing"),
+        (("--sender", "who"), "sender: only for a file with keys"),
+        (("--key", "page", "--sender-rate", "5"), "receiver-rate: missing"),
+        (("--key", "page", "--kind", "who"), "is not one of U, C, D, R"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(spark, edits, capfd, words, said):
+    code, out, err = command(capfd, edits, *words)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_trace_takes_no_key(spark, tmp_path, capfd):
+    (tmp_path / "events").mkdir()
+    code, _, err = command(capfd, tmp_path, "--key", "page")
+    assert code == 2
+    assert "is a trace" in err

@@ -1,0 +1,61 @@
+"""What is promised, by whom, and what can be run."""
+
+import pytest
+
+from semcast.core.recipe import Recipe
+from semcast.terms.errors import ConfigError
+from semcast.terms.promises import (
+    COMBINATIONS,
+    ORDERS,
+    PROPERTIES,
+    PROTOCOLS,
+    check_runnable,
+    promised,
+)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "order", "promises", "not_promised"),
+    [
+        ("s-rm", "fifo", {"agreement", "fifo_order"}, {"total_order", "view_order"}),
+        ("s-rm", "total", {"agreement", "total_order"}, {"fifo_order"}),
+        ("s-vsm", "fifo", {"semantic_view_synchrony", "primary_order"}, {"prefix_delivery"}),
+        ("s-vsm", "causal", {"causal_order"}, {"causal_completeness"}),
+        ("vs", "total", {"prefix_delivery", "confirmation", "fifo_order"}, {"primary_order"}),
+        ("lbrm", "none", {"reliable_delivery", "durability"}, {"fifo_order"}),
+        ("rpbcast", "fifo", {"collection_safety", "fifo_order"}, {"agreement"}),
+        ("pbcast", "none", {"integrity", "at_most_once"}, {"reliable_delivery"}),
+        ("primary-backup", "fifo", {"exactly_once_requests"}, {"sequential_consistency"}),
+        ("replicated-data", "total", {"sequential_consistency", "primary_order"}, {"durability"}),
+    ],
+)
+def test_who_promises_what(
+    protocol: str, order: str, promises: set[str], not_promised: set[str]
+) -> None:
+    assert promises <= promised(protocol, order)
+    assert not not_promised & promised(protocol, order)
+    assert not_promised <= PROPERTIES
+
+
+@pytest.mark.parametrize(
+    ("protocol", "order", "says"),
+    [
+        ("lbrb", "fifo", "protocol: 'lbrb' is not one of s-sm, .*rpbcast"),
+        ("s-rm", "lifo", "order: 'lifo' is not one of none, fifo"),
+        ("vs", "fifo", "order: vs has total, not fifo"),
+        ("lbrm", "total", "order: lbrm has none or fifo, not total"),
+        ("sm", "causal", "order: causal needs a protocol that agrees"),
+    ],
+)
+def test_what_nobody_offers_is_refused(protocol: str, order: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        promised(protocol, order)
+
+
+def test_only_some_of_what_is_known_can_be_run() -> None:
+    for protocol, order in COMBINATIONS:
+        if protocol in PROTOCOLS and order in ORDERS:
+            check_runnable(protocol, order)
+        else:
+            with pytest.raises(ConfigError, match="is not one of"):
+                Recipe(members=2, protocol=protocol, order=order)
