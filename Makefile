@@ -45,7 +45,7 @@ $(VENV)/fuzz: $(VENV)/dev
 	@$(PIP) install -e '.[fuzz]'
 	@touch $@
 
-setup: $(VENV)/dev  ## install everything for working on semcast
+setup: $(VENV)/dev $(VENV)/spark  ## install everything for working on semcast
 
 demo: $(VENV)/lab  ## five live processes, one of them slow: reliable beside semantic
 	@$(SEMCAST) demo --out out/demo
@@ -73,10 +73,12 @@ soak: $(VENV)/fuzz $(VENV)/connect  ## over an hour: ten minutes of live traffic
 	@SEMCAST_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/pipeline
 	@$(BIN)/python bench/over_connect.py -m pytest tests/pipeline
 
-bench: $(VENV)/dev  ## speed of the simulator, the buffers and the journal, as ratios
+bench: $(VENV)/dev $(VENV)/spark  ## speed of simulator, buffers, journal and pipeline, as ratios
 	@$(BIN)/python bench/buffer.py
 	@$(BIN)/python bench/journal.py
 	@$(BIN)/python bench/simulator.py
+	@$(BIN)/python bench/profiles.py
+	@$(BIN)/python bench/check.py
 	@$(BIN)/python bench/sweep.py
 
 figures: $(VENV)/lab  ## the papers' figures into out/figures, with live points

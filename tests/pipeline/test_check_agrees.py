@@ -53,6 +53,8 @@ def test_spark_finds_what_the_monitors_find(executions, trace) -> None:
     compare(executions, counts(together), every)
 
 
-def test_it_does_not_matter_how_a_stream_is_cut(executions, trace) -> None:
-    small = streams.violations(trace, dict.fromkeys(streams.RULES), block=3)
+def test_it_does_not_matter_how_a_stream_is_cut_nor_where_it_is(spark, executions, trace) -> None:
+    """Blocks of three messages, of rows that no file holds."""
+    made = trace._replace(events=spark.createDataFrame(trace.events.toArrow()))
+    small = streams.violations(made, dict.fromkeys(streams.RULES), block=3)
     compare(executions, counts(small), streams.RULES)

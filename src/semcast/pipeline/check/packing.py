@@ -12,7 +12,7 @@ Rejected: a window over each stream; sorting single events costs four times as m
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from semcast.pipeline.check.record import columns_of, numbers, records_of
 from semcast.terms.events import PURGE
@@ -37,14 +38,30 @@ _RECORDS_MAX: Final = 4_096  # in one row: a JVM does not like values of half a 
 
 
 def packed(events: DataFrame, kinds: Iterable[str], block: int = BLOCK) -> DataFrame:
-    """The events of these kinds in the files of `events`, as rows of `PACKED`; a block, of so many
-    messages, may be spread over several rows."""
-    spark, wanted = events.sparkSession, set(kinds)
-    files = [(file,) for file in sorted(events.inputFiles()) if _kind_of(file) in wanted]
+    """The events of these kinds in the files of `events`, whole, as rows of `PACKED`; a block, of
+    so many messages, may be spread over several rows."""
+    spark, wanted = events.sparkSession, sorted(set(kinds))
+    behind = sorted(events.inputFiles())
+    if not behind:  # made here, not read
+        parts = [_packed_rows(events, kind, block) for kind in wanted]
+        return reduce(DataFrame.unionAll, parts)
+    files = [(file,) for file in behind if _kind_of(file) in wanted]
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     pieces = spark.createDataFrame(files, "file string").mapInArrow(_pieces, _PIECES)
     spread = pieces.repartition(tasks, "file", "row_group")
     return spread.mapInArrow(partial(_pack, block), PACKED)
+
+
+def _packed_rows(events: DataFrame, kind: str, block: int) -> DataFrame:
+    """The same of rows that no file holds."""
+    rows = events.where(F.col("kind") == kind).where("sender is not null")
+    return rows.select(*columns_of(kind)).mapInArrow(partial(_pack_rows, kind, block), PACKED)
+
+
+def _pack_rows(kind: str, block: int, batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in batches:
+        if batch.num_rows:
+            yield _packed(batch, kind, block)
 
 
 def _kind_of(file: str) -> str:
