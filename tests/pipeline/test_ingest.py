@@ -39,13 +39,14 @@ def count(spark, lake):
     return found
 
 
-def test_a_lake_from_first_to_last(spark, semcast, tmp_path, record):
+def test_a_lake_from_first_to_last(spark, semcast, tmp_path, record, monkeypatch):
     """One story, since each chapter needs the one before."""
     lake, keyed = tmp_path / "lake", tmp_path / "keyed.csv"
     keyed.write_text(CSV)
     traces = [record(tmp_path / "one", seed=1), record(tmp_path / "two", seed=2)]
 
-    done = semcast("lake", "ingest", lake, *traces, "--json")
+    monkeypatch.chdir(tmp_path)
+    done = semcast("lake", "ingest", "lake", "one", "two", "--json")
     assert done.code == 0
     assert {k: done.answer[k] for k in ("files", "rows", "quarantined", "skipped")} == {
         "files": 12,

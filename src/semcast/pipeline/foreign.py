@@ -116,10 +116,12 @@ def _text(spark: SparkSession, files: Sequence[Path], columns: Columns) -> DataF
             with opened(file) as readable:
                 read_header(file, readable, columns)
 
+    places = [file.absolute() for file in files]  # A task may run in another folder.
+
     def read(numbers: Iterator[Any]) -> Iterator[Any]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from read_blocks(files[number], number, columns)
+                yield from read_blocks(places[number], number, columns)
 
     numbers = spark.range(0, len(files), 1, len(files))
     return numbers.mapInArrow(read, _BLOCK)

@@ -69,7 +69,7 @@ class Lake:
     name of the one that is done, for whoever wants to fail there."""
 
     def __init__(self, path: str | Path, step: Callable[[str], None] = lambda name: None) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         self.step = step
 
     @property
