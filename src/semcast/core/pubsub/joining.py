@@ -5,9 +5,9 @@ knew when they accepted it [Property 5.2].  A sponsor has not acknowledged those
 it does its membership tells the logger of the new member first; `sponsors` of them may crash but
 for one.  Loggers sponsor after they wrote the member down; `copies` of them suffice.  Nobody who
 sends ever waits for any of this.
-Departs: to leave, a process asks a logger, which strikes it only once both know the same members;
-else a sponsor that leaves takes the knowledge of whom it sponsored with it.  Members answer a join
-with a chance that brings about `sponsors` answers, not all of them.
+Departs: to leave, a process asks `copies` loggers, which strike it only once both know the same
+members; else a sponsor that leaves takes the knowledge of whom it sponsored with it.  Members
+answer a join with a chance that brings about `sponsors` answers, not all of them.
 """
 
 from collections import deque
@@ -114,6 +114,7 @@ class Membership:
         self.fresh += 1
         if self.loggers:
             self.state = LEAVING
+            self.sponsors.clear()
             self.deadline = now
             self.on_time(now, out)
         else:
@@ -157,8 +158,8 @@ class Membership:
         if self.state == JOINING:
             out.send.append((EVERYONE, Join(self.fresh)))
         elif self.state == LEAVING:
-            logger = self.rng.choice(self.loggers)
-            out.send.append((logger, Leave(self.fresh, self.roster.signature)))
+            asked = [logger for logger in self.loggers if logger not in self.sponsors]
+            out.send.append((self.rng.choice(asked), Leave(self.fresh, self.roster.signature)))
         else:
             self.deadline = NEVER
 
@@ -228,9 +229,12 @@ class Membership:
         else:
             out.send.extend((peer, part) for part in self.roster.digest(wants_answer=True))
 
-    def on_goodbye(self, goodbye: Goodbye) -> None:
-        """Struck."""
-        if self.state == LEAVING and goodbye.fresh == self.fresh:
+    def on_goodbye(self, logger: Rank, goodbye: Goodbye) -> None:
+        """Struck, by a logger; once `copies` wrote it down, a lost disk does not bring it back."""
+        if self.state != LEAVING or goodbye.fresh != self.fresh:
+            return
+        self.sponsors[logger] = None
+        if len(self.sponsors) >= self.recipe.copies:
             self.state = OUTSIDE
             self.deadline = NEVER
             self.roster.merge(self._entry(LEFT))

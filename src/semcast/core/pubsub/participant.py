@@ -365,7 +365,7 @@ _HANDLERS: dict[type, Callable[[Participant, Rank, Any, float, Effects], None]] 
         source, d, p.publisher.sent, now, out
     ),
     Leave: lambda p, source, d, now, out: p.membership.on_leave(source, d, p._counts, out),
-    Goodbye: lambda p, source, d, now, out: p.membership.on_goodbye(d),
+    Goodbye: lambda p, source, d, now, out: p.membership.on_goodbye(source, d),
     Ack: lambda p, source, d, now, out: p.publisher.on_ack(source, d.inc, d.part.spans, now, out),
     Census: Participant._on_census,
     Holds: lambda p, source, d, now, out: p.publisher.census.on_holds(source, d, now, out),
