@@ -21,7 +21,7 @@ PART = pubsub.Part(3, ((1, 2), (5, 5)))
         (pubsub.Gossip(0, 2**63, 2**62), 25),
         (pubsub.Gossip(0, 0, 0), 9),
         (pubsub.Request((PART,)), 12),
-        (pubsub.Lasts(0, 0, (pubsub.Heard(1, 200, 200),), True), 12),
+        (pubsub.Lasts(0, 0, (pubsub.Heard(1, 200, 200),), True), 13),
         (pubsub.Ack(PART, 3), 12),
         (pubsub.Resync(1), 3),
     ],

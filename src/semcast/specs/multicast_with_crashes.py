@@ -148,12 +148,17 @@ class MulticastWithCrashes(ReliableMulticast):
         self.join(j, time)
 
     def join(self, j: Rank, time: Time) -> None:
-        """What is not after `time` is owed to j no more [RPB §5.3]."""
+        """What is not after `time` is owed to j no more [RPB §5.3].
+
+        Sponsors may be behind those of an earlier life; then it is owed what it was not.
+        """
+        for i in range(self.n):
+            first, before = time.get(i, 0), self.join_time[j].get(i, 0)
+            waiting = {seq for seq in self.buffer[i][j] if seq > first}
+            again = {seq for seq in self.sent[i] if first < seq <= before}
+            self.buffer[i][j] = waiting | (again - self.received[i][j])
         self.member[j] = True
         self.join_time[j] = time
-        for i in range(self.n):
-            first = time.get(i, 0)
-            self.buffer[i][j] = {seq for seq in self.buffer[i][j] if seq > first}
 
     def leave(self, j: Rank) -> None:
         """Owed nothing more."""
@@ -177,19 +182,25 @@ class MulticastWithCrashes(ReliableMulticast):
 
 
 class AtLeastOnce(MulticastWithCrashes):
-    """A member stays one across its crashes; `again[i][j]` may be delivered once more."""
+    """A member stays one across its crashes; `again[i][j]` may be delivered, once in each life."""
 
     def __init__(self, n: int, relation: str, ledger: Ledger) -> None:
         super().__init__(n, relation, ledger)
         self.again: list[list[set[Seq]]] = [[set() for _ in range(n)] for _ in range(n)]
+        self.skipped: list[list[set[Seq]]] = [[set() for _ in range(n)] for _ in range(n)]
+
+    def on_skip(self, event: Event) -> None:
+        """In this life."""
+        super().on_skip(event)
+        self.skipped[event.sender][event.pid].add(event.seq)
 
     def crash(self, i: Rank) -> None:
-        """All it has delivered may come again: how much its cursor had recorded is not shown."""
+        """All it delivered or skipped may come again: how far its cursor was is not shown."""
         is_member = self.member[i]
         super().crash(i)
         self.member[i] = is_member
         for sender in range(self.n):
-            self.again[sender][i] = set(self.received[sender][i])
+            self.again[sender][i] = self.received[sender][i] | self.skipped[sender][i]
 
     def can_receive(self, j: Rank, i: Rank, seq: Seq) -> bool:
         """m waits for j, or for its second time in this life."""

@@ -119,12 +119,16 @@ class Collected(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
 
 
 class Lasts(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
-    """Every stream that the sender of this knows; `wants_answer` if it is behind in some."""
+    """Every stream that the sender of this knows; `wants_answer` if it is behind in some.
+
+    `is_whole` is false of a logger that lost its disk and does not count yet.
+    """
 
     fresh: int
     members: int
     streams: Streams
     wants_answer: bool
+    is_whole: bool = True
 
 
 class Members(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):

@@ -22,6 +22,7 @@ class Collector:
         self.roster = roster
         self.claims: dict[Rank, dict[Rank, Seq]] = {}  # sender → member → frontier
         self.moved: dict[Rank, None] = {}  # streams in which somebody advanced since last asked
+        self.has_news = False  # then all of them: who left may have been the last to wait for
 
     def __repr__(self) -> str:
         return f"Collector({self.claims})"
@@ -46,9 +47,9 @@ class Collector:
     def on_news(self) -> None:
         """Whoever joined, came back or left: its claims are void."""
         for member in self.roster.news:
-            for sender, claims in self.claims.items():
+            self.has_news = True
+            for claims in self.claims.values():
                 claims.pop(member, None)
-                self.moved[sender] = None
         self.roster.news.clear()
 
     def on_own(self, sender: Rank) -> None:
@@ -62,9 +63,10 @@ class Collector:
             return 0
         return min(own, min(claims.values(), default=own))
 
-    def take_moved(self) -> list[Rank]:
-        """The streams to look at again."""
+    def take_moved(self, streams: Iterable[Rank]) -> list[Rank]:
+        """Which of the streams to look at again."""
         self.on_news()
-        moved = list(self.moved)
+        moved = list(streams if self.has_news else self.moved)
         self.moved.clear()
+        self.has_news = False
         return moved

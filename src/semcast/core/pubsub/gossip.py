@@ -142,7 +142,8 @@ class Gossiper:
     def lasts(self, *, wants_answer: bool) -> Lasts:
         """Everything that is known of every stream."""
         streams = tuple(self._heard(sender) for sender in self.tracker.streams)
-        return Lasts(self.roster.fresh, self.roster.signature, streams, wants_answer)
+        is_whole = self.account.is_complete
+        return Lasts(self.roster.fresh, self.roster.signature, streams, wants_answer, is_whole)
 
     def on_gossip(self, peer: Rank, gossip: Gossip, now: float, out: Effects) -> bool:
         """Compare and merge; whether both signatures agree."""

@@ -37,6 +37,8 @@ class Keeping:
         self.log.is_complete = not publisher.is_lost
         self.is_declared = left.is_synchronised  # that it counts, on the disk
         self.collector = Collector(roster)
+        for sender in self.log.tracker.streams:
+            self.collector.on_own(sender)
         self.logger = Logger(recipe, storage, publisher, self.log, self.collector)
         self.resync = Resynchronisation(recipe, pid, self.log, now)
         self.round_s = recipe.period_s
@@ -69,7 +71,8 @@ class Keeping:
 
     def on_lasts(self, peer: Rank, lasts: Lasts, agree: bool) -> None:
         """A full list, after the membership was merged."""
-        self.resync.on_lasts(peer, lasts.streams)
+        if lasts.is_whole:
+            self.resync.on_lasts(peer, lasts.streams)
         if agree:
             claims = [(heard.sender, heard.frontier) for heard in lasts.streams]
             self.collector.on_claims(peer, lasts.fresh, claims)

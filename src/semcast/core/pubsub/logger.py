@@ -156,8 +156,9 @@ class Logger:
         self.acks.clear()
 
     def on_census(self, peer: Rank, census: Census, out: Effects) -> None:
-        """Tell a publisher that crashed what is kept of its stream."""
-        if self.log.is_complete:
+        """Tell a publisher that crashed what is kept of its stream, once it is on disk: what is
+        on its way there must not be called a gap."""
+        if self.log.is_complete and not self.log.volume(peer).pending.within(*census.span):
             settled = tuple(self._durable(peer, *census.span))
             out.send.append((peer, Holds(census.span, Part(peer, settled[:SPANS_MAX]))))
 
@@ -225,7 +226,7 @@ class Logger:
         """Reclaim what everyone has, and so have the other loggers [RPB §5.2]."""
         if not self.log.is_complete:
             return
-        for sender in self.collector.take_moved():
+        for sender in self.collector.take_moved(self.log.tracker.streams):
             if sender in self.log.tracker.streams:
                 upto = self.collector.collectable(sender, self.log.claimed(sender))
                 self._reclaim(sender, upto, "", out)
