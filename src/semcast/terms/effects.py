@@ -3,7 +3,7 @@
 from typing import Any
 
 from semcast.terms.events import Event
-from semcast.terms.messages import Message, Rank
+from semcast.terms.messages import Message, Rank, Seq
 from semcast.terms.pubsub import Record
 
 
@@ -16,15 +16,27 @@ class Effects:
     `events` is None when nobody records.  `room` says that a sender which was refused may try
     again; `excluded` that the group has forgotten this member.  `skipped` has, for places in
     `deliver`, how many messages were passed over as purged since the delivery before.
+    `passed_over` has what a subscriber will not get, by sender, first and last number, and why: ""
+    if it is obsolete and the last word on it is here, else a word for how it was lost.
     """
 
-    __slots__ = ("deliver", "events", "excluded", "persist", "room", "send", "skipped")
+    __slots__ = (
+        "deliver",
+        "events",
+        "excluded",
+        "passed_over",
+        "persist",
+        "room",
+        "send",
+        "skipped",
+    )
 
     def __init__(self, *, recording: bool) -> None:
         self.persist: list[tuple[int, Record]] = []
         self.send: list[tuple[Rank, Any]] = []  # each kind of machine has its datagrams
         self.deliver: list[Message] = []
         self.skipped: list[tuple[int, int]] = []
+        self.passed_over: list[tuple[Rank, Seq, Seq, str]] = []
         self.events: list[Event] | None = [] if recording else None
         self.room = False
         self.excluded = False

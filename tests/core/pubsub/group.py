@@ -42,6 +42,7 @@ class Group:
         self.count = 0
         self.events: list[Event] = []
         self.delivered: list[list[Any]] = [[] for _ in range(recipe.members)]
+        self.passed_over: list[list[Any]] = [[] for _ in range(recipe.members)]
         self.records: list[list[Any]] = [[] for _ in range(recipe.members)]  # (ticket, record)
         self.durable: list[list[Any]] = [[] for _ in range(recipe.members)]
         self.inc = [0] * recipe.members
@@ -94,6 +95,7 @@ class Group:
             self.records[pid] += out.persist
             self.at(self.now + self.sync_s, "sync", (pid, self.inc[pid], out.persist[-1][0]))
         self.delivered[pid] += out.deliver
+        self.passed_over[pid] += out.passed_over
         self.events += out.events or ()
         if out.room:
             self.roomy.add(pid)

@@ -30,6 +30,7 @@ def test_the_last_word_comes_with_the_notice(group) -> None:
     wire.run(3)
     assert sorted(wire.seqs(2, 1)) == [2, 4]
     assert {(e.seq, e.by_seq) for e in wire.kinds("skip", 2)} == {(1, 4), (3, 4)}
+    assert sorted(wire.passed_over[2]) == [(1, 1, 1, ""), (1, 3, 3, "")]
 
 
 def test_a_notice_without_its_witness_skips_nothing(group) -> None:
@@ -72,6 +73,7 @@ def test_age_is_the_fail_safe_and_who_lacks_it_is_told(group) -> None:
     wire.run(10)
     assert wire.seqs(2, 1) == []
     assert [(e.seq, e.note) for e in wire.kinds("skip", 2)] == [(1, "age"), (2, "age")]
+    assert wire.passed_over[2] == [(1, 1, 2, "age")]
     assert wire.sends(Gone)
 
 

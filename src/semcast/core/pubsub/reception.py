@@ -208,6 +208,7 @@ class Reception:
         for first, last in part.spans:
             first, last = max(first, stream.start + 1), min(last, reach)
             for a, b in self.tracker.settle(sender, first, last):
+                out.passed_over.append((sender, a, b, reason))
                 self._record_skips(sender, range(a, b + 1), by, reason, source, out)
         if sender in self.heaps:
             self._release(sender, source, out)

@@ -213,7 +213,7 @@ class Station:
             if self._on_deliver is not None:
                 self._on_deliver(self.pid, tuple(out.deliver), now)
             out.deliver.clear()
-            out.skipped.clear()
+        out.passed_over.clear()
         if out.room:
             out.room = False
             self._offer_again(now)
