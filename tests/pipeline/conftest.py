@@ -8,20 +8,27 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
 from semcast.cli.main import main
 from semcast.pipeline.session import Target, open_session
+from semcast.pipeline.trace import Trace, read_trace
 from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
 from semcast.terms.messages import Message
+from semcast.traces.distances import Distances
 from semcast.traces.parquet import TraceWriter
-from semcast.traces.schema import Run
+from semcast.traces.rows import row_of
+from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, Run, arrow_schema
+from semcast.traces.tables import event_table, write_table
 
 
 @pytest.fixture(scope="session")
@@ -90,6 +97,48 @@ def write_trace(path: Path, events: list[Event] | None = None, **run: Any) -> Pa
         trace.append(events)
         trace.close(complete=True)
     return path
+
+
+@pytest.fixture(scope="session")
+def as_trace(spark: SparkSession) -> Callable[[Path, Sequence[Any]], Trace]:
+    """`as_trace(folder, runs)` records executions as one trace, numbered from 1."""
+    return partial(_as_trace, spark)
+
+
+def _as_trace(spark: SparkSession, folder: Path, runs: Sequence[Any]) -> Trace:
+    rows: dict[str, list[Any]] = {}
+    ids: dict[str, list[int]] = {}
+    for run_id, run in enumerate(runs, 1):
+        distances = Distances(run.relation)
+        for event in run.events:
+            rows.setdefault(event.kind, []).append(row_of(event, distances))
+            ids.setdefault(event.kind, []).append(run_id)
+    for kind in rows:
+        table = event_table(0, rows[kind], arrow_schema(EVENT_COLUMNS))
+        table = table.set_column(0, "run_id", pa.array(ids[kind], pa.int64()))
+        path = folder / "events" / f"kind={kind}" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        pyarrow.parquet.write_table(table, path)
+    about = [
+        (
+            i,
+            "",
+            r.protocol,
+            r.order,
+            r.relation,
+            r.f,
+            0,
+            r.complete,
+            [*({"skew_ms": "0"} | r.parameters).items()],
+        )
+        for i, r in enumerate(runs, 1)
+    ]
+    processes = [
+        (i, pid, "", pid not in r.crashed) for i, r in enumerate(runs, 1) for pid in range(r.n)
+    ]
+    write_table(folder / "runs.parquet", RUN_COLUMNS, about)
+    write_table(folder / "processes.parquet", PROCESS_COLUMNS, processes)
+    return read_trace(spark, folder)
 
 
 @pytest.fixture(scope="session")

@@ -7,24 +7,17 @@ to Spark as rows of one table with the others; both must find the same propertie
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet
 from pyspark.sql import SparkSession
 
 from semcast.pipeline.check.properties import PROPERTIES
-from semcast.pipeline.trace import Trace, read_trace
+from semcast.pipeline.trace import Trace
 from semcast.specs.monitors import Monitors
 from semcast.terms.events import CONFIRM, MULTICAST, Event
 from semcast.terms.messages import Message
-from semcast.traces.distances import Distances
-from semcast.traces.rows import Row, row_of
-from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, arrow_schema
-from semcast.traces.tables import event_table, write_table
 
 RELATIONS = ("item", "none", "list", "bitmap", "all")
 NOTES = {
@@ -47,6 +40,9 @@ class Execution:
     n: int
     events: list[Event] = field(default_factory=list)
     parameters: dict[str, str] = field(default_factory=dict)
+    f: int = 0
+    complete: bool = True
+    crashed: frozenset[int] = frozenset()  # for good
 
     def say(self, kind: str, pid: int, **told: Any) -> None:
         self.events.append(Event(kind, pid, **told))
@@ -126,18 +122,14 @@ def last_multicast(sender: int, events: list[Event]) -> int:
     return max(sent, default=0)
 
 
-def disagreements(
-    spark: SparkSession, folder: Path, runs: list[Execution], names: Iterable[str]
-) -> list[str]:
+def disagreements(trace: Trace, runs: list[Execution], names: Iterable[str]) -> list[str]:
     """Where Spark and the monitors differ, and properties that were broken nowhere."""
-    for run in runs:
-        run.number()
-    trace, names = as_trace(spark, folder, runs), sorted(names)
+    names = sorted(names)
     frames = [PROPERTIES[name].violations(trace).select("run_id", "property") for name in names]
     union = frames[0]
     for frame in frames[1:]:
         union = union.unionByName(frame)
-    with interpreted(spark):
+    with interpreted(trace.runs.sparkSession):
         rows = union.distinct().collect()
     found: dict[int, set[str]] = {}
     for row in rows:
@@ -168,38 +160,3 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
     yield
     for name, known in before.items():
         spark.conf.set(name, known)
-
-
-def as_trace(spark: SparkSession, folder: Path, runs: list[Execution]) -> Trace:
-    """The executions as one trace, numbered from 1."""
-    rows: dict[str, list[Row]] = {}
-    ids: dict[str, list[int]] = {}
-    for run_id, run in enumerate(runs, 1):
-        distances = Distances(run.relation)
-        for event in run.events:
-            rows.setdefault(event.kind, []).append(row_of(event, distances))
-            ids.setdefault(event.kind, []).append(run_id)
-    for kind in rows:
-        table = event_table(0, rows[kind], arrow_schema(EVENT_COLUMNS))
-        table = table.set_column(0, "run_id", pa.array(ids[kind], pa.int64()))
-        path = folder / "events" / f"kind={kind}" / "part-0.parquet"
-        path.parent.mkdir(parents=True)
-        pyarrow.parquet.write_table(table, path)
-    about = [
-        (
-            i,
-            "",
-            r.protocol,
-            r.order,
-            r.relation,
-            0,
-            0,
-            True,
-            [("skew_ms", "0"), *r.parameters.items()],
-        )
-        for i, r in enumerate(runs, 1)
-    ]
-    processes = [(i, pid, "", True) for i, r in enumerate(runs, 1) for pid in range(r.n)]
-    write_table(folder / "runs.parquet", RUN_COLUMNS, about)
-    write_table(folder / "processes.parquet", PROCESS_COLUMNS, processes)
-    return read_trace(spark, folder)

@@ -6,23 +6,15 @@ it would be read back from a trace.
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet
-from pyspark.sql import SparkSession
-
-from semcast.pipeline.trace import Trace, read_trace
 from semcast.specs.monitors import Monitors
 from semcast.specs.relation import Obsolescence
 from semcast.terms.events import CRASH, DELIVERY, RETRANSMISSION, Event
 from semcast.terms.messages import Message
 from semcast.traces.distances import Distances
 from semcast.traces.rows import event_of, row_of
-from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, arrow_schema
-from semcast.traces.tables import event_table, write_table
 
 SETTINGS = (
     *(("s-rm", "fifo", r) for r in ("item", "item", "item", "list", "bitmap", "all", "none")),
@@ -245,30 +237,3 @@ def spoil(run: Execution, rng: Random) -> None:
 def copy(struct: Any, **changes: Any) -> Any:
     fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
     return type(struct)(**{**fields, **changes})
-
-
-def as_trace(spark: SparkSession, folder: Path, runs: list[Execution]) -> Trace:
-    """The executions as one trace, numbered from 1."""
-    rows: dict[str, list[Any]] = {}
-    ids: dict[str, list[int]] = {}
-    for run_id, run in enumerate(runs, 1):
-        distances = Distances(run.relation)
-        for event in run.events:
-            rows.setdefault(event.kind, []).append(row_of(event, distances))
-            ids.setdefault(event.kind, []).append(run_id)
-    for kind in rows:
-        table = event_table(0, rows[kind], arrow_schema(EVENT_COLUMNS))
-        table = table.set_column(0, "run_id", pa.array(ids[kind], pa.int64()))
-        path = folder / "events" / f"kind={kind}" / "part-0.parquet"
-        path.parent.mkdir(parents=True)
-        pyarrow.parquet.write_table(table, path)
-    about = [
-        (i, "", r.protocol, r.order, r.relation, r.f, 0, r.complete, [*r.parameters.items()])
-        for i, r in enumerate(runs, 1)
-    ]
-    processes = [
-        (i, pid, "", pid not in r.crashed) for i, r in enumerate(runs, 1) for pid in range(r.n)
-    ]
-    write_table(folder / "runs.parquet", RUN_COLUMNS, about)
-    write_table(folder / "processes.parquet", PROCESS_COLUMNS, processes)
-    return read_trace(spark, folder)

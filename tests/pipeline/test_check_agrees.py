@@ -19,8 +19,8 @@ def executions(multicasts):
 
 
 @pytest.fixture(scope="module")
-def trace(spark, multicasts, executions, tmp_path_factory):
-    return multicasts.as_trace(spark, tmp_path_factory.mktemp("agrees"), executions)
+def trace(as_trace, executions, tmp_path_factory):
+    return as_trace(tmp_path_factory.mktemp("agrees"), executions)
 
 
 def counts(violations) -> dict[int, Counter[str]]:

@@ -168,12 +168,13 @@ class Topic:
         return seq not in self.relation.unsatisfied(sender, told)
 
 
-def test_spark_finds_what_the_monitors_find(spark, executions, tmp_path) -> None:
+def test_spark_finds_what_the_monitors_find(as_trace, executions, tmp_path) -> None:
     rng, runs = Random(1), []
     for number in range(900):
         topic = Topic(executions, rng)
         topic.play()
         if number % 3:
             executions.spoil(rng, topic.run.events, CHANGES)
+        topic.run.number()
         runs.append(topic.run)
-    assert executions.disagreements(spark, tmp_path, runs, NAMES) == []
+    assert executions.disagreements(as_trace(tmp_path, runs), runs, NAMES) == []

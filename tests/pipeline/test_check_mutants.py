@@ -38,7 +38,7 @@ def recorded(multicasts, case, mutant: str | None):
     return run, found & PROPERTIES.keys()
 
 
-def test_each_is_caught_and_the_sound_protocol_is_not(spark, multicasts, tmp_path) -> None:
+def test_each_is_caught_and_the_sound_protocol_is_not(as_trace, multicasts, tmp_path) -> None:
     names, cases = [], []
     for name, mutant in MUTANTS.items():
         scenarios = PUBSUB_SCENARIOS if mutant.protocol in PUBSUB else SCENARIOS
@@ -47,7 +47,7 @@ def test_each_is_caught_and_the_sound_protocol_is_not(spark, multicasts, tmp_pat
     sound = [*SCENARIOS.values(), *PUBSUB_SCENARIOS.values()]
     runs = [recorded(multicasts, case, name) for name, case in zip(names, cases, strict=True)]
     runs += [recorded(multicasts, case, None) for case in sound]
-    trace = multicasts.as_trace(spark, tmp_path, [run for run, _ in runs])
+    trace = as_trace(tmp_path, [run for run, _ in runs])
     found: dict[int, set[str]] = {}
     for row in violations_in(trace).select("run_id", "property").distinct().collect():
         found.setdefault(row["run_id"], set()).add(row["property"])

@@ -81,22 +81,23 @@ class Service:
             self.say(JOIN, pid, version=self.version[pid])
 
 
-def test_spark_finds_what_the_monitors_find(spark, executions, tmp_path) -> None:
+def test_spark_finds_what_the_monitors_find(as_trace, executions, tmp_path) -> None:
     rng, runs = Random(1), []
     for number in range(900):
         service = Service(executions, rng)
         service.play()
         if number % 3:
             executions.spoil(rng, service.run.events, CHANGES)
+        service.run.number()
         runs.append(service.run)
-    assert executions.disagreements(spark, tmp_path, runs, NAMES) == []
+    assert executions.disagreements(as_trace(tmp_path, runs), runs, NAMES) == []
 
 
-def test_without_a_witness_it_is_not_judged(spark, executions, tmp_path) -> None:
+def test_without_a_witness_it_is_not_judged(as_trace, executions, tmp_path) -> None:
     run = executions.Execution("replicated-data", "total", "none", 1)
     run.say(EXECUTE, 0, note=UPDATE, client=7, request=1, position=1)
     run.say(EXECUTE, 0, note=QUERY, client=7, request=2)
     run.number()
-    trace = executions.as_trace(spark, tmp_path, [run])
+    trace = as_trace(tmp_path, [run])
     verdict = check(trace, ["sequential_consistency"]).properties["sequential_consistency"]
     assert (verdict.status, verdict.reason) == (NOT_APPLICABLE, WITNESSLESS)

@@ -119,7 +119,9 @@ def rng_step(rng: Random) -> int:
         (("vs", "replicated-data"), (*SHARED, "prefix_delivery", "confirmation")),
     ],
 )
-def test_spark_finds_what_the_monitors_find(spark, executions, tmp_path, protocols, names) -> None:
+def test_spark_finds_what_the_monitors_find(
+    as_trace, executions, tmp_path, protocols, names
+) -> None:
     rng, runs = Random(1), []
     for number in range(900):
         protocol = rng.choice(protocols)
@@ -128,5 +130,6 @@ def test_spark_finds_what_the_monitors_find(spark, executions, tmp_path, protoco
         group.play()
         if number % 3:
             executions.spoil(rng, group.run.events, CHANGES)
+        group.run.number()
         runs.append(group.run)
-    assert executions.disagreements(spark, tmp_path, runs, names) == []
+    assert executions.disagreements(as_trace(tmp_path, runs), runs, names) == []
