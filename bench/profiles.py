@@ -2,15 +2,19 @@
 
 python bench/profiles.py [--messages 10000000] [--rounds 3]
 
-Each answers the same: the counts of distances and of the items' messages, R(1000) and the median
-distance; they must agree.  Spark's session is warm, as it is for the second file of a session.
-Rows per processor second count everything that ran for a candidate: the JVM, its Python workers,
-and this process.  Three streams: the stock mix; a hundred thousand items by Zipf's law, which has
-almost as many distances; and that with half of all messages on one more key.
+Each answers the same: by stream the counts of distances and of the items' messages, of a trace
+also whether a relation is richer than items; R(1000) and the median distance.  They must agree.
+Spark's session is warm, as it is for the second file of a session; the whole command, which starts
+a JVM, is timed besides.  Rows per processor second count everything that ran for a candidate: the
+JVM, its Python workers, and this process.  Three streams: the stock mix; a hundred thousand items
+by Zipf's law, which has almost as many distances; and that with half of all messages on one more
+key.
 """
 
 import argparse
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,12 +24,12 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from semcast.pipeline.keyed_blocks import Columns
 from semcast.pipeline.profile import profile_file, profile_trace
 from semcast.pipeline.session import Target, session
-from semcast.pipeline.trace import read_trace
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import write_runs, write_table
 from semcast.workloads.stock import stock_probabilities
@@ -61,7 +65,10 @@ def write_keyed(path: Path, keys: np.ndarray) -> None:
     """A file of another program: one column of names."""
     names = pa.array([f"item-{n}" for n in range(ITEMS)])
     table = pa.table({"key": names.take(pa.array(keys))})
-    pq.write_table(table, path, row_group_size=1 << 20)
+    if path.suffix == ".csv":
+        pa_csv.write_csv(table, path)
+    else:
+        pq.write_table(table, path, row_group_size=1 << 20)
 
 
 def write_trace(path: Path, keys: np.ndarray) -> None:
@@ -100,17 +107,13 @@ def write_trace(path: Path, keys: np.ndarray) -> None:
 
 
 def in_duckdb(distances: str, items: str) -> Callable[[], Answer]:
-    """`distances` selects one `d` for each message, `items` one `item`."""
+    """`distances` selects (stream…, d, n) and `items` (stream…, item, n), counted."""
 
     def run() -> Answer:
         with duckdb.connect() as db:
             db.execute(f"SET threads = {CORES}")
-            db.execute(
-                f"CREATE TABLE counts AS SELECT d, count(*) AS n FROM ({distances}) GROUP BY d"
-            )
-            [[count]] = db.execute(
-                f"SELECT count(*) FROM (SELECT item, count(*) FROM ({items}) GROUP BY item)"
-            ).fetchall()
+            db.execute(f"CREATE TABLE counts AS {distances}")
+            [[count]] = db.execute(f"SELECT count(*) FROM ({items})").fetchall()
             [[messages, near]] = db.execute(
                 "SELECT sum(n), sum(n) FILTER (d BETWEEN 1 AND 1000) FROM counts"
             ).fetchall()
@@ -124,11 +127,11 @@ def in_duckdb(distances: str, items: str) -> Callable[[], Answer]:
 
 
 def in_polars(distances: pl.LazyFrame, items: pl.LazyFrame) -> Callable[[], Answer]:
-    """The same of lazy frames with the columns `d` and `item`."""
+    """The same of lazy frames with (d, len) and (item, len), counted."""
 
     def run() -> Answer:
-        counts = distances.group_by("d").len().sort("d").collect()
-        count = items.group_by("item").len().select(pl.len()).collect().item()
+        counts = distances.sort("d").collect()
+        count = items.select(pl.len()).collect().item()
         far = counts.filter(pl.col("d") > 0)
         upto, messages = far["len"].cum_sum(), counts["len"].sum()
         median = far["d"].gather(upto.search_sorted(upto[-1] / 2)).item()
@@ -144,16 +147,25 @@ def keyed(spark: object, path: Path) -> dict[str, Callable[[], Answer]]:
     def in_spark() -> Answer:
         return answer_of(profile_file(spark, path, Columns("key"))[0])
 
-    rows = f"SELECT key, file_row_number AS place FROM read_parquet('{path}', file_row_number=true)"
-    before = "lag(place) OVER (PARTITION BY key ORDER BY place)"
-    lag = f"SELECT coalesce(place - {before}, 0) AS d FROM ({rows})"
-    frame = pl.scan_parquet(path).with_row_index("place")
+    read, numbered = f"read_parquet('{path}')", f"read_parquet('{path}', file_row_number=true)"
+    if path.suffix == ".csv":  # A file is read in order, so this numbers its lines.
+        read = f"read_csv('{path}')"
+        numbered = f"(SELECT key, row_number() OVER () AS file_row_number FROM {read})"
+    before = "lag(file_row_number) OVER (PARTITION BY key ORDER BY file_row_number)"
+    lag = f"SELECT coalesce(file_row_number - {before}, 0) AS d FROM {numbered}"
+    scan = pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)
     place = pl.col("place").cast(pl.Int64)
     far = (place - place.shift(1).over("key")).fill_null(0).alias("d")
     return {
         "spark": in_spark,
-        "duckdb": in_duckdb(lag, f"SELECT key AS item FROM read_parquet('{path}')"),
-        "polars": in_polars(frame.select(far), frame.select(item="key")),
+        "duckdb": in_duckdb(
+            f"SELECT d, count(*) AS n FROM ({lag}) GROUP BY d",
+            f"SELECT key AS item, count(*) AS n FROM {read} GROUP BY key",
+        ),
+        "polars": in_polars(
+            scan.with_row_index("place").select(far).group_by("d").len(),
+            scan.group_by(item="key").len(),
+        ),
     }
 
 
@@ -161,17 +173,25 @@ def native(spark: object, path: Path) -> dict[str, Callable[[], Answer]]:
     """Those who profile a trace."""
 
     def in_spark() -> Answer:
-        return answer_of(profile_trace(read_trace(spark, path)))
+        return answer_of(profile_trace(spark, path))
 
     files = path / "events" / "kind=multicast" / "*.parquet"
-    source = f"read_parquet('{files}')"
-    frame = pl.scan_parquet(files)
+    by, source = "run_id, sender, sender_inc", f"read_parquet('{files}')"
+    rich = "coalesce(attrs['never_purge'] = '1', false) OR covers IS NOT NULL"
+    frame, stream = pl.scan_parquet(files), by.split(", ")
+    is_rich = pl.col("covers").is_not_null()  # It cannot look into a map.
+    distance = pl.col("dist").fill_null(0).alias("d")
     return {
         "spark": in_spark,
         "duckdb": in_duckdb(
-            f"SELECT coalesce(dist, 0) AS d FROM {source}", f"SELECT item FROM {source}"
+            f"SELECT {by}, coalesce(dist, 0) AS d, {rich} AS is_rich, count(*) AS n "
+            f"FROM {source} GROUP BY ALL",
+            f"SELECT {by}, item, count(*) AS n FROM {source} GROUP BY ALL",
         ),
-        "polars": in_polars(frame.select(d=pl.col("dist").fill_null(0)), frame.select("item")),
+        "polars": in_polars(
+            frame.group_by(*stream, distance, is_rich.alias("is_rich")).len(),
+            frame.group_by(*stream, "item").len(),
+        ),
     }
 
 
@@ -222,6 +242,15 @@ def measure(title: str, candidates: dict[str, Callable[[], Answer]], rounds: int
         print(f"{name:10}{fastest:9.2f}{least:9.2f}{expected[0] / least / 1e6:13.2f}{ratio:15.2f}")
 
 
+def command(*words: str) -> None:
+    """Time the whole command, in a process of its own."""
+    semcast, started = Path(sys.executable).with_name("semcast"), perf_counter()
+    master = ("--master", f"local[{CORES}]", "--json")
+    subprocess.run([semcast, "profile", *words, *master], check=True, capture_output=True)
+    name = " ".join([Path(words[0]).name, *words[1:]])
+    print(f"\nsemcast profile {name}: {perf_counter() - started:.1f} s, a JVM started")
+
+
 def main() -> None:
     """Write the files, warm up, measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -235,6 +264,8 @@ def main() -> None:
         for name, keys in streams(given.messages).items():
             for what, runs in candidates(spark, top / name.replace(" ", "-"), keys):
                 measure(f"{name}, {what}, {given.messages:,} messages", runs, given.rounds)
+        for words in ([top / "many-items"], [top / "many-items.parquet", "--key", "key"]):
+            command(*map(str, words))
 
 
 def candidates(
@@ -243,8 +274,9 @@ def candidates(
     """Who profiles a stream, as a trace and as a keyed file."""
     write_trace(path, keys)
     yield "native trace", native(spark, path)
-    write_keyed(path.with_suffix(".parquet"), keys)
-    yield "keyed Parquet file", keyed(spark, path.with_suffix(".parquet"))
+    for suffix in (".parquet", ".csv"):
+        write_keyed(path.with_suffix(suffix), keys)
+        yield f"keyed {suffix[1:]} file", keyed(spark, path.with_suffix(suffix))
 
 
 if __name__ == "__main__":

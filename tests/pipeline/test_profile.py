@@ -5,20 +5,18 @@ import json
 from bisect import bisect_right
 from collections import Counter
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from semcast.cli.main import main
 from semcast.models.advice import Rates
-from semcast.pipeline import schema
 from semcast.pipeline.profile import profile_rows, profile_trace
-from semcast.pipeline.trace import Trace
 from semcast.specs.relation import Obsolescence
-from semcast.terms.events import MULTICAST, Event
+from semcast.terms.events import CRASH, MULTICAST, Event
 from semcast.terms.messages import Message
-from semcast.traces.distances import Distances, covers_of
+from semcast.traces.distances import covers_of
 from semcast.traces.keyed import read_keyed
-from semcast.traces.rows import row_of
 from semcast.workloads.distances import never_obsolete
 from semcast.workloads.replay import row_distances, row_links
 
@@ -165,34 +163,28 @@ def random_messages(rng, relation, sender):
         )
 
 
-def event_row(run_id, event, distances):
-    row = dict.fromkeys(schema.EVENTS.names)
-    row |= row_of(event, distances)._asdict()
-    row |= {"run_id": run_id, "inc": 1, "sender_inc": 1, "kind": event.kind}
-    return tuple(dict(row["attrs"] or ()) if n == "attrs" else row[n] for n in schema.EVENTS.names)
-
-
 @pytest.mark.parametrize("is_rich", [False, True])
-def test_traces(spark, is_rich):
+def test_traces(spark, as_trace, tmp_path, is_rich):
     """Every relation, or item tags with nothing kept, which takes the short way."""
     rng = Random(7)
     relations = ("item", "bitmap:8", "list", "update-fin", "all", "none") if is_rich else ("item",)
-    lines, expected = [], {}
-    for run_id in range(30):
+    runs, expected = [], {}
+    for run_id in range(1, 31):
         relation = relations[run_id % len(relations)]
-        distances, obsolescence = Distances(relation), Obsolescence(relation)
+        obsolescence, events = Obsolescence(relation), [Event(CRASH, 1)]
         for sender in (0, 1):
             messages = list(random_messages(rng, relation, sender))
             if not is_rich:
                 messages = [Message(sender, m.seq, m.item) for m in messages]
             for message in messages:
                 obsolescence.on_multicast(message)
-                event = Event(MULTICAST, sender, sender=sender, seq=message.seq, message=message)
-                lines.append(event_row(run_id, event, distances))
+                sent = Event(MULTICAST, sender, sender=sender, seq=message.seq, message=message)
+                events.append(sent)
             expected[run_id, sender] = by_relation(obsolescence, messages)
-    lines.append(event_row(0, Event("crash", 1), Distances("item")))
-    events = spark.createDataFrame(lines, schema.EVENTS)
-    profile = profile_trace(Trace(events, events, events, events))
+        run = {"protocol": "s-rm", "order": "fifo", "f": 0, "complete": True, "parameters": {}}
+        runs.append(SimpleNamespace(events=events, relation=relation, crashed=(1,), n=2, **run))
+    as_trace(tmp_path, runs)
+    profile = profile_trace(spark, tmp_path)
     found = {(s.name["run_id"], s.name["sender"]): told(s) for s in profile.streams}
     assert found == expected
     total = profile.total.distances

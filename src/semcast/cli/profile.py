@@ -106,10 +106,9 @@ def _profile(
 ) -> "tuple[Profile, BadRows]":
     """The profile, and the rows that could not be understood."""
     from semcast.pipeline.profile import BadRows, profile_file, profile_trace
-    from semcast.pipeline.trace import read_trace
 
     if columns is None:
-        return profile_trace(read_trace(spark, source), rates), BadRows()
+        return profile_trace(spark, source, rates), BadRows()
     return profile_file(spark, source, columns, rates)
 
 

@@ -2,7 +2,7 @@
 
 A record is a line.  A line that is no record, or whose cells are not what they should be, comes
 out with the column and the reason, so that nothing is lost unsaid.  Cells are judged a block at
-once; only lines with quotes, and cells that are wrong, are looked at one by one.
+once; only lines with odd quotes, and cells that are wrong, are looked at one by one.
 
 Departs: `traces.keyed` lets a quoted cell go on in the next line; here that is a bad line, since
 one stray quote would otherwise swallow the rest of the file.
@@ -10,6 +10,7 @@ one stray quote would otherwise swallow the rest of the file.
 
 import csv
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from itertools import compress
@@ -27,6 +28,9 @@ from semcast.traces.keyed import KINDS
 
 BLOCK_BYTES: Final = 4 << 20
 LINE_BYTES_MAX: Final = 64 << 20
+_NEWLINE: Final = ord("\n")
+_CELL: Final = rb'(?:"[^"\n]*(?:""[^"\n]*)*"|[^",\n]*)'
+_NOT_WELL_QUOTED: Final = re.compile(b"(?m)^(?!%b(?:,%b)*$).+$" % (_CELL, _CELL))
 SCHEMA: Final = pa.schema(
     [
         ("file", pa.int32()),
@@ -56,10 +60,14 @@ class Columns(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Records of a file: their text, and the number of the line that each one is."""
+    """Records of a file, none empty, and the number of the line that each one is."""
 
-    text: list[bytes]
+    data: bytes
     row: Any
+
+    def each(self) -> list[bytes]:
+        """They one by one, which takes longer than reading them all at once."""
+        return self.data.split(b"\n")
 
 
 class Problems(dict[int, tuple[str | None, str]]):
@@ -75,13 +83,15 @@ def read_blocks(
         with opened(path) as file:
             header = read_header(path, file, columns) if is_csv(path) else None
             for lines in _lines(path, file, 1 if header is None else 2, block_bytes):
+                if not lines.data:
+                    continue
                 problems = Problems()
                 if header is None:
                     cells = _json_cells(lines, columns, problems)
                 else:
                     cells = _csv_cells(lines, header, columns, problems)
-                yield _batch(number, nth, lines, cells, problems)
-                nth += len(lines.text)
+                yield as_block(number, nth, lines.row, cells, problems)
+                nth += len(lines.row)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise BadFile(f"{path}: cannot be read: {reason}") from None
@@ -122,30 +132,35 @@ def _lines(path: Path, file: IO[bytes], row: int, block_bytes: int) -> Iterator[
         rest = data[cut:]
         if len(rest) > LINE_BYTES_MAX:
             raise BadFile(f"{path}:{row}: a line of more than {LINE_BYTES_MAX:,} bytes")
-        text = data[:cut].splitlines()
-        if text:
-            yield _not_empty(text, row)
-        row += len(text)
+        whole = _with_newlines(data[:cut])
+        yield _not_empty(whole, row)
+        row += whole.count(b"\n")
     if rest:
-        yield _not_empty(rest.splitlines(), row)
+        yield _not_empty(_with_newlines(rest), row)
 
 
-def _not_empty(text: list[bytes], row: int) -> Lines:
-    rows = np.arange(row, row + len(text))
-    if b"" not in text:
-        return Lines(text, rows)
+def _with_newlines(data: bytes) -> bytes:
+    """Whatever ends its lines."""
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
+
+
+def _not_empty(data: bytes, row: int) -> Lines:
+    data = data.removesuffix(b"\n")
+    rows = np.arange(row, row + data.count(b"\n") + 1)
+    if data and b"\n\n" not in data and data[0] != _NEWLINE and data[-1] != _NEWLINE:
+        return Lines(data, rows)
+    text = data.split(b"\n")
     kept = [bool(line) for line in text]
-    return Lines(list(compress(text, kept)), rows[kept])
+    return Lines(b"\n".join(compress(text, kept)), rows[kept])
 
 
 def _csv_cells(
     lines: Lines, header: list[str], columns: Columns, problems: Problems
 ) -> dict[str, Any]:
     """Field → its cells, null for lines with problems."""
-    text = lines.text
-    data = b"\n".join(text)
+    data, size = lines.data, len(lines.row)
     if b'"' in data:
-        data = b"\n".join(_unquotable_aside(text, problems))
+        data = _unquotable_aside(data, problems)
     torn: list[int] = []
 
     def tear(record: Any) -> str:
@@ -166,27 +181,30 @@ def _csv_cells(
         ),
     )
     if torn:
-        good = np.delete(np.arange(len(text)), torn)
-        places = pa.array(_inverse(good, len(text)), mask=np.isin(np.arange(len(text)), torn))
+        good = np.delete(np.arange(size), torn)
+        places = pa.array(_inverse(good, size), mask=np.isin(np.arange(size), torn))
         table = table.take(places)
-    return _decoded(
+    return judged(
         {f: table[name].combine_chunks() for f, name in wanted.items()}, columns, problems
     )
 
 
-def _unquotable_aside(text: list[bytes], problems: Problems) -> list[bytes]:
+def _unquotable_aside(data: bytes, problems: Problems) -> bytes:
     """The lines, with a single cell in place of one whose quotes would swallow the next line."""
-    checked = []
-    for place, line in enumerate(text):
-        if b'"' in line:
-            try:
-                # Bytes that are no UTF-8 are judged cell by cell, later.
-                next(csv.reader([line.decode("latin-1")], strict=True))
-            except csv.Error as error:
-                problems[place] = None, f"quotes: {error}"
-                line = b"x"
-        checked.append(line)
-    return checked
+    pieces, place, upto = [], 0, 0
+    for found in _NOT_WELL_QUOTED.finditer(data):
+        line = found[0]
+        place += data.count(b"\n", upto, found.start())
+        pieces.append(data[upto : found.start()])
+        try:
+            # Bytes that are no UTF-8 are judged cell by cell, later.
+            next(csv.reader([line.decode("latin-1")], strict=True))
+        except csv.Error as error:
+            problems[place] = None, f"quotes: {error}"
+            line = b"x"
+        pieces.append(line)
+        upto = found.end()
+    return b"".join([*pieces, data[upto:]])
 
 
 def _inverse(places: Any, size: int) -> Any:
@@ -200,7 +218,7 @@ def _json_cells(lines: Lines, columns: Columns, problems: Problems) -> dict[str,
     wanted = columns.named()
     cells: dict[str, list[str | None]] = {field: [] for field in wanted}
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    for place, line in enumerate(lines.text):
+    for place, line in enumerate(lines.each()):
         try:
             record = decode(line.removeprefix(b"\xef\xbb\xbf"))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -210,10 +228,11 @@ def _json_cells(lines: Lines, columns: Columns, problems: Problems) -> dict[str,
             cell = record.get(name)
             cells[field].append(None if cell is None else str(cell))
     arrays = {field: pa.array(column, pa.string()) for field, column in cells.items()}
-    return _decoded(arrays, columns, problems)
+    return judged(arrays, columns, problems)
 
 
-def _decoded(cells: dict[str, Any], columns: Columns, problems: Problems) -> dict[str, Any]:
+def judged(cells: dict[str, Any], columns: Columns, problems: Problems) -> dict[str, Any]:
+    """Field → its cells as text, the order as whole numbers; what is wrong goes to `problems`."""
     named = columns.named()
     found = {field: _text(cells[field], name, problems) for field, name in named.items()}
     if columns.kind is not None:
@@ -264,12 +283,13 @@ def _places(mask: Any) -> list[int]:
     return places
 
 
-def _batch(number: int, nth: int, lines: Lines, cells: dict[str, Any], problems: Problems) -> Any:
-    size = len(lines.text)
+def as_block(number: int, nth: int, rows: Any, cells: dict[str, Any], problems: Problems) -> Any:
+    """A batch of `SCHEMA`, for records with these numbers in their file."""
+    size = len(rows)
     cells |= {
         "file": pa.repeat(pa.scalar(number, pa.int32()), size),
         "nth": pa.array(np.arange(nth, nth + size)),
-        "row": pa.array(lines.row),
+        "row": pa.array(rows),
     }
     if "sender" not in cells:
         cells["sender"] = pa.repeat("", size)

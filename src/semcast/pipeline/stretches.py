@@ -2,91 +2,126 @@
 
 A stretch is a run of consecutive places of one sender, as the rows come.  Within it a task finds
 all neighbours of a key with numpy.  What is left is the first and last row of each key in each
-stretch, and a window over those settles the rest.  Rows that come in no order make stretches of
+stretch; packed by item, they settle the rest.  Rows that come in no order make stretches of
 one row: slower, as right.  A key with half of all rows leaves two rows of each stretch.
 
 Keys are compared by 64 bits of hash, as the items of a trace are.
 Rejected: `with_distances`, which sorts every row and takes several times as long.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from semcast.pipeline.foreign import Source
+from semcast.pipeline.packs import MERGED, PART, Streams, packed, table_of
+from semcast.pipeline.pieces import ROWS_BITS, ROWS_MAX, in_tasks
+from semcast.pipeline.steps import in_steps
 from semcast.traces.keyed import KINDS
+from semcast.workloads.items import item_tag
 
-ROWS_BITS: Final = 20
-ROWS_MAX: Final = 1 << ROWS_BITS  # in a stretch: what a task holds at once
+TAGS_MAX: Final = ROWS_MAX  # keys whose hashes a task remembers
+BUCKETS: Final = 64  # where nobody knows how many pieces there are
 _UPDATE, _CREATE, _DELETE, _ONE_OFF = range(1, 1 + len(KINDS))
 
-# Parts are settled rows, counted by distance, and the open ends of stretches.
-_SETTLED: Final = (("stream", "int64"), ("dist", "int64"), ("messages", "int64"))
-_OPEN: Final = (
-    *(("stream", "int64"), ("item", "int64"), ("place", "int64"), ("kind", "int8")),
-    *(("is_first", "bool"), ("size", "int64")),
-)
-_PART: Final = pa.schema([pa.field(*each) for each in dict.fromkeys(_SETTLED + _OPEN)])
-_PART_SPARK: Final = (
-    "stream bigint, dist bigint, messages bigint, "
-    "item bigint, place bigint, kind tinyint, is_first boolean, size bigint"
-)
 
-
-def stream_of(sender: str) -> Column:
-    """What stands for a sender in `stream`."""
+def number_of(sender: str) -> Column:
+    """What stands for the name of a sender."""
     return F.xxhash64(sender)
 
 
 def parts_of(rows: DataFrame) -> DataFrame:
-    """The parts of keyed rows (sender, place, key, kind), for the two functions below."""
-    kind = F.position(F.col("kind"), F.lit("".join(KINDS))).cast("tinyint")
+    """The parts of keyed rows (sender, place, key, kind)."""
+    kind = F.position(F.col("kind"), F.lit("".join(KINDS))).cast("bigint")
     numbers = rows.select(
-        stream_of("sender").alias("stream"),
+        number_of("sender").alias("sender"),
         F.xxhash64("key").alias("item"),
         "place",
         kind.alias("kind"),
     )
-    return numbers.mapInArrow(_parts, _PART_SPARK)
+    return numbers.mapInArrow(partial(_parts, BUCKETS), PART)
 
 
-def distances(parts: DataFrame) -> DataFrame:
-    """(stream, dist, messages), with 0 for what supersedes nothing."""
-    # The item first: what differs most makes sorting fast.
-    chain = Window.partitionBy("item", "stream", F.col("kind") == _ONE_OFF).orderBy("place")
-    before = F.lag(F.struct("place", "kind")).over(chain)
-    is_related = F.col("kind").isin(_UPDATE, _DELETE) & (F.col("before.kind") == _UPDATE)
-    dist = F.when(is_related, F.col("place") - F.col("before.place")).otherwise(0)
-    ends = parts.where("item IS NOT NULL").withColumn("before", before).where("is_first")
-    settled = parts.where("item IS NULL").select("stream", "dist", "messages")
-    every = settled.union(ends.select("stream", dist, F.lit(1)))
-    return every.groupBy("stream", "dist").agg(F.sum("messages").alias("messages"))
+def parts_in(spark: SparkSession, source: Source) -> DataFrame:
+    """The parts of one stream whose rows are counted as they are read."""
+
+    def run(work: Any) -> Iterator[Any]:
+        tags: dict[str, int] = {}
+        wrong: list[Any] = []
+
+        def numbers() -> Iterator[Any]:
+            for block in source.read(work):
+                is_bad = block.column("reason").is_valid()
+                if is_bad.true_count:
+                    wrong.append(_wrong(block.filter(is_bad), source.files))
+                    block = block.filter(pc.invert(is_bad))
+                yield _numbers(block, tags)
+
+        yield from _parts(len(source.work), numbers())
+        yield from chain.from_iterable(table.to_batches() for table in wrong)
+
+    return in_tasks(spark, source.work, run, PART)
 
 
-def items(parts: DataFrame) -> DataFrame:
-    """(stream, item, messages)."""
-    first = parts.where("is_first").groupBy("stream", "item")
-    return first.agg(F.sum("size").alias("messages"))
+def settle(streams: Streams, stream: Any, records: Any) -> Any:
+    """The steps of the first rows of stretches, whose neighbours were read elsewhere."""
+    item, _, place, told = records.T
+    kind, is_first = told >> 1, (told & 1).astype(bool)
+    order = np.lexsort((place, kind == _ONE_OFF, item, stream))
+    chain = np.stack([stream, item, kind == _ONE_OFF])[:, order]
+    kind, place, is_first = kind[order], place[order], is_first[order]
+    is_new = np.append(True, (np.diff(chain) != 0).any(axis=0))
+    dist = np.append(0, np.where(_supersedes(kind[1:], kind[:-1]), np.diff(place), 0))
+    of, steps = in_steps(chain[0][is_first], np.where(is_new, 0, dist)[is_first])
+    return table_of(MERGED, {**streams.named(of), **steps})
 
 
-def _parts(batches: Iterator[Any]) -> Iterator[Any]:
+def _supersedes(kind: Any, before: Any) -> Any:
+    return ((kind == _UPDATE) | (kind == _DELETE)) & (before == _UPDATE)
+
+
+def _numbers(block: Any, tags: dict[str, int]) -> Any:
+    """The rows of a block as (stream, item, place, kind); a key is hashed once."""
+    keys = block.column("key").dictionary_encode()
+    names = keys.dictionary.to_pylist()
+    if len(tags) + len(names) > TAGS_MAX:
+        tags.clear()
+    tags.update((name, item_tag(name)) for name in names if name not in tags)
+    items = pa.array([tags[name] for name in names], pa.int64()).take(keys.indices)
+    kind = pc.index_in(block.column("kind"), pa.array(KINDS)).cast(pa.int64())
+    return pa.record_batch(
+        {
+            "sender": pa.repeat(pa.scalar(0, pa.int64()), block.num_rows),
+            "item": items,
+            "place": block.column("nth"),
+            "kind": pc.add(kind, 1),
+        }
+    )
+
+
+def _wrong(block: Any, files: Sequence[Path]) -> Any:
+    """How many rows of a block are wrong, and the first."""
+    first = {name: block.column(name).slice(0, 1) for name in ("row", "column", "reason")}
+    file = str(files[block.column("file")[0].as_py()])
+    return table_of(PART, {"bad": [block.num_rows], "file": [file], **first})
+
+
+def _parts(buckets: int, batches: Iterable[Any]) -> Iterator[Any]:
     for table in _gathered(batches):
         chains = _Chains(table)
-        yield from _part(chains.settled())
-        yield from _part(chains.ends())
+        yield from chains.settled(buckets).to_batches()
+        yield from chains.ends(buckets).to_batches()
 
 
-def _part(columns: Mapping[str, Any]) -> Iterator[Any]:
-    rows = len(columns["stream"])
-    filled = [columns.get(name, pa.nulls(rows)) for name in _PART.names]
-    arrays = [pa.array(each).cast(field.type) for each, field in zip(filled, _PART, strict=True)]
-    yield from pa.table(arrays, schema=_PART).to_batches(max_chunksize=1 << 16)
-
-
-def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
+def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
     """Tables of at most `ROWS_MAX` rows, in order."""
     waiting: list[Any] = []
     for batch in batches:
@@ -107,42 +142,36 @@ class _Chains:
     """
 
     def __init__(self, table: Any) -> None:
-        stream, item, place, kind = (
-            table[name].to_numpy() for name in ("stream", "item", "place", "kind")
+        sender, item, place, kind = (
+            table[name].to_numpy() for name in ("sender", "item", "place", "kind")
         )
         coded = pa.array(item).dictionary_encode().indices.to_numpy().astype(np.int64)
-        is_cut = (np.diff(place) != 1) | (np.diff(stream) != 0)
+        is_cut = (np.diff(place) != 1) | (np.diff(sender) != 0)
         stretch = np.append(0, np.cumsum(is_cut))
         chain = ((stretch << ROWS_BITS | coded) << 1) | (kind == _ONE_OFF)
-        packed = np.sort(chain << ROWS_BITS | np.arange(len(chain)))
-        chain, at = packed >> ROWS_BITS, packed & (ROWS_MAX - 1)
-        self.stream, self.item, self.place, self.kind = (
-            column[at] for column in (stream, item, place, kind)
-        )
+        ordered = np.sort(chain << ROWS_BITS | np.arange(len(chain)))
+        chain, at = ordered >> ROWS_BITS, ordered & (ROWS_MAX - 1)
+        zero = pa.repeat(pa.scalar(0, pa.int64()), len(sender))
+        self.streams = Streams([zero, pa.array(sender), zero])
+        self.stream = self.streams.of[at]
+        self.item, self.place, self.kind = item[at], place[at], kind[at]
         self.is_first = np.append(True, chain[1:] != chain[:-1])
 
-    def settled(self) -> dict[str, Any]:
-        """All but the first of each chain, counted by distance, 0 for what supersedes nothing."""
-        later, before = self.kind[1:], self.kind[:-1]
-        is_related = ((later == _UPDATE) | (later == _DELETE)) & (before == _UPDATE)
-        dist = np.where(is_related, np.diff(self.place), 0)
-        streams = pa.array(self.stream[1:]).dictionary_encode()
-        code = streams.indices.to_numpy().astype(np.int64)
-        counted, messages = np.unique(
-            (code << ROWS_BITS | dist)[~self.is_first[1:]], return_counts=True
-        )
-        return {
-            "stream": streams.dictionary.take(pa.array(counted >> ROWS_BITS)),
-            "dist": counted & (ROWS_MAX - 1),
-            "messages": messages,
-        }
+    def settled(self, buckets: int) -> Any:
+        """The steps of all but the first of each chain."""
+        dist = np.where(_supersedes(self.kind[1:], self.kind[:-1]), np.diff(self.place), 0)
+        is_later = ~self.is_first[1:]
+        of, steps = in_steps(self.stream[1:][is_later], dist[is_later])
+        bucket = steps["step"].to_numpy() % buckets
+        return table_of(PART, {**self.streams.named(of), **steps, "bucket": bucket})
 
-    def ends(self) -> dict[str, Any]:
-        """The first and the last of each chain; `size` is how many the chain has."""
+    def ends(self, buckets: int) -> Any:
+        """Packs of the first and the last of each chain: item, messages of the chain (with the
+        first), place, and kind and whether it is the first in one."""
         firsts = np.flatnonzero(self.is_first)
         size = np.zeros(len(self.is_first), np.int64)
         size[firsts] = np.diff(firsts, append=len(size))
+        told = self.kind << 1 | self.is_first
         is_end = self.is_first | np.append(self.is_first[1:], True)
-        columns = {name: getattr(self, name) for name in ("stream", "item", "place", "kind")}
-        columns |= {"is_first": self.is_first, "size": size}
-        return {name: column[is_end] for name, column in columns.items()}
+        records = np.stack([self.item, size, self.place, told], axis=1)[is_end]
+        return packed(self.streams, self.stream[is_end], records, buckets)

@@ -63,18 +63,25 @@ def read_trace(spark: SparkSession, path: str | Path) -> Trace:
     Journals that processes left behind become Parquet first; what living ones are still writing
     is not read.  Of a lake, the snapshot that is current now.
     """
-    path = Path(path)
-    if (path / CURRENT).is_symlink():
-        root = (path / CURRENT).resolve()
-    else:
-        root = path.resolve()
-        examine(path)
+    root = _root(Path(path))
     return Trace(
         _table(spark, root / RUNS, schema.RUNS),
         _table(spark, root / PROCESSES, schema.PROCESSES),
         _table(spark, root / ITEMS, schema.ITEMS),
         _table(spark, root / EVENTS, schema.EVENTS),
     )
+
+
+def kind_files(path: Path, kind: str) -> list[Path]:
+    """The files of the events of one kind, of what `read_trace` reads."""
+    return files_of(_root(path) / EVENTS / f"kind={kind}")
+
+
+def _root(path: Path) -> Path:
+    if (path / CURRENT).is_symlink():
+        return (path / CURRENT).resolve()
+    examine(path)
+    return path.resolve()
 
 
 def examine(path: Path) -> None:

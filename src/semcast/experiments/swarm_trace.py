@@ -1,0 +1,118 @@
+"""A swarm that records what it judged: one trace, a run for each seed, whose number it is.
+
+Whoever checks that trace later has the very executions that the monitors saw.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from semcast.sim.case import Outcome
+from semcast.sim.swarm import PROTOCOLS, AnyCase, draw, run_seed
+from semcast.sim.views.case import ViewCase
+from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.events import CRASH, Event
+from semcast.traces.arrow import pyarrow
+from semcast.traces.distances import Distances
+from semcast.traces.rows import row_of
+from semcast.traces.schema import (
+    EVENT_COLUMNS,
+    EVENTS,
+    PROCESS_COLUMNS,
+    PROCESSES,
+    RUN_COLUMNS,
+    RUNS,
+    arrow_schema,
+)
+from semcast.traces.tables import event_table, write_table
+
+_ROW_GROUP: Final = 65_536
+_LIVENESS: Final = "liveness"  # what a run is said to break that does not fall quiet
+_RAISED: Final = "exception"
+
+
+class SwarmRecorder:
+    """Runs seeds of a swarm and writes them down; `recorded_swarm` gives one."""
+
+    def __init__(self, path: Path, protocol: str, mutant: str | None, files: ExitStack) -> None:
+        self._path, self._protocol, self._mutant = path, protocol, mutant
+        self._schema, self._files = arrow_schema(EVENT_COLUMNS), files
+        self._writers: dict[str, Any] = {}
+        self._tables: dict[str, list[Any]] = {}
+        self._runs: list[tuple[Any, ...]] = []
+        self._processes: list[tuple[Any, ...]] = []
+
+    def run(self, seed: int) -> Outcome:
+        """Run a seed and keep its events."""
+        events: list[Event] = []
+        outcome = run_seed(self._protocol, self._mutant, seed, events.append)
+        case = draw(self._protocol, seed)
+        self._keep(case, events)
+        self._describe(case, events, outcome)
+        return outcome
+
+    def close(self) -> None:
+        """Write what is left, and the small tables last."""
+        for kind in self._tables:
+            self._flush(kind)
+        self._files.close()
+        write_table(self._path / PROCESSES, PROCESS_COLUMNS, self._processes)
+        write_table(self._path / RUNS, RUN_COLUMNS, self._runs)
+
+    def _keep(self, case: AnyCase, events: list[Event]) -> None:
+        distances = Distances(case.recipe.relation)
+        rows: dict[str, list[Any]] = {}
+        for event in events:
+            rows.setdefault(event.kind, []).append(row_of(event, distances))
+        for kind, told in rows.items():
+            waiting = self._tables.setdefault(kind, [])
+            waiting.append(event_table(case.seed, told, self._schema))
+            if sum(table.num_rows for table in waiting) >= _ROW_GROUP:
+                self._flush(kind)
+
+    def _describe(self, case: AnyCase, events: list[Event], outcome: Outcome) -> None:
+        recipe = case.recipe
+        broken = {violation.partition(":")[0] for violation in outcome.violations}
+        parameters = {"skew_ms": "0"}
+        for name in ("copies", "recovery"):
+            if hasattr(recipe, name):
+                parameters[name] = str(getattr(recipe, name))
+        if self._mutant is not None:
+            parameters["mutant"] = self._mutant
+        is_complete = not broken & {_LIVENESS, _RAISED}
+        about = (recipe.protocol, recipe.order, recipe.relation, getattr(recipe, "f", 0))
+        told = (case.seed, "swarm", *about, case.seed, is_complete, sorted(parameters.items()))
+        self._runs.append(told)
+        size = case.size if isinstance(case, ViewCase) else case.recipe.members
+        crashed = {event.pid for event in events if event.kind == CRASH}
+        for pid in range(size):
+            self._processes.append((case.seed, pid, f"p{pid}", pid not in crashed))
+
+    def _flush(self, kind: str) -> None:
+        if kind not in self._writers:
+            folder = self._path / EVENTS / f"kind={kind}"
+            folder.mkdir()
+            writer = pyarrow("parquet").ParquetWriter(
+                folder / "part-0.parquet", self._schema, compression="zstd"
+            )
+            self._writers[kind] = self._files.enter_context(writer)
+        self._writers[kind].write_table(pyarrow().concat_tables(self._tables[kind]))
+        self._tables[kind].clear()
+
+
+@contextmanager
+def recorded_swarm(
+    directory: str | Path, protocol: str, mutant: str | None = None
+) -> Iterator[SwarmRecorder]:
+    """What runs seeds and records them in a new directory, finished when the block is."""
+    path = Path(directory)
+    if protocol not in PROTOCOLS:
+        raise one_of("protocol", protocol, PROTOCOLS)
+    if path.exists() and any(path.iterdir()):
+        raise ConfigError(f"trace: {path} is not empty, must be new or empty")
+    (path / EVENTS).mkdir(parents=True)
+    with ExitStack() as files:
+        recorder = SwarmRecorder(path, protocol, mutant, files)
+        yield recorder
+        recorder.close()
