@@ -61,11 +61,12 @@ test: check $(VENV)/spark  ## every check, under ten minutes on two cores
 	@$(BIN)/python -m pytest tests/pipeline
 
 swarm: $(VENV)/lab  ## SEEDS fault-injected runs of each protocol, then every mutant
-	@for p in s-sm s-rm sm rm causal lbrm pbcast rpbcast; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
+	@for p in s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
 	@$(SEMCAST) sim mutants
 
 soak: $(VENV)/fuzz $(VENV)/connect  ## over an hour: ten minutes of live traffic, faults, a million bad inputs
 	@$(BIN)/python bench/soak.py
+	@$(BIN)/python bench/views_live.py
 	@SOAK=1 $(BIN)/python -m pytest tests/conformance
 	@$(BIN)/python bench/sweep_kills.py
 	@$(BIN)/python bench/fuzz.py

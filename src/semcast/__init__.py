@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from semcast.runtime.group import Group as Group
     from semcast.runtime.group import Relation as Relation
     from semcast.runtime.group import Update as Update
+    from semcast.runtime.happenings import Confirmed as Confirmed
+    from semcast.runtime.happenings import View as View
+    from semcast.runtime.happenings import ViewChange as ViewChange
     from semcast.runtime.host import ExcludedFromGroup as ExcludedFromGroup
     from semcast.runtime.joining import join as join
     from semcast.runtime.mailbox import Message as Message
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from semcast.terms.errors import BufferFull as BufferFull
     from semcast.terms.errors import ConfigError as ConfigError
     from semcast.terms.errors import LocalProtocolError as LocalProtocolError
+    from semcast.terms.errors import NoQuorum as NoQuorum
     from semcast.terms.errors import SemcastError as SemcastError
 
 __version__ = "0.1.0"
@@ -26,17 +30,21 @@ __version__ = "0.1.0"
 _HOMES = {
     "BufferFull": "terms.errors",
     "ConfigError": "terms.errors",
+    "Confirmed": "runtime.happenings",
     "ExcludedFromGroup": "runtime.host",
     "Group": "runtime.group",
     "GroupComplete": "runtime.gathering",
     "JoinTimeout": "runtime.session",
     "LocalProtocolError": "terms.errors",
     "Message": "runtime.mailbox",
+    "NoQuorum": "terms.errors",
     "Peer": "runtime.snapshot",
     "Relation": "runtime.group",
     "SemcastError": "terms.errors",
     "Snapshot": "runtime.snapshot",
     "Update": "runtime.group",
+    "View": "runtime.happenings",
+    "ViewChange": "runtime.happenings",
     "join": "runtime.joining",
 }
 

@@ -309,3 +309,26 @@ def test_help_names_every_option_and_explains_those_most_used(command, semcast):
         assert f"--{name.replace('_', '-')}" in told
         if name in MOST_USED or command == "join":
             assert meaning.split(";")[0] in told
+
+
+def test_lines_go_through_a_group_that_others_join_and_leave(member):
+    """The same command line founds the group, joins it later, and comes back."""
+    views = ("--protocol", "s-vsm", "--members", "2")
+    printing = member("sub", *views, "--name", "ada", "--count", "4")
+    first = member("pub", *views, "--name", "bob", "--json")
+    first.say("one", "two")
+    first.hang_up()
+    out, _ = first.ended()
+    assert json.loads(out[-1])["sent"] == 2
+    late = member("pub", *views, "--name", "cy")
+    late.say("three")
+    late.hang_up()
+    _, err = late.ended()
+    assert "with ada" in err
+    again = member("pub", *views, "--name", "bob")
+    again.say("four")
+    again.hang_up()
+    again.ended()
+    lines, err = printing.ended()
+    assert lines == ["one", "two", "three", "four"]
+    assert "joined" in err

@@ -9,6 +9,7 @@ import pytest
 
 from semcast.cli import members
 from semcast.runtime.control import Survey
+from semcast.runtime.snapshot import ViewSeen
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_line_for_each_member_and_a_roster_for_each_group(semcast, live, snaps
 def test_a_program_gets_everything(semcast, live, snapshot, peer):
     live.add(snapshot("ada", sent=3, peers=[peer("bob", 1, is_forgotten=True)]))
     answer = semcast("members", "--json").answer
-    assert answer.keys() == {"members", "silent", "groups"}
+    assert answer.keys() == {"members", "silent", "groups", "views"}
     (member,) = answer["members"]
     assert (member["name"], member["sent"], member["pid"]) == ("ada", 3, os.getpid())
     assert answer["groups"] == [
@@ -78,7 +79,8 @@ def test_nobody_is_no_failure(semcast, sockets):
         "no live member on this machine; start one: semcast join quotes --members 3\n"
     )
     assert "of group 'games' on this machine" in semcast("members", "--group", "games").out
-    assert semcast("members", "--json").answer == {"members": [], "silent": [], "groups": []}
+    nothing = {"members": [], "silent": [], "groups": [], "views": []}
+    assert semcast("members", "--json").answer == nothing
 
 
 def test_who_does_not_answer_is_named(semcast, sockets, monkeypatch):
@@ -137,6 +139,67 @@ def test_what_counts_as_a_change(snapshot, peer):
         (Survey([blocked], []), Survey([here], []), ["quotes ada has room again"]),
         (Survey([here], []), Survey([snapshot("ada", pid=7, sent=9)], []), []),
     ):
+        assert list(members.changes(before, after)) == told
+
+
+def seen(number, *members, status="member", suspected=()):
+    return ViewSeen(
+        id=number,
+        members=list(members),
+        status=status,
+        is_primary=status == "member",
+        needed=len(members) // 2 + 1,
+        suspected=list(suspected),
+    )
+
+
+def test_views_are_shown_with_who_is_in_them_and_what_it_is_there(semcast, live, snapshot):
+    view = seen(4, "ada", "bob", "cy", suspected=["cy"])
+    live.add(snapshot("ada", protocol="s-vsm", view=view))
+    live.add(snapshot("bob", protocol="s-vsm", rank=1, view=view))
+    alone = seen(3, "cy", "dan", "eve", status="minority", suspected=["dan", "eve"])
+    live.add(snapshot("cy", protocol="s-vsm", rank=2, view=alone))
+    assert semcast("members").out.splitlines()[4:] == [
+        "view 4 of quotes: ada, bob, cy; member: ada, bob; cy is suspected by ada, bob",
+        "view 3 of quotes: cy, dan, eve; minority: cy; "
+        "dan is suspected by cy; eve is suspected by cy",
+    ]
+    first, second = semcast("members", "--json").answer["views"]
+    assert (first["view"], first["at"]) == (4, {"ada": "member", "bob": "member"})
+    assert (second["members"], second["is_primary"]) == (["cy", "dan", "eve"], False)
+
+
+def test_what_counts_as_a_change_of_views(snapshot):
+    def look(*views):
+        pairs = zip(("ada", "bob"), views, strict=False)
+        return Survey([snapshot(name, pid=7, view=view) for name, view in pairs], [])
+
+    three = seen(1, "ada", "bob", "cy")
+    two = seen(2, "ada", "bob")
+    worried = seen(1, "ada", "bob", "cy", suspected=["cy"])
+    alone = seen(1, "ada", "bob", "cy", status="minority", suspected=["bob", "cy"])
+    for before, after, told in (
+        (look(three, three), look(three, three), []),
+        (look(three), look(worried), ["quotes ada suspects cy"]),
+        (look(worried), look(three), ["quotes ada hears cy again"]),
+        (
+            look(three, three),
+            look(two, two),
+            ["quotes view 2: ada, bob; left: cy; entered by ada, bob"],
+        ),
+        (look(two), look(seen(3, "ada", "cy")), [
+            "quotes view 3: ada, cy; joined: cy; left: bob; entered by ada"
+        ]),
+        (look(worried), look(alone), [
+            "quotes ada waits in a minority: reaches 1 of 3 members of view 1, 2 are needed",
+            "quotes ada suspects bob",
+        ]),
+        (look(alone), look(three), [
+            "quotes ada goes on", "quotes ada hears bob again", "quotes ada hears cy again",
+        ]),
+        (look(three), look(seen(0, status="joining")), ["quotes ada is joining"]),
+        (look(), look(two), ["quotes ada is here: process 7, view 2 (ada, bob), s-rm fifo"]),
+    ):  # fmt: skip
         assert list(members.changes(before, after)) == told
 
 

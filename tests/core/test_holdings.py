@@ -248,3 +248,30 @@ def test_in_the_end_nothing_is_held(protocol, purge, relation):
         assert not kept.holes
         assert not getattr(kept.buffer.index, "held", None)
     assert len(books.holdings.queue) == 0
+
+
+def test_the_own_stream_takes_its_share_among_those_that_are_active():
+    books = Books(protocol="rm", buffer=8)
+    while books.admit(0):
+        pass
+    assert books.sizes[2] == [8, 0, 0], "alone it may have everything"
+    books = Books(protocol="rm", buffer=8)
+    assert books.admit(1)
+    while books.admit(0):
+        pass
+    assert books.sizes[2] == [4, 1, 0], "the rest is for the other"
+    while books.admit(1):
+        pass
+    assert books.sizes[2] == [4, 4, 0]
+
+
+def test_a_share_makes_room_when_another_sender_falls_silent():
+    books = Books(protocol="rm", buffer=4)
+    books.ready(9)
+    books.admit(1)
+    while books.admit(0):
+        pass
+    books.holdings.refused = True
+    books.holdings.on_stable(1, 1, books.out)
+    assert books.out.room
+    assert books.admit(0)

@@ -30,15 +30,25 @@ from semcast.traces.rows import row_of
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import event_table, write_table
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two cores, two partitions, and a JVM that does not live long enough to compile well."""
-    remote = os.environ.get("SEMCAST_TEST_REMOTE")
+    """Two cores, two partitions, and a JVM that does not live long enough to compile well.
+
+    Nor are plans compiled; elsewhere they are, as for users.
+    """
+    remote, master = os.environ.get("SEMCAST_TEST_REMOTE"), os.environ.get("SEMCAST_TEST_MASTER")
     conf = {"spark.sql.shuffle.partitions": "2"}
     if remote is None:
         conf["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
-    target = Target(os.environ.get("SEMCAST_TEST_MASTER", "local[2]"), remote, conf)
+    if remote is None and master is None:
+        conf |= INTERPRETED
+    target = Target(master or "local[2]", remote, conf)
     opened = open_session(target)
     yield opened
     opened.stop()

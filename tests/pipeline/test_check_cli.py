@@ -59,3 +59,11 @@ def test_bad_input_is_refused_before_spark_starts(semcast, record, tmp_path) -> 
     done = semcast("check", record(tmp_path / "trace"), "--property", "fifo")
     assert done.code == 2
     assert "property: 'fifo' is not one of agreement, at_most_once" in done.err
+
+
+def test_a_process_that_is_not_listed_is_told_in_one_line(semcast, record, tmp_path) -> None:
+    stranger = [*SENT, Event(DELIVER, 7, 0, 1, FIRST, n=1, ts_ns=50)]
+    done = semcast("check", record(tmp_path / "trace", stranger), "--property", "fifo_order")
+    assert done.code == 2
+    assert "processes.parquet: run 1 has events of process 7, not listed\n" in done.err
+    assert "Traceback" not in done.err

@@ -4,8 +4,20 @@ from random import Random
 
 import pytest
 
-from semcast.specs.relation import Obsolescence
-from semcast.terms.events import CONFIRM, CRASH, DELIVER, INSTALL, MINORITY, MULTICAST, RECOVER
+from semcast.specs.relation import AmongSenders, among_senders
+from semcast.terms.events import (
+    CONFIRM,
+    CRASH,
+    DELIVER,
+    DELIVERY,
+    INSTALL,
+    LEAVE,
+    MINORITY,
+    MULTICAST,
+    ORDER,
+    PURGE,
+    RECOVER,
+)
 
 SHARED = ("view_order", "sending_view_delivery", "primary_order", "total_order")
 CHANGES = {
@@ -13,6 +25,8 @@ CHANGES = {
     MULTICAST: ("view",),
     DELIVER: ("view", "position", "position"),
     CONFIRM: ("seq", "view"),
+    PURGE: ("position",),
+    LEAVE: ("inc",),
 }
 
 
@@ -21,26 +35,31 @@ class Group:
 
     def __init__(self, executions, rng: Random, protocol: str, relation: str) -> None:
         self.executions, self.rng = executions, rng
-        self.run = executions.Execution(protocol, "total", relation, rng.randint(2, 5))
         self.is_synchronous = protocol == "s-vsm"
+        order = rng.choice(("total", "total", "fifo")) if self.is_synchronous else "total"
+        complete = rng.random() < 0.8
+        self.run = executions.Execution(
+            protocol, order, relation, rng.randint(2, 5), complete=complete
+        )
         self.inc = dict.fromkeys(range(self.run.n), 1)
         self.seq: dict[tuple[int, int], int] = {}
-        self.relations: dict[tuple[int, int], Obsolescence] = {}
+        self.relation: AmongSenders
         self.view = 0
 
     def play(self) -> None:
         members = list(range(self.run.n))
-        for _ in range(self.rng.randint(1, 4)):
-            survivors = self.in_view(members)
-            members = survivors
+        views = self.rng.randint(1, 4)
+        for left in reversed(range(views)):
+            members = self.in_view(members, is_last=not left)
             for pid in range(self.run.n):
                 if pid not in members and self.rng.random() < 0.4:
                     self.inc[pid] += 1
                     self.run.say(RECOVER, pid, inc=self.inc[pid])
                     members = [*members, pid]
 
-    def in_view(self, members: list[int]) -> list[int]:
+    def in_view(self, members: list[int], *, is_last: bool) -> list[int]:
         rng, self.view = self.rng, self.view + rng_step(self.rng)
+        self.relation = among_senders(self.run.relation, self.run.order)
         is_minor = not self.is_synchronous and 2 * len(members) <= self.run.n
         late = rng.sample(members, len(members))
         for pid in late:
@@ -51,8 +70,11 @@ class Group:
         confirmed = 0
         for _ in range(rng.randrange(30)):
             pid = rng.choice(members)
-            if rng.random() < 0.4:
+            if rng.random() < 0.05:
+                self.multicast(pid, note=ORDER)
+            elif rng.random() < 0.4:
                 sent.append(self.multicast(pid))
+                self.relation.on_place(name(sent[-1]), len(sent))
             elif done[pid] < len(sent):
                 self.deliver(pid, sent[done[pid]], done[pid] + 1)
                 done[pid] += 1
@@ -60,35 +82,44 @@ class Group:
                 self.confirm(pid, sent[confirmed])
                 confirmed += 1
         majority = len(members) // 2 + 1
-        survivors = rng.sample(members, rng.randint(majority, len(members)))
+        voters = rng.sample(members, rng.randint(majority, len(members)))
+        leavers = rng.sample(voters[1:], rng.choice((0, 0, 1)) if voters[1:] else 0)
+        for pid in leavers:
+            self.run.say(LEAVE, pid, inc=self.inc[pid], view=self.view)
+        survivors = sorted(set(voters) - set(leavers))
         if self.is_synchronous:
-            self.flush(sorted(survivors), sent, done)
-        for pid in set(members) - set(survivors):
+            self.flush(survivors, sent, done, is_last=is_last)
+        for pid in set(members) - set(voters):
             self.run.say(CRASH, pid, inc=self.inc[pid])
-        return sorted(survivors)
+        return survivors
 
-    def multicast(self, pid: int):
+    def multicast(self, pid: int, note: str = ""):
         sender = pid, self.inc[pid]
         seq = self.seq[sender] = self.seq.get(sender, 0) + 1
         m = self.executions.message(self.rng, self.run.relation, pid, seq)
-        self.relations.setdefault(sender, Obsolescence(self.run.relation)).on_multicast(m)
         told = {"inc": sender[1], "sender_inc": sender[1], "view": self.view}
-        self.run.say(MULTICAST, pid, sender=pid, seq=seq, message=m, **told)
+        self.run.say(MULTICAST, pid, sender=pid, seq=seq, message=m, note=note, **told)
+        if not note:
+            self.relation.on_multicast((sender, seq), m)
         return m, sender[1]
 
     def deliver(self, pid: int, sent, position: int) -> None:
         m, sender_inc = sent
         told = {"inc": self.inc[pid], "sender_inc": sender_inc, "view": self.view}
-        self.run.say(DELIVER, pid, sender=m.sender, seq=m.seq, message=m, position=position, **told)
+        if self.run.order == "total":
+            told["position"] = position
+        self.run.say(DELIVER, pid, sender=m.sender, seq=m.seq, message=m, **told)
 
     def confirm(self, pid: int, sent) -> None:
         m, sender_inc = sent
         told = {"inc": self.inc[pid], "sender_inc": sender_inc, "view": self.view}
         self.run.say(CONFIRM, pid, sender=m.sender, seq=m.seq, **told)
 
-    def flush(self, survivors: list[int], sent: list, done: dict[int, int]) -> None:
+    def flush(self, survivors, sent: list, done: dict[int, int], *, is_last: bool) -> None:
         """All survivors get to one place, leaving out what is obsolete there."""
-        until = self.rng.randint(max(done[pid] for pid in survivors), len(sent))
+        until = len(sent)
+        if not is_last:
+            until = self.rng.randint(max(done[pid] for pid in survivors), until)
         for pid in survivors:
             kept = list(range(done[pid], until))
             for place in list(kept):
@@ -96,16 +127,32 @@ class Group:
                     fewer = [*range(done[pid]), *(one for one in kept if one != place)]
                     if self.is_enough(fewer, sent[:until]):
                         kept.remove(place)
+                        self.purge(pid, place, sent[:until])
             for place in kept:
                 self.deliver(pid, sent[place], place + 1)
 
     def is_enough(self, places: list[int], sent: list) -> bool:
-        for sender in {(m.sender, inc) for m, inc in sent}:
-            have = {sent[p][0].seq for p in places if (sent[p][0].sender, sent[p][1]) == sender}
-            missing = self.relations[sender].unsatisfied(sender[0], have)
-            if {m.seq for m, inc in sent if (m.sender, inc) == sender} & set(missing):
-                return False
-        return True
+        missing = self.relation.unsatisfied({name(sent[place]) for place in places})
+        return not missing & {name(one) for one in sent}
+
+    def purge(self, pid: int, place: int, sent: list) -> None:
+        """Tell where it stood, unless it was purged when it waited for its place."""
+        m, sender_inc = sent[place]
+        told = {"inc": self.inc[pid], "sender_inc": sender_inc, "view": self.view}
+        by_own = any(one == (m.sender, sender_inc, m.item) for one in map(line, sent[place + 1 :]))
+        if self.run.order == "total" and not (by_own and self.rng.random() < 0.5):
+            told["position"] = place + 1
+        self.run.say(PURGE, pid, sender=m.sender, seq=m.seq, note=DELIVERY, **told)
+
+
+def line(sent):
+    m, sender_inc = sent
+    return m.sender, sender_inc, m.item
+
+
+def name(sent):
+    m, sender_inc = sent
+    return (m.sender, sender_inc), m.seq
 
 
 def rng_step(rng: Random) -> int:

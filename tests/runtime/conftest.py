@@ -5,11 +5,13 @@ Tests may be coroutines; each has a deadline, so nothing waits for ever and noth
 
 import asyncio
 import inspect
+import json
 import os
 import secrets
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +102,119 @@ def take() -> Callable[..., Any]:
         return taken
 
     return taking
+
+
+@pytest.fixture
+def free_ports() -> Callable[[int], list[int]]:
+    """`free_ports(3)`: as many that nobody uses."""
+
+    def find(count: int) -> list[int]:
+        with ExitStack() as held:
+            found = [
+                held.enter_context(socket.socket(type=socket.SOCK_DGRAM)) for _ in range(count)
+            ]
+            for each in found:
+                each.bind(("127.0.0.1", 0))
+            return [each.getsockname()[1] for each in found]
+
+    return find
+
+
+class Table:
+    """An application with views: the last word on every item, and what it was told besides."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.changes: list[semcast.ViewChange] = []
+        self.restored: list[bytes] = []
+        self.news = asyncio.Event()
+
+    def snapshot(self) -> bytes:
+        return json.dumps(self.values).encode()
+
+    def restore(self, state: bytes) -> None:
+        self.restored.append(state)
+        self.values = json.loads(state or b"{}")
+
+    async def follow(self, group: semcast.Group) -> None:
+        async for event in group.events():
+            if isinstance(event, semcast.Message):
+                self.values[event.item or ""] = event.payload.decode()
+            elif isinstance(event, semcast.ViewChange):
+                self.changes.append(event)
+            self.news.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self.news.clear()
+            await self.news.wait()
+
+    async def until_status(self, status: str) -> semcast.ViewChange:
+        await self.until(lambda: any(change.status == status for change in self.changes))
+        return next(change for change in self.changes if change.status == status)
+
+    async def until_members(self, *names: str) -> semcast.ViewChange:
+        await self.until(lambda: any(set(c.view.members) == set(names) for c in self.changes))
+        return next(c for c in self.changes if set(c.view.members) == set(names))
+
+
+class Crowd:
+    """Members with views and their tables; all are closed in the end."""
+
+    def __init__(self, join: Callable[..., Any]) -> None:
+        self._join = join
+        self._groups: list[semcast.Group] = []
+        self._following: list[asyncio.Task[None]] = []
+
+    async def add(self, name: str, **options: Any) -> tuple[semcast.Group, Table]:
+        """One more member."""
+        table = Table()
+        known = {"protocol": "s-vsm", "snapshot": table.snapshot, "restore": table.restore}
+        group = await self._join(name, **{**known, **options})
+        self._groups.append(group)
+        self._following.append(asyncio.create_task(table.follow(group)))
+        return group, table
+
+    async def found(self, names: str, **options: Any) -> list[tuple[semcast.Group, Table]]:
+        """Those who begin."""
+        members = {} if "peers" in options else {"members": len(names)}
+        return await asyncio.gather(*(self.add(name, **members, **options) for name in names))
+
+    @staticmethod
+    def mute(group: semcast.Group) -> None:
+        """The member neither sends nor hears until it is unmuted."""
+        transport = group._host._transport
+        transport.kept = transport.send, transport.on_frame
+        transport.send = lambda *_: None
+        transport.on_frame = lambda *_: None
+
+    @staticmethod
+    def unmute(group: semcast.Group) -> None:
+        transport = group._host._transport
+        transport.send, transport.on_frame = transport.kept
+
+    def crash(self, group: semcast.Group) -> None:
+        """As good as killed."""
+        self.mute(group)
+        group._host.end(None)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(group.close() for group in self._groups))
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+
+
+@pytest.fixture
+def crowd(join: Callable[..., Any]) -> Callable[[], AbstractAsyncContextManager[Crowd]]:
+    """`async with crowd() as here`: a place for members with views."""
+
+    @asynccontextmanager
+    async def meeting() -> AsyncIterator[Crowd]:
+        here = Crowd(join)
+        try:
+            yield here
+        finally:
+            await here.close()
+
+    return meeting

@@ -214,3 +214,42 @@ async def test_a_processor_that_others_took_does_not_make_an_application_slow(
             await asyncio.sleep(0)
     await source.box.take(ASK_MAX)
     assert (source.asked[-1] == ASK_MAX) == asked_for_more
+
+
+async def test_nobody_takes_what_is_before_and_after_a_divider_at_once():
+    box = Mailbox(lambda count: None)
+    box.put(messages(4), [(0, "first"), (2, "second"), (2, "third"), (4, "last")])
+    said = []
+    assert await box.take(9) == []
+    assert box.pass_divider(said.append) is None
+    assert numbers(await box.take(9)) == [1, 2]
+    assert box.pass_divider(str.upper) == "SECOND"
+    assert await box.take(9) == []
+    assert box.pass_divider(str.upper) == "THIRD"
+    assert numbers(await box.take(1)) == [3]
+    assert box.pass_divider(str.upper) is None, "one message comes first"
+    assert numbers(await box.take(9)) == [4]
+    assert box.pass_divider(str.upper) == "LAST"
+    assert said == ["first"]
+
+
+async def test_a_divider_wakes_whoever_waits_and_stays_if_it_cannot_be_passed():
+    box = Mailbox(lambda count: None)
+    waiting = asyncio.ensure_future(box.take(9))
+    await asyncio.sleep(0)
+    box.put((), [(0, "divider")])
+    assert await waiting == []
+    with pytest.raises(TypeError):
+        box.pass_divider(len(box))
+    assert box.pass_divider(str.upper) == "DIVIDER"
+
+
+async def test_dividers_come_before_the_end():
+    box = Mailbox(lambda count: None)
+    box.put(messages(1), [(1, "divider")])
+    box.end(LocalProtocolError("over"))
+    assert numbers(await box.take(9)) == [1]
+    assert await box.take(9) == []
+    assert box.pass_divider(str.upper) == "DIVIDER"
+    with pytest.raises(LocalProtocolError, match="over"):
+        await box.take(9)

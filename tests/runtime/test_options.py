@@ -36,6 +36,8 @@ SAMPLES = {
     "buffer_bytes": ("1 MiB", 1 << 20),
     "purge": ("lazy", "lazy"),
     "overflow": ("error", "error"),
+    "timeout": ("2 s", 2.0),
+    "rejoin": ("no", False),
     "period": ("30 ms", 0.03),
     "fanout": ("2", 2),
     "datagram": ("8 KiB", 8192),
@@ -188,14 +190,19 @@ BAD = [
     ("fanout", "0", "0 is not at least 1"),
     ("chain_limit", "0", "0 is not at least 1"),
     ("ip", "5", "'5' is not one of 4, 6"),
-    ("protocol", "tcp", "'tcp' is not one of s-sm, s-rm, sm, rm"),
-    ("order", "total", "'total' is not one of fifo, item, causal"),
+    ("protocol", "tcp", "'tcp' is not one of s-sm, s-rm, sm, rm, s-vsm, vsm, vs"),
+    ("order", "any", "'any' is not one of fifo, item, causal, total"),
+    (
+        "order",
+        "total",
+        "total needs views, which s-rm has not; take one of fifo, item, causal, or protocol s-vsm",
+    ),
     ("purge", "never", "'never' is not one of eager, lazy"),
-    ("overflow", "drop", "'drop' is not one of block, error"),
+    ("overflow", "drop", "'drop' is not one of block, error, exclude"),
     (
         "overflow",
         "exclude",
-        "'exclude' needs views, which a fixed membership has not; take block or error",
+        "'exclude' needs views, which s-rm has not; take block or error, or protocol s-vsm",
     ),
     (
         "relation",
@@ -268,7 +275,7 @@ def test_no_option_takes_a_value_of_a_wrong_type(name, value):
     assert refused(**beside | {name: value}).startswith(f"{name}: ")
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"control"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"control", "rejoin"}))
 def test_only_a_flag_is_true(name):
     assert refused(**{"members": 3} | {name: True}).startswith(f"{name}: ")
 
@@ -477,3 +484,32 @@ def test_an_address_does_not_depend_on_the_process():
 )
 def test_an_address_is_read_as_it_is_shown(host, port):
     assert parse_address(show((host, port)), "bind") == (host, port)
+
+
+def test_with_views_members_only_found_the_group():
+    alone = resolve(protocol="s-vsm")
+    assert (alone.members, alone.order, alone.has_views) == (0, "fifo", True)
+    assert alone.digest() == resolve(protocol="s-vsm", members=3).digest()
+    assert resolve(protocol="vs").order == "total"
+    assert resolve(protocol="vsm", order="total", overflow="exclude").overflow == "exclude"
+
+
+def test_with_views_a_recipe_has_the_times_that_were_asked_for():
+    recipe = resolve(protocol="s-vsm", timeout="8 s", buffer=77).view_recipe(1000)
+    assert (recipe.timeout_s, recipe.heartbeat_s, recipe.timeout_max_s) == (8.0, 0.8, 8.0)
+    assert recipe.recipe_of(5).buffer == 77
+    assert recipe.recipe_of(5).f == 2
+
+
+def test_with_views_what_does_not_go_together_is_said():
+    assert refused(protocol="s-vsm", f=1) == (
+        "f: with views it is always the largest minority; leave it out"
+    )
+    assert refused(protocol="s-vsm", relation=Newest()).startswith(
+        "relation: with views an object knows the messages of one life"
+    )
+    assert resolve(protocol="s-vsm", relation=Newest(), rejoin=False).rejoin is False
+    assert refused(protocol="vs", order="fifo") == "order: vs has total, not fifo"
+    assert "order: total needs relation item" in refused(
+        protocol="s-vsm", order="total", relation="bitmap"
+    )

@@ -1,6 +1,7 @@
 """The facade for scripts: the same group, from threads that block."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -166,3 +167,30 @@ def test_an_interrupt_ends_a_wait_and_leaves_nothing_behind(quotes, members):
     ended = subprocess.run(script, capture_output=True, timeout=DEADLINE_S, check=False)
     assert (ended.stdout, ended.stderr) == (b"interrupted 1\n", b"")
     assert ended.returncode == 0
+
+
+def test_a_script_sees_views_and_gives_its_state(quotes):
+    shares = {"ACME": "1"}
+
+    def join(name, **more):
+        return sync.join(quotes, name=name, protocol="s-vsm", members=1, **KNOWN, **more)
+
+    with join("a", snapshot=lambda: json.dumps(shares).encode()) as a:
+        [founded] = a.receive_events(timeout_s=DEADLINE_S)
+        assert founded == semcast.ViewChange(semcast.View(1, ("a",), True), ("a",), (), "member")
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(join, "b", restore=lambda state: taken.update(json.loads(state)))
+            taken = {}
+            events = a.events()
+            assert next(events).joined == ("b",)
+            b = late.result(DEADLINE_S)
+        a.multicast(b"2", item="ACME")
+        for event in b.events():
+            if isinstance(event, semcast.Message):
+                break
+            assert event.joined == ("a", "b")
+        assert taken == shares
+        assert b.view.members == ("a", "b")
+        b.close()
+        assert next(events).payload == b"2"
+        assert next(events).left == ("b",)

@@ -62,10 +62,11 @@ def read_case(block: str) -> Case:
 
 
 LIVENESS = [*read_cases("liveness"), *read_cases("delivery")]
+LAST_VIEW = read_cases("last_view")
 SAFETY = ("safety", "purging", "views", "ordering", "loggers", "service")
 CASES = [
     *(case for name in SAFETY for case in read_cases(name)),
-    *(replace(case, complete=True) for case in LIVENESS),
+    *(replace(case, complete=True) for case in (*LIVENESS, *LAST_VIEW)),
 ]
 
 
@@ -122,6 +123,12 @@ def test_liveness_of_an_unfinished_run_is_not_judged(case: Case) -> None:
     assert case.breaks <= unfinished.unjudged.keys() < unfinished.names
     finished = judge(replace(case, complete=True), bad)
     assert finished.unjudged == {}
+
+
+@pytest.mark.parametrize("case", LAST_VIEW, ids=lambda case: case.name)
+def test_the_last_view_of_an_unfinished_run_is_not_judged(case: Case) -> None:
+    bad, _ = transcripts(case.diff)
+    assert judge(case, bad).violations == []
 
 
 def test_only_what_is_promised_is_judged() -> None:

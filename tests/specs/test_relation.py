@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.specs.relation import RELATIONS, Obsolescence
+from semcast.specs.relation import RELATIONS, ByPlace, Obsolescence, among_senders
 from semcast.terms.errors import ConfigError
 from semcast.terms.messages import Message
 
@@ -84,6 +84,60 @@ def test_agrees_with_the_dumb_closure(stream: tuple[str, list[Message], set[int]
         for seq in seqs
         if seq not in delivered and not any((seq, by) in closure for by in delivered)
     )
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_over_places_it_agrees_with_the_dumb_closure(data: st.DataObject) -> None:
+    names = [((sender, 1), seq) for sender in (0, 1) for seq in (1, 2, 3, 4)]
+    items = {name: data.draw(st.sampled_from((None, 1, 2))) for name in names}
+    kept = data.draw(st.sets(st.sampled_from(names), max_size=2))
+    order = sorted(data.draw(st.permutations(names)), key=lambda name: name[1])  # FIFO, merged
+    placed = {name: place for place, name in enumerate(order, 1) if data.draw(st.booleans())}
+    delivered = data.draw(st.sets(st.sampled_from(sorted(placed)))) if placed else set()
+    relation = ByPlace()
+    for (sender, inc), seq in names:
+        name = (sender, inc), seq
+        relation.on_multicast(name, Message(sender, seq, items[name], keep=name in kept))
+    for name, place in placed.items():
+        relation.on_place(name, place)
+
+    def is_before(old: tuple, new: tuple) -> bool:
+        """The place of `new`, and that of `old` or the next of its sender and item."""
+        sender, seq = old
+        following = [
+            placed[sender, later]
+            for later in range(seq, 5)
+            if items[sender, later] == items[old] and (sender, later) in placed
+        ]
+        if not following or new not in placed:
+            return False
+        return following[0] < placed[new] or (old not in placed and following[0] == placed[new])
+
+    def is_obsolete(old: tuple, new: tuple) -> bool:
+        is_same = items[old] is not None and items[old] == items[new]
+        return old not in kept and is_same and is_before(old, new)
+
+    assert relation.unsatisfied(delivered) == {
+        name
+        for name in names
+        if name not in delivered and not any(is_obsolete(name, by) for by in delivered)
+    }
+
+
+def test_only_items_under_total_order_are_related_across_senders() -> None:
+    a, b = ((0, 1), 1), ((1, 1), 1)
+    for relation, order, missing in (
+        ("item", "total", set()),
+        ("item", "fifo", {a}),
+        ("all", "total", {a}),
+        ("none", "total", {a}),
+    ):
+        among = among_senders(relation, order)
+        for place, name in enumerate((a, b), 1):
+            among.on_multicast(name, Message(name[0][0], 1, item=7))
+            among.on_place(name, place)
+        assert among.unsatisfied({b}) == missing, (relation, order)
 
 
 def test_bits_count_from_one_and_bytes_are_little_endian() -> None:

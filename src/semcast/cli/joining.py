@@ -5,6 +5,7 @@ parsed or explained.  All are text here; what is not given is left to the enviro
 """
 
 from inspect import Parameter, Signature
+from textwrap import fill
 from typing import Annotated, Any, Final
 
 import typer
@@ -43,8 +44,9 @@ class JoiningCommand(TyperCommand):
         with formatter.section(HEADING):
             formatter.write_dl([(flag, told[flag]) for flag in shown])
         if rest := [flag for flag in told if flag not in shown]:
+            told_elsewhere = f"And, as semcast join --help explains: {', '.join(rest)}."
             formatter.write_paragraph()
-            formatter.write_text(f"And, as semcast join --help explains: {', '.join(rest)}.")
+            formatter.write(fill(told_elsewhere, formatter.width, break_on_hyphens=False) + "\n")
 
 
 class ExplainingCommand(JoiningCommand):

@@ -1,7 +1,7 @@
 """`semcast members`: who is live on this machine, as the members themselves say.  It never joins.
 
 Only changes are told while it watches: who came, left, went silent, is blocked, was forgotten,
-and who is slowest.  Counters move all the time; `semcast top` shows those.
+who is slowest, and how views change.  Counters move all the time; `semcast top` shows those.
 """
 
 from collections import deque
@@ -14,6 +14,7 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.output import Output, table
+from semcast.cli.views_seen import describe_views, view_changes, views
 
 if TYPE_CHECKING:
     from semcast.runtime.control import Survey
@@ -37,7 +38,7 @@ def members(
     ] = None,
     json: Json = False,
 ) -> None:
-    """The live members of this user on this machine, and the rosters of their groups."""
+    """The live members of this user on this machine, and the rosters or views of their groups."""
     from semcast.faults.limits import within
     from semcast.runtime.control import survey
 
@@ -58,6 +59,7 @@ def members(
         pass  # The way to end it.
     facts: dict[str, object] = {"members": seen.snapshots, "silent": seen.silent}
     facts["groups"] = rosters(seen.snapshots)
+    facts["views"] = views(seen.snapshots)
     output.answer({**facts, "changes": list(told)} if watch or count else facts)
 
 
@@ -74,6 +76,7 @@ def remarks(seen: "Survey", group: str | None) -> list[str]:
 def describe(seen: "Survey", group: str | None) -> Iterator[str]:
     """A line for each member, the rosters, and who does not answer."""
     yield from table([_row(snapshot) for snapshot in seen.snapshots])
+    yield from describe_views(seen.snapshots)
     for roster in rosters(seen.snapshots):
         names = [
             f"{member['rank']} {member['name']}" + _forgotten(member["forgotten_by"])
@@ -84,9 +87,11 @@ def describe(seen: "Survey", group: str | None) -> Iterator[str]:
 
 
 def rosters(snapshots: Iterable["Snapshot"]) -> list[dict[str, Any]]:
-    """Every group's members by rank, and which local members go on without whom."""
+    """Every fixed group's members by rank, and which local members go on without whom."""
     groups: dict[str, dict[tuple[int, str], list[str]]] = {}
     for snapshot in snapshots:
+        if snapshot.view is not None:
+            continue
         roster = groups.setdefault(snapshot.group, {})
         roster.setdefault((snapshot.rank, snapshot.name), [])
         for peer in snapshot.peers:
@@ -112,8 +117,11 @@ def changes(before: "Survey", after: "Survey") -> Iterator[str]:
         who = f"{snapshot.group} {snapshot.name}"
         if key not in old:
             size = 1 + len(snapshot.peers)
+            place = f"rank {snapshot.rank} of {size}"
+            if snapshot.view is not None:
+                place = f"view {snapshot.view.id} ({', '.join(snapshot.view.members)})"
             yield (
-                f"{who} is here: process {snapshot.pid}, rank {snapshot.rank} of {size}, "
+                f"{who} is here: process {snapshot.pid}, {place}, "
                 f"{snapshot.protocol} {snapshot.order}"
             )
         else:
@@ -122,6 +130,7 @@ def changes(before: "Survey", after: "Survey") -> Iterator[str]:
         if key not in new and snapshot.pid not in after.silent:
             yield f"{snapshot.group} {snapshot.name} left: process {snapshot.pid}"
     yield from (_silence(pid) for pid in after.silent if pid not in before.silent)
+    yield from view_changes(old, new)
     alive = {*after.silent, *(snapshot.pid for snapshot in after.snapshots)}
     yield from (f"process {pid} left" for pid in before.silent if pid not in alive)
 

@@ -3,6 +3,7 @@
 The experiments are looked up when a name is asked for, so that nothing here has to know them.
 """
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,10 @@ from semcast.cli.commands import Commands, Jobs, Json, Seed, new_app
 from semcast.cli.output import Output, cell, pairs, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from semcast.experiments.experiment import Experiment, Value
+    from semcast.sim.case import Outcome
     from semcast.sim.swarm import Summary
 
 
@@ -131,6 +135,9 @@ def swarm(
     mutant: Annotated[
         str | None, typer.Option(metavar="NAME", help="Break the protocol on purpose.")
     ] = None,
+    trace: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Record the executions there, on one core.")
+    ] = None,
     jobs: Jobs = None,
     json: Json = False,
 ) -> int:
@@ -138,8 +145,8 @@ def swarm(
     import msgspec
 
     from semcast.faults.limits import within
-    from semcast.sim import swarm as swarms
     from semcast.sim.mutants import MUTANTS
+    from semcast.sim.swarm import swarm as run_swarm
     from semcast.terms.errors import one_of
 
     within("seeds", seeds, 1)
@@ -147,13 +154,15 @@ def swarm(
     if mutant is not None and mutant not in MUTANTS:
         raise one_of("mutant", mutant, MUTANTS)
     output = Output(json)
-    summary = swarms.swarm(
-        protocol,
-        range(first, first + seeds),
-        mutant=mutant,
-        jobs=jobs,
-        on_progress=lambda so_far: output.progress(_progress(so_far, seeds)),
-    )
+    with _recorded(trace, protocol, mutant) as run_one:
+        summary = run_swarm(
+            protocol,
+            range(first, first + seeds),
+            mutant=mutant,
+            jobs=jobs,
+            on_progress=lambda so_far: output.progress(_progress(so_far, seeds)),
+            run_one=run_one,
+        )
     output.say(
         f"{summary.protocol}: {summary.seeds:,} seeds, {summary.events:,} events, "
         f"{summary.events_per_second:,.0f} per second and core, {summary.crashes:,} crashes, "
@@ -163,6 +172,20 @@ def swarm(
         output.say("", summary.explanation, "", f"replay: {summary.first_failure}")
     output.answer(msgspec.to_builtins(summary))
     return 1 if summary.violations else 0
+
+
+@contextmanager
+def _recorded(
+    trace: str | None, protocol: str, mutant: str | None
+) -> "Iterator[Callable[[int], Outcome] | None]":
+    """What runs a seed and records it, if there is a directory to record in."""
+    if trace is None:
+        yield None
+        return
+    from semcast.experiments.swarm_trace import recorded_swarm  # pyarrow is an extra
+
+    with recorded_swarm(trace, protocol, mutant) as recorder:
+        yield recorder.run
 
 
 @app.command(epilog="Example: semcast sim mutants --protocol s-rm --seeds 100")

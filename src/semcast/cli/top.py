@@ -54,6 +54,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     is_blocked: bool = False
     is_slow: bool
     is_forgotten: bool
+    status: str | None = None  # with views, what it is in its view
 
 
 def top(
@@ -133,6 +134,7 @@ def _local(new: "Snapshot", old: "Snapshot", seen: list["Peer"], slow: set[str |
         is_blocked=new.is_blocked,
         is_slow=new.name in slow,
         is_forgotten=any(peer.is_forgotten for peer in seen),
+        status=new.view.status if new.view else None,
     )
 
 
@@ -160,6 +162,7 @@ def cells(row: Row) -> dict[str, object]:
         "blocked": row.is_blocked,
         "forgotten": row.is_forgotten,
         "by report": row.pid is None,
+        row.status or "": row.status not in (None, "member"),
     }
     return {
         "group": row.group,

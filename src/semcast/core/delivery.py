@@ -34,6 +34,11 @@ class DeliveryQueue:
         waiting = ", ".join(f"{m.sender}:{m.seq}" for m in self.slots.values())
         return f"DeliveryQueue({waiting})"
 
+    @property
+    def has_next(self) -> bool:
+        """Whether there is something to hand out."""
+        return bool(self.slots)
+
     def holds(self, message: Message) -> bool:
         """Whether this message waits here."""
         lane = self.lanes.get(message.sender)

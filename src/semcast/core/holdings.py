@@ -9,6 +9,7 @@ Only what waits is purged: a message that a ready application takes at once neve
 """
 
 from semcast.core.delivery import DeliveryQueue
+from semcast.core.placing import PlacedQueue
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
 from semcast.terms.effects import Effects
@@ -16,6 +17,7 @@ from semcast.terms.events import (
     DELIVER,
     DELIVERY,
     MULTICAST,
+    ORDER,
     PURGE,
     RECEIVE,
     RETRANSMISSION,
@@ -27,19 +29,23 @@ from semcast.terms.messages import Message, Rank, Seq
 class Holdings:
     """The delivery queue and the retransmission store of one member."""
 
-    def __init__(self, recipe: Recipe, rank: Rank) -> None:
+    def __init__(self, recipe: Recipe, rank: Rank, placed: PlacedQueue | None = None) -> None:
         self.rank = rank
+        self.placed = placed
         self.elsewhere = recipe.elsewhere
         self.eager = recipe.purge == "eager"
         self.messages_max = recipe.buffer
         self.bytes_max = recipe.buffer_bytes
         self.congested_messages = recipe.congested_at * recipe.buffer
         self.congested_bytes = recipe.congested_at * recipe.buffer_bytes
-        self.queue = DeliveryQueue(recipe)
+        self.queue = DeliveryQueue(recipe) if placed is None else placed
         self.store = RetransmissionStore(recipe)
         self.messages = 0
         self.bytes = 0
         self.held_of: list[int] = [0] * recipe.members
+        self.active = 0  # how many senders have messages here
+        self.own_bytes = 0  # of the payload held, what this member sent itself
+        self.wanted: list[Seq] = [0] * recipe.members  # up to where the bound does not apply
         self.ready = 0  # how many messages the application would take now
         self.delivered: list[Seq] = [0] * recipe.members
         self.skipped = 0  # how many messages the application will never see, being superseded
@@ -70,27 +76,42 @@ class Holdings:
         return (
             self.messages < self.messages_max
             and self.bytes + len(message.payload) <= self.bytes_max
-        )
+        ) or message.seq <= self.wanted[message.sender]
+
+    def want(self, sender: Rank, seq: Seq) -> None:
+        """The order of a view waits for these: were they refused, nothing would ever leave."""
+        if self.placed is not None and seq > self.wanted[sender]:
+            self.wanted[sender] = seq
 
     def take(self, message: Message) -> None:
         """Count a message as held."""
         self.messages += 1
         self.bytes += len(message.payload)
+        if not self.held_of[message.sender]:
+            self.active += 1
         self.held_of[message.sender] += 1
+        if message.sender == self.rank:
+            self.own_bytes += len(message.payload)
 
     def drop(self, message: Message, out: Effects) -> None:
         """Count a message as no longer held."""
         self.messages -= 1
         self.bytes -= len(message.payload)
         self.held_of[message.sender] -= 1
+        if not self.held_of[message.sender]:
+            self.active -= 1
+        if message.sender == self.rank:
+            self.own_bytes -= len(message.payload)
         if self.refused:
             out.room = True
 
     def admit(self, message: Message, source: Rank, out: Effects) -> bool:
         """Queue the next message of its stream, keep it for others; False if there is no room."""
         stored = self.elsewhere or message.sender == self.rank
-        straight = self.ready > 0  # Then nothing waits.
+        straight = self.ready > 0 and self.placed is None  # Then nothing waits.
         held = stored or not straight
+        if message.sender == self.rank and self._exceeds_share(message, out):
+            return False
         if held and not self.fits(message) and not self._make_room(message, out):
             return False
         if held:
@@ -101,20 +122,54 @@ class Holdings:
         if straight:
             self._deliver(message, out)
         else:
-            for purged, by in self.queue.push(message):
-                self._left_queue(purged, by, out)
-        if stored and source != self.rank:  # Own messages purge once they have left.
+            self._enqueue(message, out)
+        if stored and message.sender != self.rank:  # Own messages purge once they have left.
             self.purge_stored(message.sender, out)
         if self.messages > self.messages_max or self.bytes > self.bytes_max:
             self.relieve(out)  # It was admitted for what it supersedes.
         return True
 
+    def _exceeds_share(self, message: Message, out: Effects) -> bool:
+        """Whether the own stream would take more than its part from those that are active.
+
+        Senders that each fill the buffer with messages of their own leave no room for the others'.
+        """
+        if not self._has_its_share or message.seq <= self.wanted[self.rank]:
+            return False
+        self.relieve(out)
+        return self._has_its_share
+
+    @property
+    def _has_its_share(self) -> bool:
+        own, active = self.held_of[self.rank], self.active
+        return (active > 1 and own > 0) and (
+            own * active >= self.messages_max or self.own_bytes * active >= self.bytes_max
+        )
+
+    def _enqueue(self, message: Message, out: Effects) -> None:
+        if self.placed is not None and message.deps:
+            self.placed.place(message.deps)
+            self.placed.note_order(message.seq)
+            return
+        for purged, by in self.queue.push(message):
+            self._left_queue(purged, by, out)
+
+    def hand_over_placed(self, out: Effects) -> None:
+        """Positions have become final: deliver them, purge what has to wait."""
+        assert self.placed is not None
+        self.hand_over(out)
+        for purged, position, by in self.placed.purge():
+            self._left_queue(purged, by.seq, out)
+            if out.events is not None:
+                out.events[-1].position, out.events[-1].by_sender = position, by.sender
+
     def _record_admission(self, message: Message, source: Rank, out: Effects) -> None:
         if out.events is None:
             return
         sender, seq, held = message.sender, message.seq, self.messages
-        if source == self.rank:
-            event = Event(MULTICAST, self.rank, sender, seq, message, 0, "", -1, held)
+        if sender == self.rank:
+            note = ORDER if self.placed is not None and message.deps else ""
+            event = Event(MULTICAST, self.rank, sender, seq, message, 0, note, -1, held)
         else:
             event = Event(RECEIVE, self.rank, sender, seq, None, 0, "", source, held)
         out.events.append(event)
@@ -149,6 +204,8 @@ class Holdings:
     def _purge(self, sender: Rank, out: Effects) -> None:
         for purged, by in self.store.purge(sender):
             self.purged += 1
+            if self.placed is not None and self.placed.withdraw(purged):
+                self.skipped += 1  # It waited for its place; nobody needs to see it there.
             if not self.queue.holds(purged):
                 self.drop(purged, out)
             self._record_purge(purged, by, RETRANSMISSION, out)
@@ -178,7 +235,11 @@ class Holdings:
     def on_ready(self, count: int, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
         self.ready += count
-        while self.ready > 0 and self.queue:
+        self.hand_over(out)
+
+    def hand_over(self, out: Effects) -> None:
+        """Deliver what may be, as far as the application wants more."""
+        while self.ready > 0 and self.queue.has_next:
             message = self.queue.pop()
             if not self.store.holds(message):
                 self.drop(message, out)
@@ -191,6 +252,11 @@ class Holdings:
             out.skipped.append((len(out.deliver), self.skipped - self.told))
             self.told = self.skipped
         out.deliver.append(message)
+        if self.placed is not None:
+            out.positions.append(self.placed.position)
         if out.events is not None:
             sender, seq, held = message.sender, message.seq, self.messages
-            out.events.append(Event(DELIVER, self.rank, sender, seq, message, 0, "", -1, held))
+            event = Event(DELIVER, self.rank, sender, seq, message, 0, "", -1, held)
+            if self.placed is not None:
+                event.position = self.placed.position
+            out.events.append(event)

@@ -15,6 +15,7 @@ from semcast.core.detector import NEVER, QuorumDetector
 from semcast.core.holdings import Holdings
 from semcast.core.obsolescence import annotator
 from semcast.core.outbox import Outbox, repairs, size_of
+from semcast.core.placing import PlacedQueue
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
 from semcast.core.recovery import Recovery
@@ -41,7 +42,10 @@ from semcast.terms.messages import (
 class Member:
     """Lives as long as the process takes part in the group."""
 
-    def __init__(self, recipe: Recipe, rank: Rank, rng: Random) -> None:
+    def __init__(
+        self, recipe: Recipe, rank: Rank, rng: Random, placed: PlacedQueue | None = None
+    ) -> None:
+        """With `placed`, messages are delivered at the places that the first member gives them."""
         if not 0 <= rank < recipe.members:
             raise ConfigError(f"rank: {rank} is not in 0..{recipe.members - 1}")
         self.recipe = recipe
@@ -52,9 +56,9 @@ class Member:
         self.excluded = False
         self.deadline = NEVER  # when `on_time` wants to be called next
         self.annotator = annotator(recipe)
-        self.holdings = Holdings(recipe, rank)
+        self.holdings = Holdings(recipe, rank, placed)
         self.reception = Reception(recipe, rank, self.holdings)
-        self.vetting = Vetting(recipe, rank, self.reception.frontier)
+        self.vetting = Vetting(recipe, rank, self.reception.frontier, places=placed is not None)
         self.recovery = Recovery(recipe, rank, self.reception, self.holdings, rng)
         self.outbox = Outbox(recipe, rank, self.holdings.store)
         frontier = self.reception.frontier
@@ -118,6 +122,18 @@ class Member:
         self.outbox.add(message, now)
         return True
 
+    def order(self, runs: tuple[tuple[Rank, Seq], ...], now: float, out: Effects) -> None:
+        """Multicast an order message: it gives the next places, and waits for what it places."""
+        seq = self.last + 1
+        message = Message(self.rank, seq, keep=True, deps=runs)
+        self.holdings.want(self.rank, seq)  # It is what makes room.
+        self.holdings.admit(message, self.rank, out)
+        self.last = seq
+        self.reception.on_own(message)
+        self.outbox.add(message, now)
+        self.outbox.flush(now, out)
+        self._settle(now, out)
+
     def _deps(self) -> tuple[tuple[Rank, Seq], ...]:
         if self.recipe.order != "causal":
             return ()
@@ -159,6 +175,10 @@ class Member:
         messages, notices = self.holdings.store.find(
             nack.sender, nack.ranges, self.reception.frontier[nack.sender], nack.limit
         )
+        if self.reception.limit is not None and len(messages) < nack.limit:
+            early, gone = self.reception.find_ahead(nack)
+            messages += early[: nack.limit - len(messages)]
+            notices += gone
         *parts, last = repairs(messages, notices, self.recipe.datagram_bytes)
         for part in parts:
             out.send.append((source, part))
@@ -260,6 +280,22 @@ class Member:
             self.stability.close(member)
         self._on_safe(self.safety.forget(member), out)
         self._on_stable(self.stability.forget(member), out)
+        self._settle(now, out)
+
+    def freeze(self, now: float, out: Effects) -> None:
+        """The view ends: what waits to be sent leaves, and no frontier moves any more."""
+        self.reception.freeze()
+        self.flush(now, out)
+
+    def aim(self, cut: Sequence[Seq], sources: Sequence[Rank], now: float, out: Effects) -> None:
+        """The view's streams end at `cut`; by stream, who holds them up to there."""
+        self.reception.aim(cut)
+        self.recovery.aim(sources)
+        self._settle(now, out)
+
+    def release(self, cut: Sequence[Seq], now: float, out: Effects) -> None:
+        """Take what was held back, up to the cut."""
+        self.reception.release(cut, out)
         self._settle(now, out)
 
     def _settle(self, now: float, out: Effects) -> None:

@@ -9,13 +9,14 @@ a notice is, it is taken in portions.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from semcast.core.holdings import Holdings
 from semcast.core.holes import Holes
 from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
 from semcast.terms.events import DISCARD, SKIP, Event
-from semcast.terms.messages import Message, Purged, Rank, Seq
+from semcast.terms.messages import Message, Nack, Purged, Rank, Seq
 
 SKIPS_MAX = 1 << 16  # of a stream, on what one datagram says: each is an event of its own
 
@@ -38,6 +39,10 @@ class Reception:
         self.refused: dict[Rank, Message] = {}  # streams whose next message found no room
         self.moved: dict[Rank, None] = {}  # streams whose frontier moved since last asked
         self.forgotten: set[Rank] = set()
+        # When the view is being left: how far frontiers may go, and where the streams end.
+        self.limit: list[Seq] | None = None
+        self.ends: Sequence[Seq] | None = None
+        self.contiguous: list[Seq] = [0] * recipe.members  # up to where all is here
 
     def __repr__(self) -> str:
         ahead = {sender: sorted(seqs) for sender, seqs in enumerate(self.ahead) if seqs}
@@ -45,6 +50,8 @@ class Reception:
 
     def learn(self, sender: Rank, seq: Seq) -> None:
         """Somebody says that `seq` exists: the end of a stream may have been lost."""
+        if self.ends is not None:
+            seq = min(seq, self.ends[sender])
         if seq > self.known[sender] and (self.elsewhere or sender not in self.forgotten):
             self.known[sender] = seq
             self.gaps[sender] = None
@@ -56,6 +63,9 @@ class Reception:
 
     def on_messages(self, messages: tuple[Message, ...], source: Rank, out: Effects) -> None:
         """Take what comes next, keep what comes early, discard what was here before."""
+        if self.ends is not None:
+            messages = tuple(m for m in messages if m.seq <= self.ends[m.sender])
+        limit = self.limit
         for message in messages:
             sender, seq = message.sender, message.seq
             if seq > self.known[sender]:
@@ -63,7 +73,11 @@ class Reception:
                 self.gaps[sender] = None
             if seq <= self.frontier[sender] or seq in self.ahead[sender]:
                 self._discard(message, "duplicate", source, out)
-            elif seq == self.frontier[sender] + 1 and self._is_due(message):
+            elif (
+                seq == self.frontier[sender] + 1
+                and (limit is None or seq <= limit[sender])
+                and self._is_due(message)
+            ):
                 if not self._enqueue(message, source, out):
                     self.refused[sender] = message
                     self._discard(message, "full", source, out)
@@ -83,10 +97,12 @@ class Reception:
             self.learn(sender, max(notice.last, notice.witness))
             first = max(notice.first, self.frontier[sender] + 1)
             last = min(notice.last, reach[sender])  # The rest will be told when asked for.
+            if self.ends is not None:
+                last = min(last, self.ends[sender])
             if first <= last:
                 self.notices[sender].add(first, last, notice.witness)
                 self._advance(sender, source, out)
-                if len(self.notices[sender]) > self.notices_max:
+                if len(self.notices[sender]) > self.notices_max and self.ends is None:
                     self.notices[sender].forget_last()  # It will be told again.
 
     def _is_due(self, message: Message) -> bool:
@@ -95,6 +111,7 @@ class Reception:
         for sender, seq in message.deps:
             if frontier[sender] < seq:
                 self.learn(sender, seq)
+                self.holdings.want(sender, seq)
                 self.waiting[message.sender] = None
                 return False
         return True
@@ -162,8 +179,8 @@ class Reception:
     def _advance_one(self, sender: Rank, source: Rank, out: Effects) -> None:
         ahead, notices = self.ahead[sender], self.notices[sender]
         early: list[Seq] = []
-        while True:
-            seq = self.frontier[sender] + 1
+        limit = self.known[sender] if self.limit is None else self.limit[sender]
+        while (seq := self.frontier[sender] + 1) <= limit:
             message = ahead.get(seq)
             if message is not None:
                 if not self._is_due(message):
@@ -180,6 +197,7 @@ class Reception:
             early = early or sorted(ahead)
             place = bisect_right(early, seq)
             last = min(hole.last, early[place] - 1) if place < len(early) else hole.last
+            last = min(last, limit)
             self._skip(Purged(sender, seq, last, hole.witness), source, out)
         notices.forget(self.frontier[sender])
         if self.frontier[sender] == self.known[sender]:
@@ -203,12 +221,73 @@ class Reception:
             event = Event(DISCARD, self.rank, sender, seq, None, 0, reason, source, held)
             out.events.append(event)
 
+    def freeze(self) -> None:
+        """No frontier moves any more; what comes is kept ahead."""
+        if self.limit is None:
+            self.limit = list(self.frontier)
+
+    def aim(self, cut: Sequence[Seq]) -> None:
+        """The streams end at `cut`: all of that is wanted, and nothing beyond.
+
+        What is here beyond it is kept: it may be all that survives of another cut.
+        """
+        self.ends = [max(end, reached) for end, reached in zip(cut, self.frontier, strict=True)]
+        self.contiguous = list(self.frontier)
+        for sender, end in enumerate(self.ends):
+            self.holdings.wanted[sender] = self.known[sender] = end
+            if self.frontier[sender] < end:
+                self.gaps[sender] = None
+            else:
+                self.gaps.pop(sender, None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that is known to exist is here, as data or as a notice."""
+        return all(self._first_missing(sender) > self.known[sender] for sender in self.gaps)
+
+    def _first_missing(self, sender: Rank) -> Seq:
+        """Beyond the frontier and what is held back next to it; work by what has come since."""
+        ahead, notices = self.ahead[sender], self.notices[sender]
+        seq = max(self.frontier[sender], self.contiguous[sender]) + 1
+        while True:
+            if seq in ahead:
+                seq += 1
+            elif (hole := notices.at(seq)) is not None:
+                seq = hole.last + 1
+            else:
+                break
+        self.contiguous[sender] = seq - 1
+        return seq
+
+    def find_ahead(self, nack: Nack) -> tuple[list[Message], list[Purged]]:
+        """Answer from what is held back: when a view ends it may be all that survives."""
+        sender = nack.sender
+        messages: list[Message] = []
+        notices: list[Purged] = []
+        for first, last in nack.ranges:
+            messages += [m for seq, m in sorted(self.ahead[sender].items()) if first <= seq <= last]
+            for hole in self.notices[sender].holes:
+                low, high = max(first, hole.first), min(last, hole.last)
+                if low <= high:
+                    notices.append(Purged(sender, low, high, hole.witness))
+        return messages, notices
+
+    def release(self, cut: Sequence[Seq], out: Effects) -> None:
+        """Let the frontiers go to the cut, and what lies beyond it go."""
+        self.limit = list(cut)
+        for sender, end in enumerate(cut):
+            for seq in [seq for seq in self.ahead[sender] if seq > end]:
+                self._drop_early(sender, seq, out)
+            self._advance(sender, sender, out)
+
     def missing(self, sender: Rank, limit: int) -> tuple[tuple[Seq, Seq], ...]:
         """The first ranges of the stream that hold up the frontier, `limit` ranges at the most."""
         ahead, notices = self.ahead[sender], self.notices[sender]
         ranges: list[tuple[Seq, Seq]] = []
         seq, known = self.frontier[sender] + 1, self.known[sender]
-        for early in [*sorted(ahead), known + 1]:
+        if self.ends is not None:
+            seq = self._first_missing(sender)
+        for early in [*sorted(e for e in ahead if seq <= e <= known), known + 1]:
             while seq < early and len(ranges) < limit:
                 hole = notices.at(seq)
                 if hole is not None:

@@ -8,6 +8,7 @@ stays silent, a member whose gossip claims to be further, then anyone [SRM §5.3
 At the bound: with no room nothing is asked for, which is the flow control of the protocol.
 """
 
+from collections.abc import Collection, Sequence
 from random import Random
 
 from semcast.core.detector import NEVER
@@ -61,6 +62,8 @@ class Recovery:
         self.asked: dict[Rank, Request] = {}
         self.starved: dict[Rank, tuple[int, ...]] = {}  # streams that found no room, and when
         self.holders: dict[Rank, tuple[Rank, Seq]] = {}  # who last claimed to be furthest
+        self.away: Collection[Rank] = ()  # who seems to have crashed, if somebody watches
+        self.sources: Sequence[Rank] = ()  # by stream, who holds all that is still wanted
         self.number = 0
         self.deadline = NEVER
 
@@ -110,6 +113,7 @@ class Recovery:
             holdings.messages,
             holdings.bytes,
             holdings.held_of[sender],
+            holdings.wanted[sender],
             len(holdings.queue),
             reception.early,
             reception.frontier[sender],
@@ -122,7 +126,7 @@ class Recovery:
         else:
             request = Request()
         limit = self._limit(sender, out)
-        target = self._target(sender, request.attempts)
+        target = self._in_reach(self._target(sender, request.attempts))
         if not limit and self.holdings.eager:
             self.starved[sender] = self._room_for(sender)
         if not limit or target is None:
@@ -139,6 +143,8 @@ class Recovery:
     def _limit(self, sender: Rank, out: Effects) -> int:
         """How many messages may be asked for: what the window and the room allow."""
         holdings = self.holdings
+        if self.reception.frontier[sender] < holdings.wanted[sender]:
+            return max(1, int(self.window.size))
         if holdings.free < self.room_min and not holdings.eager:
             holdings.relieve(out)
         room = holdings.free + self.reception.early  # What is early gives way.
@@ -157,6 +163,8 @@ class Recovery:
         """Whom to ask; nobody if the one who could answer was forgotten."""
         if not self.elsewhere:
             return sender if sender in self.peers else None
+        if self.sources and attempts % 2 == 0 and self.sources[sender] in self.peers:
+            return self.sources[sender]
         if attempts % 3 == 0 and sender in self.peers:
             return sender
         holder, frontier = self.holders.get(sender, (self.rank, 0))
@@ -164,6 +172,20 @@ class Recovery:
         if further and attempts % 3 != 2:
             return holder
         return self.rng.choice(self.peers)
+
+    def _in_reach(self, target: Rank | None) -> Rank | None:
+        """Instead of one who seems to have crashed: anybody else, if there is one."""
+        if target not in self.away:
+            return target
+        others = [peer for peer in self.peers if peer not in self.away]
+        return self.rng.choice(others) if others else target
+
+    def aim(self, sources: Sequence[Rank]) -> None:
+        """Whom to ask, by stream, now that the view ends: at once, whoever was asked before."""
+        self.sources = sources
+        self.asked.clear()
+        self.noticed = dict.fromkeys(self.reception.gaps, -NEVER)
+        self.deadline = NEVER
 
     def forget(self, member: Rank) -> None:
         """Ask this member no more."""

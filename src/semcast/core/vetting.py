@@ -34,7 +34,9 @@ FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
 class Vetting:
     """One per member; changes nothing, raises `RemoteProtocolError`."""
 
-    def __init__(self, recipe: Recipe, rank: Rank, frontier: Sequence[Seq]) -> None:
+    def __init__(
+        self, recipe: Recipe, rank: Rank, frontier: Sequence[Seq], *, places: bool = False
+    ) -> None:
         self.rank = rank
         self.members = recipe.members
         self.elsewhere = recipe.elsewhere
@@ -43,6 +45,7 @@ class Vetting:
         self.form = FORMS.get(recipe.relation)
         self.covers_max = (recipe.k + 7) // 8 if recipe.relation == "bitmap" else COVERS_MAX
         self.deps_max = recipe.members - 1 if recipe.order == "causal" else 0
+        self.places = places  # Then the first member's messages may be orders.
         self.frontier = frontier  # shared with the reception, which alone writes it
 
     def check(self, source: Rank, datagram: Datagram) -> None:
@@ -121,11 +124,12 @@ class Vetting:
         self._check_stream(message.sender, source)
         if (message.item or 0) > ITEM_MAX or len(message.name) > NAME_MAX:
             raise RemoteProtocolError(f"item: of message {message.sender}:{message.seq}")
-        if len(message.deps) > self.deps_max:
+        orders = self.places and message.sender == 0
+        if len(message.deps) > (self.members if orders else self.deps_max):
             raise RemoteProtocolError(f"deps: {len(message.deps)} of them")
-        for rank, _ in message.deps:
+        for rank, seq in message.deps:
             self._check_rank(rank)
-            if rank == message.sender:
+            if rank == message.sender and not (orders and seq < message.seq):
                 raise RemoteProtocolError(f"deps: {rank}:{message.seq} waits for its own stream")
         covers = message.covers
         if covers and type(covers) is not self.form:

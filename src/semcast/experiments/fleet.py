@@ -109,12 +109,16 @@ class Fleet:
         self._reports: queue.Queue[tuple[str, Report | None]] = queue.Queue()
         self._processes: dict[str, LiveProcess] = {}
         self.started_ns = 0  # of the wall clock, which traces use
+        self.killed_ns: dict[str, int] = {}  # likewise, also of those that were started anew
 
     def __enter__(self) -> Self:
         for plan in self._plans:
-            command = (*self._launchers.get(plan.name, ()), *self._worker)
-            self._processes[plan.name] = LiveProcess(plan, self._reports, command)
+            self._processes[plan.name] = self._launch(plan)
         return self
+
+    def _launch(self, plan: Plan) -> LiveProcess:
+        command = (*self._launchers.get(plan.name, ()), *self._worker)
+        return LiveProcess(plan, self._reports, command)
 
     def __exit__(
         self,
@@ -223,9 +227,16 @@ class Fleet:
     def kill(self, name: str) -> None:
         """End a process without warning."""
         process = self._processes[name]
-        process.killed_ns = time_ns()
         process.popen.kill()
         process.popen.wait()
+        self.killed_ns[name] = process.killed_ns = time_ns()  # It records nothing after that.
+
+    def revive(self, name: str) -> None:
+        """Start a killed process anew, by the same plan; it need not wait for the others."""
+        self._processes[name].close()
+        self._listen(POLL_S)  # What it still had to say is not the next one's.
+        process = self._processes[name] = self._launch(self._processes[name].plan)
+        process.tell(Start(monotonic()))
 
     def forget(self, name: str) -> None:
         """Let the living go on without a member."""

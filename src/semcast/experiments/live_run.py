@@ -11,9 +11,11 @@ from typing import Final
 
 import msgspec
 
+from semcast.core.views.recipe import PROTOCOLS as VIEW_PROTOCOLS
 from semcast.experiments.fleet import QUIET_S, Fleet
 from semcast.experiments.judging import Verdict, judge
 from semcast.experiments.plan import Plan, Result
+from semcast.runtime.views.lives import pid_of_name
 
 SKEW_S: Final = 0.001
 SENDING_S: Final = 60.0  # beyond what the load was meant to take
@@ -80,8 +82,12 @@ def record(
     from semcast.traces.parquet import read_runs  # pyarrow is an extra, and slow to import
     from semcast.traces.settling import write_run
 
-    ranks = {member: rank for rank, member in enumerate(sorted(names))}
-    crashes = {ranks[member]: ns for member, ns in fleet.crashes.items()}
     [run] = read_runs(directory)
+    if run.protocol in VIEW_PROTOCOLS:
+        pids = {member: pid_of_name(member) for member in names}
+    else:
+        pids = {member: rank for rank, member in enumerate(sorted(names))}
+    crashes = {pids[member]: ns for member, ns in fleet.killed_ns.items()}
     run = replace(run, name=name, parameters={**run.parameters, "skew_ms": f"{SKEW_S * 1e3:g}"})
-    write_run(directory, run, sorted(names), complete=is_quiet, crashes=crashes)
+    by_pid = {pid: member for member, pid in pids.items()}
+    write_run(directory, run, by_pid, complete=is_quiet, crashes=crashes)

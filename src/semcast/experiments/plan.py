@@ -117,7 +117,8 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """How a process is doing: `taken` were taken by its application, `skipped` told to it.
 
     `forgotten` is without how many members it goes on, `resident_bytes` the memory it uses, or
-    None where the system does not tell.
+    None where the system does not tell.  With views, `view` is the one it is in and `members` how
+    many are.
     """
 
     sent: int = 0
@@ -130,6 +131,8 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     is_sending: bool = False
     slowest: str | None = None
     resident_bytes: int | None = None
+    view: int = 0
+    members: int = 0
 
     @property
     def accounted(self) -> int:

@@ -254,6 +254,8 @@ class Worker:
             forgotten=sum(peer.is_forgotten for peer in now.peers),
             is_blocked=now.is_blocked,
             slowest=now.slowest,
+            view=now.view.id if now.view else 0,
+            members=len(now.view.members) if now.view else 0,
         )
 
     def result(self) -> Result:

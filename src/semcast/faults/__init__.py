@@ -10,11 +10,12 @@ from semcast.faults.failpoint import Failpoint, Tripwire, cut_short
 from semcast.faults.latency import Constant, Exponential, Latency, LogNormal, Uniform
 from semcast.faults.link import Link
 from semcast.faults.passage import Passage
-from semcast.faults.schedule import Crash, Cut, OneWayCut, Partition, Pause
+from semcast.faults.schedule import ClockJump, Crash, Cut, OneWayCut, Partition, Pause
 
 Fault: TypeAlias = Partition | OneWayCut | Pause | Crash | Failpoint
 
 __all__ = [
+    "ClockJump",
     "Constant",
     "Crash",
     "Cut",

@@ -5,14 +5,14 @@ failpoint names the event; the process stops inside the handler in which it occu
 a share of what that handler wanted to send and deliver has happened.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
 import msgspec
 
 from semcast.faults.limits import within
 from semcast.terms.effects import Effects
-from semcast.terms.events import DELIVER, Event
+from semcast.terms.events import CONFIRM, DELIVER, INSTALL, Event
 from semcast.terms.messages import EVERYONE
 
 
@@ -63,19 +63,40 @@ def cut_short(out: Effects, keep_effects: float, peers: Sequence[int], rng: Rand
     """Leave in `out` only a prefix of its effects, as a crash inside the handler would.
 
     The destinations of a multicast are taken in drawn order, so that over many seeds every
-    subset of the members gets it.  The trace keeps what the process did to itself and loses the
-    deliveries that never reached the application.
+    subset of the members gets it.  The trace keeps what the process did to itself and loses what
+    never reached the application.
     """
     sends = []
     for rank, datagram in out.send:
         ranks = rng.sample(peers, len(peers)) if rank == EVERYONE else [rank]
         sends += [(one, datagram) for one in ranks]
-    keep = int(keep_effects * (len(sends) + len(out.deliver)))
-    delivered = max(keep - len(sends), 0)
-    lost = {(message.sender, message.seq) for message in out.deliver[delivered:]}
+    told = len(out.deliver) + len(out.installs)
+    keep = int(keep_effects * (len(sends) + told))
+    delivered, installed = _taken(out, max(keep - len(sends), 0))
     out.send[:] = sends[:keep]
-    del out.deliver[delivered:]
+    del out.deliver[delivered:], out.positions[delivered:], out.installs[installed:]
     if out.events is not None:
-        out.events[:] = [
-            e for e in out.events if e.kind != DELIVER or (e.sender, e.seq) not in lost
-        ]
+        left = {DELIVER: delivered, INSTALL: installed}
+        left[CONFIRM] = len(out.events) if delivered + installed == told else 0
+        out.events[:] = _first(out.events, left)
+
+
+def _taken(out: Effects, count: int) -> tuple[int, int]:
+    """How many deliveries and installs are the first `count` of both."""
+    delivered = installed = 0
+    while delivered + installed < min(count, len(out.deliver) + len(out.installs)):
+        if installed < len(out.installs) and out.installs[installed][0] <= delivered:
+            installed += 1
+        else:
+            delivered += 1
+    return delivered, installed
+
+
+def _first(events: Iterable[Event], left: dict[str, int]) -> Iterator[Event]:
+    """Of each kind in `left` the first so many, and everything of other kinds."""
+    for event in events:
+        if event.kind in left:
+            left[event.kind] -= 1
+            if left[event.kind] < 0:
+                continue
+        yield event

@@ -1,4 +1,4 @@
-"""Faults that happen at a stated time: cuts, pauses and crashes.
+"""Faults that happen at a stated time: cuts, pauses, crashes and clocks that jump.
 
 A period holds at `start` and no longer at `end`.  A cut drops what is sent during it; what is
 already on its way arrives.
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from semcast.faults.limits import finite, interval, within
+from semcast.faults.limits import finite, interval, positive, within
 from semcast.terms.errors import ConfigError
 
 
@@ -78,6 +78,19 @@ class Crash(msgspec.Struct, frozen=True, tag="crash"):
         finite("at", self.at)
         if self.announced_after_s is not None:
             finite("announced_after_s", self.announced_after_s)
+
+
+class ClockJump(msgspec.Struct, frozen=True, tag="clock-jump"):
+    """The clock that the process reads goes forward by `by_s` at once; other clocks do not."""
+
+    pid: int
+    at: float
+    by_s: float
+
+    def __post_init__(self) -> None:
+        within("pid", self.pid, 0)
+        finite("at", self.at)
+        positive("by_s", self.by_s)
 
 
 Cut: TypeAlias = Partition | OneWayCut

@@ -170,21 +170,13 @@ class Gathering:
         return [address for name, address in self.peers.items() if name != self.own.name]
 
     def _greeting(self, echo: int) -> bytes:
-        hello = Hello(self.own.name, self.digest, self.nonce, echo)
-        padding = HELLO_BYTES - len(_encode(hello))
-        return _encode(msgspec.structs.replace(hello, padding=bytes(max(padding, 0))))
+        return greeting(Hello(self.own.name, self.digest, self.nonce, echo))
 
     def on_hello(
         self, sender: int, incarnation: int, body: bytes, address: Address, now: float
     ) -> list[Envelope]:
         """Somebody is here; raises RemoteProtocolError if it cannot be one of us."""
-        if len(body) < HELLO_BYTES:
-            raise RemoteProtocolError(f"hello: {len(body)} bytes, less than its answer has")
-        hello = _decode(_hello, body)
-        if member_id(hello.name) != sender:
-            raise RemoteProtocolError("hello: the name is not the sender's")
-        if self.peers is not None and hello.name not in self.peers:
-            raise RemoteProtocolError(f"hello: {hello.name!r} is not among the peers")
+        hello = read_hello(body, sender, self.peers)
         if self.roster:
             return self._turn_away(hello, incarnation, address)
         if hello.digest != self.digest:
@@ -336,6 +328,24 @@ class Gathering:
         body = _encode(RosterStep(step, self.number if number is None else number, seats))
         others = (seat for seat in to if seat.name != self.own.name)
         return [Envelope(self.address_of(seat), ROSTER, body) for seat in others]
+
+
+def greeting(hello: Hello) -> bytes:
+    """The body of a hello, as large as its answer."""
+    padding = HELLO_BYTES - len(_encode(hello))
+    return _encode(msgspec.structs.replace(hello, padding=bytes(max(padding, 0))))
+
+
+def read_hello(body: bytes, sender: int, peers: Mapping[str, Address] | None) -> Hello:
+    """What a hello says; raises RemoteProtocolError if nobody who may take part can say it."""
+    if len(body) < HELLO_BYTES:
+        raise RemoteProtocolError(f"hello: {len(body)} bytes, less than its answer has")
+    hello = _decode(_hello, body)
+    if member_id(hello.name) != sender:
+        raise RemoteProtocolError("hello: the name is not the sender's")
+    if peers is not None and hello.name not in peers:
+        raise RemoteProtocolError(f"hello: {hello.name!r} is not among the peers")
+    return hello
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:

@@ -8,20 +8,23 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, TypeAlias
 
 import msgspec
 
-from semcast.runtime.host import Host
+from semcast.runtime.driver import Driver
+from semcast.runtime.happenings import Confirmed, View, ViewChange
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
-from semcast.terms.errors import BufferFull, LocalProtocolError
+from semcast.terms.errors import BufferFull, LocalProtocolError, NoQuorum
 from semcast.terms.messages import Seq, Submission
 from semcast.workloads.items import item_tag
 
 TAGS_REMEMBERED: Final = 1 << 16
 TAKE_MAX: Final = 1024
 SUBMIT_MAX: Final = 256  # messages handed to the protocol at once
+
+Happening: TypeAlias = Message | ViewChange | Confirmed
 
 
 class Relation(Protocol):
@@ -64,18 +67,21 @@ class Group:
             async for message in group:
                 print(message.sender, message.item, message.payload)
 
-    `name` is the group's, `member` this member's, `members` everybody's names in rank order.
+    `name` is the group's, `member` this member's, `members` everybody's names in rank order.  With
+    views, `events` tells besides messages how the membership changes.
     """
 
     def __init__(
         self,
         name: str,
-        host: Host,
+        member: str,
+        host: Driver,
         relation: Relation | None,
         snapshot: Callable[[], Snapshot],
         close: Callable[[], Awaitable[None]],
     ) -> None:
         self.name = name
+        self.member = member
         self._host = host
         self._relation = relation
         self._snapshot = snapshot
@@ -88,14 +94,14 @@ class Group:
         return f"Group({self.name!r}, member={self.member!r}, members={list(self.members)})"
 
     @property
-    def member(self) -> str:
-        """This member's name."""
-        return self._host.names[self._host.member.rank]
-
-    @property
     def members(self) -> tuple[str, ...]:
         """Everybody's names, in rank order."""
-        return tuple(self._host.names)
+        return self._host.view.members
+
+    @property
+    def view(self) -> View:
+        """Who is in the group, as this member has been told so far."""
+        return self._host.view
 
     async def multicast(
         self,
@@ -110,7 +116,9 @@ class Group:
         It supersedes what this member sent before about the same `item`.  With relation "list"
         or "bitmap", `obsoletes` names earlier numbers instead.  Nothing ever supersedes a message
         sent with `never_purge`.  Waits only while the buffer is full of messages that may not be
-        purged; under overflow="error" it raises `BufferFull` instead.
+        purged; under overflow="error" it raises `BufferFull` instead.  With views it also waits
+        while the group agrees on the next one, and while this member can reach too few others;
+        under overflow="error" it raises `NoQuorum` in that case.
 
             seq = await group.multicast(b"101.25", item="ACME")
         """
@@ -144,7 +152,7 @@ class Group:
             start += accepted
             if not accepted:
                 await host.room.wait()
-        last = host.member.last
+        last = host.last
         if host.since_turn >= SUBMIT_MAX:
             await asyncio.sleep(0)  # A sender that never waits must not starve the protocol.
         return last
@@ -164,16 +172,16 @@ class Group:
         try:
             update = Update(payload, item, never_purge, tuple(obsoletes))
             accepted = self._offer([self._submission(update)])
-        except BufferFull:
+        except (BufferFull, NoQuorum):
             return None
-        return self._host.member.last if accepted else None
+        return self._host.last if accepted else None
 
     async def tombstone(self, item: str, payload: bytes = b"") -> Seq:
         """Say that an item is gone: supersedes its updates, and is itself never purged.
 
         await group.tombstone("ACME")
         """
-        if self._host.member.recipe.relation not in ("item", "all"):
+        if self._host.relation not in ("item", "all"):
             raise LocalProtocolError("tombstone: needs relation item; name what it supersedes")
         return await self.multicast(payload, item=item, never_purge=True)
 
@@ -184,7 +192,7 @@ class Group:
             return self._host.multicast(batch)
         # Which messages it may name depends on the number a message gets.
         for sent, submission in enumerate(batch):
-            seq = self._host.member.last + 1
+            seq = self._host.last + 1
             if submission.obsoletes:
                 raise LocalProtocolError("obsoletes: this group's relation says what is obsolete")
             item, payload = submission.name or None, submission.payload
@@ -232,6 +240,13 @@ class Group:
 
         for message in await group.receive(): ...
         """
+        while True:
+            taken = await self._take(limit)
+            if taken or self._host.mailbox.pass_divider(self._host.on_divider) is None:
+                return taken
+
+    async def _take(self, limit: int) -> list[Message]:
+        """What comes next, if that is messages."""
         if limit < 1:
             raise LocalProtocolError(f"limit: {limit} is not at least 1")
         if self._unread:  # by who iterated before
@@ -239,6 +254,37 @@ class Group:
             del self._unread[-limit:]
             return taken
         return await self._host.mailbox.take(limit)
+
+    async def events(self) -> AsyncIterator[Happening]:
+        """Iterate over messages and, in their place between them, over changes of the view and
+        confirmations.
+
+        async for event in group.events():
+            match event:
+                case semcast.Message(): ...
+                case semcast.ViewChange(view, joined, left, status): ...
+        """
+        while True:
+            if not self._unread:
+                self._unread = await self._take(TAKE_MAX)
+                self._unread.reverse()
+            if self._unread:
+                yield self._unread.pop()
+            elif (told := self._host.mailbox.pass_divider(self._host.on_divider)) is not None:
+                yield told
+            else:
+                return
+
+    async def receive_events(self, limit: int = TAKE_MAX) -> list[Happening]:
+        """As `receive`, but what happens between messages comes too, in a list of its own.
+
+        for event in await group.receive_events(): ...
+        """
+        taken = await self._take(limit)
+        if taken:
+            return list(taken)
+        told = self._host.mailbox.pass_divider(self._host.on_divider)
+        return [] if told is None else [told]
 
     async def batches(self, limit: int = TAKE_MAX) -> AsyncIterator[list[Message]]:
         """Iterate over lists of messages, of at most `limit`: the fast way to read.
@@ -254,13 +300,11 @@ class Group:
 
         What was held for it is released; should it come back, it is told that it was excluded.
         """
-        if member not in self._host.names:
-            raise LocalProtocolError(
-                f"forget: {member!r} is not one of {', '.join(self._host.names)}"
-            )
+        if member not in self.members:
+            raise LocalProtocolError(f"forget: {member!r} is not one of {', '.join(self.members)}")
         if self._host.ended is not None:
             raise self._host.ended
-        self._host.forget(self._host.names.index(member))
+        self._host.forget_member(member)
 
     def snapshot(self) -> Snapshot:
         """How this member and its peers are doing; `snapshot().slowest` names the slow one."""

@@ -1,49 +1,31 @@
-"""The live twin of the simulator's process: drives one member on a real clock and real sockets.
+"""The live twin of the simulator's process: drives one member of a fixed group."""
 
-Each input is handled to its end: record, then send, then hand over, as `Effects` says.  What was
-multicast is recorded before its datagram leaves.  Messages that the application sends one by one
-leave together when the event loop turns, or sooner when they fill a datagram.
-"""
-
-import asyncio
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from time import monotonic, monotonic_ns, time_ns
-from typing import Final, Protocol, TypeVar
+from time import monotonic
+from typing import Any, Final
 
 import msgspec
 
 from semcast.core.member import Member
 from semcast.runtime.addresses import Address
 from semcast.runtime.bulk import Bulk
-from semcast.runtime.mailbox import Mailbox, Message
+from semcast.runtime.driver import Driver, Journal, decoded
+from semcast.runtime.happenings import Confirmed, View, ViewChange
+from semcast.runtime.mailbox import Message
 from semcast.runtime.transport import Transport
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError, SemcastError
-from semcast.terms.events import Event
-from semcast.terms.messages import EVERYONE, Data, Datagram, Excluded, Rank, Submission
-from semcast.wire import decode, encode
+from semcast.terms.messages import Data, Excluded, Rank
+from semcast.wire import decode
 from semcast.wire.frames import GOODBYE, REPORT, TCP, WHOLE
 from semcast.wire.sealing import Opened
 
-log = logging.getLogger("semcast")
-
-BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
 REPORT_PERIOD_S: Final = 1.0
-CLOCK_READINGS: Final = 8
 
 
 class ExcludedFromGroup(SemcastError):
-    """The group went on without this member, and a fixed membership takes nobody back."""
-
-
-class Journal(Protocol):
-    """Where a member's events are recorded."""
-
-    def record(self, events: list[Event], ts_ns: int) -> None: ...
-
-    def close(self) -> object: ...
+    """The group went on without this member."""
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
@@ -61,21 +43,14 @@ class Goodbye(msgspec.Struct, frozen=True, array_like=True):
     drained: bool
 
 
-T = TypeVar("T", Report, Goodbye)
-
 _report = msgspec.msgpack.Decoder(Report)
 _goodbye = msgspec.msgpack.Decoder(Goodbye)
 
 
-def epoch_ns() -> int:
-    """What the wall clock is ahead of the monotonic one, as if both were read at once."""
-    readings = [(monotonic_ns(), time_ns(), monotonic_ns()) for _ in range(CLOCK_READINGS)]
-    before, wall, after = min(readings, key=lambda each: each[2] - each[0])
-    return wall - (before + after) // 2
-
-
-class Host:
+class Host(Driver):
     """Lives from the moment the roster is known until the group is closed."""
+
+    member: Member
 
     def __init__(
         self,
@@ -89,28 +64,15 @@ class Host:
         flushes_on_turn: bool,
     ) -> None:
         """`names` are the members' by rank, `ids` the ranks by the number on frames."""
+        super().__init__(transport, bulk, journal, dict(addresses), flushes_on_turn=flushes_on_turn)
         self.member = member
+        self.relation = member.recipe.relation
         self.names = names
-        self.mailbox = Mailbox(self._on_ready)
-        self.delivered = 0
+        self._view = View(1, tuple(names), is_primary=True)
         self.reports: dict[Rank, tuple[Report, Report]] = {}  # the last two, also the own ones
         self.heard_at: dict[Rank, float] = {}
-        self.room = asyncio.Event()  # set whenever a refused sender may try again
-        self.changed = asyncio.Event()  # set after every input, for those who wait for quiet
-        self.ended: SemcastError | None = None
-        self.since_turn = 0  # messages sent since the event loop last came round
         self._is_leaving = False  # and takes nothing more in
         self._ids = ids
-        self._addresses = dict(addresses)
-        self._transport = transport
-        self._bulk = bulk
-        self._journal = journal
-        self._flushes_on_turn = flushes_on_turn
-        self._out = Effects(recording=journal is not None)
-        self._epoch_ns = epoch_ns()
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed = float("inf")
         self._reporting = self._loop.call_later(REPORT_PERIOD_S, self._report)
 
     @property
@@ -120,34 +82,28 @@ class Host:
             return (None,)
         return list(self._addresses.values())
 
-    def multicast(self, submissions: Sequence[Submission]) -> int:
-        """How many of them, from the front, there was room for."""
-        now = monotonic()
-        try:
-            return self.member.multicast(submissions, now, self._out)
-        finally:
-            self._carry_out(now)
-            if not self.since_turn:
-                self._loop.call_soon(self._turn)
-            self.since_turn += len(submissions)
+    @property
+    def last(self) -> int:
+        """The number of the message that was multicast last."""
+        return self.member.last
 
-    def _turn(self) -> None:
-        """The event loop has come round: nobody else will fill up what waits for company."""
-        self.since_turn = 0
-        if self._flushes_on_turn and self.ended is None and not self.member.outbox.is_empty:
-            now = monotonic()
-            self.member.flush(now, self._out)
-            self._carry_out(now)
+    @property
+    def view(self) -> View:
+        """Who is in the group."""
+        return self._view
+
+    def on_divider(self, divider: object) -> ViewChange | Confirmed:
+        """A fixed membership never changes."""
+        raise AssertionError(f"a divider in a fixed group: {divider}")
+
+    def forget_member(self, name: str) -> None:
+        """Go on without a member."""
+        self.forget(self.names.index(name))
 
     def forget(self, rank: Rank, *, drained: bool = False) -> None:
         """Go on without a member."""
         now = monotonic()
         self.member.forget(rank, now, self._out, drained=drained)
-        self._carry_out(now)
-
-    def _on_ready(self, count: int) -> None:
-        now = monotonic()
-        self.member.on_ready(count, now, self._out)
         self._carry_out(now)
 
     def on_frame(self, opened: Opened, now: float) -> None:
@@ -161,9 +117,9 @@ class Host:
             if not (self._is_leaving and isinstance(datagram, Data)):
                 self.member.on_datagram(rank, datagram, now, self._out)
         elif opened.kind == REPORT:
-            self._on_report(rank, _decoded(_report, opened.body))
+            self._on_report(rank, decoded(_report, opened.body))
         elif opened.kind == GOODBYE:
-            self._on_goodbye(rank, _decoded(_goodbye, opened.body))
+            self._on_goodbye(rank, decoded(_goodbye, opened.body))
         else:
             raise RemoteProtocolError(f"a frame of kind {opened.kind} from a member")
 
@@ -177,43 +133,7 @@ class Host:
         with suppress(LocalProtocolError):
             self.forget(rank, drained=goodbye.drained)
 
-    def on_drained(self, now: float) -> None:
-        """Every frame that had come was handled."""
-        self._carry_out(now, repairs=True)
-
-    def _carry_out(self, now: float, *, repairs: bool = False) -> None:
-        out = self._out
-        if out.events:
-            self._record(out.events)
-        if out.send:
-            self._send(out.send, repairs=repairs)
-            out.send.clear()
-        if out.deliver:
-            self._deliver(out)
-        if out.room:
-            out.room = False
-            self.room.set()
-        if out.excluded:
-            self.end(
-                ExcludedFromGroup("the group went on without this member; it cannot come back")
-            )
-        if not self.changed.is_set():
-            self.changed.set()
-        if self.member.deadline < self._armed and self.ended is None:
-            self._arm(now)
-
-    def _record(self, events: list[Event]) -> None:
-        """Before anything leaves; a disk that is full ends the recording, not the member."""
-        assert self._journal is not None
-        try:
-            # Not `now`, which is when handling began: others may have acted since.
-            self._journal.record(events, monotonic_ns() + self._epoch_ns)
-            events.clear()
-        except OSError as error:
-            log.warning("trace: recording ended: %s", error.strerror)
-            self._out.events = None
-
-    def _deliver(self, out: Effects) -> None:
+    def _hand_over(self, out: Effects) -> None:
         skipped = dict(out.skipped)
         names = self.names
         self.delivered += len(out.deliver)
@@ -232,43 +152,19 @@ class Host:
         out.skipped.clear()
         self.mailbox.put(messages)  # last, since it may ask for more or fewer at once
 
-    def _send(self, sends: Sequence[tuple[Rank, Datagram]], *, repairs: bool) -> None:
-        if repairs:
-            sends = self._send_bulk(sends)
-        send, addresses = self._transport.send, self._addresses
-        place = 0
-        while place < len(sends):
-            rank, datagram = sends[place]
-            to: list[Address | None] = []
-            # One copy for each member, as with unicast, is encoded and sealed once.
-            while place < len(sends) and sends[place][1] is datagram:
-                rank = sends[place][0]
-                if rank == EVERYONE:
-                    to += self.everyone
-                elif rank in addresses:
-                    to.append(addresses[rank])
-                place += 1
-            send(WHOLE, encode(datagram), to)
+    def _conclude(self, out: Effects) -> None:
+        if out.excluded:
+            self.end(
+                ExcludedFromGroup("the group went on without this member; it cannot come back")
+            )
 
-    def _send_bulk(self, sends: Sequence[tuple[Rank, Datagram]]) -> list[tuple[Rank, Datagram]]:
-        """Send over TCP what is much; what is left goes the usual way."""
-        much: dict[Rank, int] = {}
-        for rank, datagram in sends:
-            if isinstance(datagram, Data):
-                size = sum(len(message.payload) for message in datagram.messages)
-                much[rank] = much.get(rank, 0) + size
-        left = []
-        for rank, datagram in sends:
-            address = self._addresses.get(rank)
-            is_bulk = isinstance(datagram, Data) and much[rank] > BULK_BYTES
-            if not (is_bulk and address and self._send_tcp(address, datagram)):
-                left.append((rank, datagram))
-        return left
+    def _has_unsent(self) -> bool:
+        return not self.member.outbox.is_empty
 
-    def _send_tcp(self, address: Address, datagram: Datagram) -> bool:
-        if not self._bulk.is_ready(address):
-            return False
-        return self._bulk.send(address, self._transport.sealer.seal(WHOLE, encode(datagram), TCP))
+    def _bulk_bytes(self, datagram: Any) -> int:
+        if not isinstance(datagram, Data):
+            return 0
+        return sum(len(message.payload) for message in datagram.messages)
 
     def introduction(self) -> bytes:
         """The first frame on a TCP connection: small, so that strangers need not be let more."""
@@ -287,32 +183,15 @@ class Host:
     def _keep_report(self, rank: Rank, report: Report) -> None:
         self.reports[rank] = (self.reports.get(rank, (report, report))[1], report)
 
-    def _arm(self, now: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._armed = self.member.deadline
-        self._timer = self._loop.call_later(max(0.0, self._armed - now), self._ring)
-
-    def _ring(self) -> None:
-        self._timer, self._armed = None, float("inf")
-        if self.ended is not None:
-            return  # Who has left gives no more votes.
-        now = monotonic()
-        if self.member.deadline <= now:
-            self.member.on_time(now, self._out)
-            self._carry_out(now)
-        if self._timer is None and self.member.deadline < self._armed:
-            self._arm(now)
-
     async def drain(self, timeout_s: float) -> bool:
         """Wait until everyone has what this member has; False if that took too long.
 
         The others may never fall quiet, or may be held up by what is not taken from here; so in
         the second half of the time nothing more is let in.
         """
-        if not await self._until(lambda: self.member.is_drained, timeout_s / 2):
+        if not await self.until(lambda: self.member.is_drained, timeout_s / 2):
             self._is_leaving = True
-            return await self._until(self._owes_nothing, timeout_s / 2)
+            return await self.until(self._owes_nothing, timeout_s / 2)
         return True
 
     def _owes_nothing(self) -> bool:
@@ -322,36 +201,11 @@ class Host:
             for sender, reached in enumerate(self.member.reception.frontier)
         )
 
-    async def _until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not is_so() and self.ended is None:
-                    self.changed.clear()
-                    await self.changed.wait()
-        except TimeoutError:
-            pass
-        return is_so()
-
     def say_goodbye(self, *, drained: bool) -> None:
         """Tell the others, who then need not wait for this member."""
         self._transport.send(GOODBYE, msgspec.msgpack.encode(Goodbye(drained)), self.everyone)
 
-    def end(self, reason: SemcastError | None) -> None:
-        """No more inputs; whoever waits is told why."""
-        self.ended = self.ended or reason or LocalProtocolError("the group is closed")
-        self.mailbox.end(reason)
-        self.room.set()
-        self.changed.set()
-
     def stop(self) -> None:
         """No more timers."""
         self._reporting.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-
-
-def _decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise RemoteProtocolError(f"not what its kind says: {error}") from error
+        super().stop()

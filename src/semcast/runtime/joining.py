@@ -1,6 +1,6 @@
 """`semcast.join`: the way into a group."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -8,16 +8,22 @@ from typing import Any, Literal
 from semcast.runtime.group import Group, Relation
 from semcast.runtime.options import Options, option_help
 from semcast.runtime.session import Session
+from semcast.runtime.views.host import State
+from semcast.runtime.views.session import ViewSession
+from semcast.terms.errors import ConfigError
 
 
 class Joining:
     """What `join` returns: `async with` it, or await it and close the group yourself."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, state: State) -> None:
         self._options = options
+        self._state = state
         self._group: Group | None = None
 
     async def _join(self) -> Group:
+        if self._options.has_views:
+            return await ViewSession(self._options, self._state).open()
         return await Session(self._options).open()
 
     def __await__(self) -> Generator[Any, None, Group]:
@@ -57,6 +63,8 @@ def join(
     buffer_bytes: int | str | None = None,
     purge: str | None = None,
     overflow: str | None = None,
+    timeout: float | str | None = None,
+    rejoin: bool | None = None,
     period: float | str | None = None,
     fanout: int | None = None,
     datagram: int | str | None = None,
@@ -71,12 +79,23 @@ def join(
     linger: float | str | None = None,
     socket_buffer: int | str | None = None,
     config: str | Path | None = None,
+    snapshot: Callable[[], bytes] | None = None,
+    restore: Callable[[bytes], object] | None = None,
 ) -> Joining:
-    given = {option: value for option, value in locals().items() if option != "group"}
-    return Joining(Options.resolve(group, given))
+    return _joining(**locals())
 
 
-_ABOUT = """Join a group of a fixed set of members; returns once all of them are there.
+def _joining(group: str, *, snapshot: Any, restore: Any, **given: Any) -> Joining:
+    options = Options.resolve(group, given)
+    if not options.has_views and (snapshot or restore):
+        raise ConfigError(
+            f"snapshot, restore: {options.protocol} has a fixed membership, which nobody joins "
+            "later; take protocol s-vsm"
+        )
+    return Joining(options, State(snapshot, restore))
+
+
+_ABOUT = """Join a group; returns once all members are there, with views once this one is in.
 
     async with semcast.join("quotes", members=3) as group:
         await group.multicast(b"101.25", item="ACME")
@@ -87,6 +106,19 @@ _ABOUT = """Join a group of a fixed set of members; returns once all of them are
 What is not given comes from the environment (SEMCAST_ and the name in capitals), then from
 the TOML file `config`, then from the defaults.  Sizes and times may be text: "64 MiB",
 "30 ms".  Raises `ConfigError`, `JoinTimeout` or `GroupComplete`.
+
+The membership is fixed, unless `protocol` is one with views.  Then `members` (or all the peers)
+found the group, and whoever starts later, or again after a crash, joins it; `group.events()` tells
+how the view changes.  A joiner starts from the state of a member:
+
+    shares = {}
+    semcast.join("orders", protocol="s-vsm", members=3,
+                 snapshot=lambda: json.dumps(shares).encode(),
+                 restore=lambda state: shares.update(json.loads(state or b"{}")))
+
+Both are called from the iteration over the group, where it reaches the change of the view: what
+was taken before must be in the snapshot, and nothing is handed over before `restore` returned.
+`restore` gets b"" where nobody gives a snapshot, and is called again if this member comes back.
 """
 _OPTIONS = "\n".join(f"    {option}: {told}" for option, told in option_help().items())
 join.__doc__ = f"{_ABOUT}\nOptions:\n{_OPTIONS}\n"

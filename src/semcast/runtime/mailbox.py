@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter, thread_time
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ MEMORY: Final = 0.8  # of earlier measurements, after each new one
 TRUST: Final = 4  # times as much as before is asked for at most, whatever the line says
 VARIES: Final = 0.05  # squared: below it, one batch was as large as the other
 
+T = TypeVar("T")
+
 
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of the group.
@@ -32,7 +34,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     `sender` is the name of the member that sent it, `seq` its number among that member's
     messages.  `kept` says that nothing will ever supersede it (it was sent with `never_purge`,
     or is a tombstone).  `skipped` is how many messages were purged, because newer ones superseded
-    them, since the message before this one.
+    them, since the message before this one.  `position` is its place, from 1, in the total order of
+    its view, if there is one.
     """
 
     sender: str
@@ -41,6 +44,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     seq: int
     skipped: int = 0
     kept: bool = False
+    position: int = 0
 
 
 class Appetite:
@@ -80,11 +84,19 @@ class Appetite:
 
 
 class Mailbox:
-    """What was handed over and not yet taken.  Invariant: nobody waits while something is there."""
+    """What was handed over and not yet taken.  Invariant: nobody waits while something is there.
+
+    A *divider* stands between messages: nobody takes what was before it and what comes after it at
+    once, so that whoever comes back for more is done with everything before.
+    """
 
     def __init__(self, ask: Callable[[int], None]) -> None:
         self._ask = ask  # tell the protocol how many more the application can take, or fewer
         self._messages: deque[Message] = deque()
+        self._dividers: deque[tuple[int, object]] = (
+            deque()
+        )  # each behind so many handed over in all
+        self._handed = 0
         self._bytes = 0  # of payload
         self._asked = 0  # and not yet handed over
         self._appetite = Appetite()
@@ -98,15 +110,41 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def put(self, messages: Sequence[Message]) -> None:
-        """The protocol hands over what was asked for."""
+    def put(self, messages: Sequence[Message], dividers: Sequence[tuple[int, object]] = ()) -> None:
+        """The protocol hands over what was asked for; `dividers` have a place in `messages` each,
+        before which they stand."""
+        if dividers:
+            self._dividers.extend((self._handed + place, divider) for place, divider in dividers)
         self._asked -= len(messages)
+        self._handed += len(messages)
         self._messages.extend(messages)
         self._bytes += sum(len(message.payload) for message in messages)
         self._wake()
         is_away = self._taken and perf_counter() - self._taken_at > AHEAD_S
         if self._asked and (is_away or self._bytes > BYTES_MAX):
             self._adjust(0)  # It is busy for longer than was foreseen, or with more.
+
+    def pass_divider(self, on_divider: Callable[[object], T]) -> T | None:
+        """What `on_divider` says to the next divider, if everything before it was taken."""
+        if not self._dividers or self._before_divider():
+            return None
+        said = on_divider(self._dividers[0][1])  # If it raises, the divider stays.
+        self._dividers.popleft()
+        return said
+
+    def hurry(self, count: int) -> None:
+        """Ask for so many more, whether or not anybody is there to take them."""
+        self._asked += count
+        self._ask(count)
+
+    @property
+    def asked(self) -> int:
+        """How many messages the application can take that were not handed over yet."""
+        return self._asked
+
+    def _before_divider(self) -> int:
+        """Messages to be taken before the next divider."""
+        return self._dividers[0][0] - (self._handed - len(self._messages))
 
     def end(self, reason: Exception | None) -> None:
         """Nothing more will come; whoever has taken everything is told why, if there is a why."""
@@ -118,16 +156,23 @@ class Mailbox:
             self._waiter.set_result(None)
 
     async def take(self, limit: int) -> list[Message]:
-        """At least one message and at most `limit`; none at the end, or the error that ended it."""
+        """At least one message and at most `limit`; none at a divider, for `pass_divider`, or at
+        the end, or the error that ended it."""
         self._measure()
         while not self._messages:
+            if self._dividers:
+                return []
             if self._reason is not None:
                 raise self._reason
             if self._is_ended:
                 return []
             self._want()
-            if not self._messages:
+            if not self._messages and not self._dividers:
                 await self._wait()
+        if self._dividers:
+            limit = min(limit, self._before_divider())
+        if not limit:
+            return []
         count = min(limit, len(self._messages))
         if count == len(self._messages):
             taken = list(self._messages)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from semcast import __version__
 from semcast.runtime.host import Host, Report
@@ -21,15 +21,16 @@ _SILENT: Final = (Report(0, 0, 0, 0), Report(0, 0, 0, 0))
 class Observation:
     """Lives as long as the group; changes nothing."""
 
-    def __init__(
-        self, options: Options, host: Host, transport: Transport, *, is_sealed: bool
-    ) -> None:
+    def __init__(self, options: Options, transport: Transport, *, is_sealed: bool) -> None:
         self._options = options
-        self._host = host
         self._transport = transport
         self._is_sealed = is_sealed
         self._since = monotonic()
         self._loop = asyncio.get_running_loop()
+
+    def snapshot(self) -> Snapshot:
+        """Everything at this moment."""
+        raise NotImplementedError
 
     def latest(self) -> Snapshot:
         """The snapshot, for other threads than the event loop's."""
@@ -38,22 +39,44 @@ class Observation:
     async def _latest(self) -> Snapshot:
         return self.snapshot()
 
+    def _common(self, now: float) -> dict[str, Any]:
+        """What any member says of itself."""
+        options, transport = self._options, self._transport
+        return {
+            "group": options.group,
+            "name": options.name,
+            "pid": os.getpid(),
+            "version": __version__,
+            "protocol": options.protocol,
+            "order": options.order,
+            "up_s": now - self._since,
+            "buffer": options.buffer,
+            "is_sealed": self._is_sealed,
+            "datagrams_in": transport.datagrams_in,
+            "datagrams_out": transport.datagrams_out,
+            "bytes_in": transport.bytes_in,
+            "bytes_out": transport.bytes_out,
+            "discarded": dict(transport.discarded),
+        }
+
+
+class FixedObservation(Observation):
+    """Of a member of a fixed group."""
+
+    def __init__(
+        self, options: Options, host: Host, transport: Transport, *, is_sealed: bool
+    ) -> None:
+        super().__init__(options, transport, is_sealed=is_sealed)
+        self._host = host
+
     def snapshot(self) -> Snapshot:
         """Everything at this moment."""
-        host, transport, member = self._host, self._transport, self._host.member
+        host, member, now = self._host, self._host.member, monotonic()
         holdings = member.holdings
-        now = monotonic()
-        peers = [self._peer(rank, now) for rank in range(len(host.names)) if rank != member.rank]
         return Snapshot(
-            group=self._options.group,
-            name=self._options.name,
+            **self._common(now),
             rank=member.rank,
-            pid=os.getpid(),
-            version=__version__,
-            protocol=member.recipe.protocol,
-            order=member.recipe.order,
             f=member.recipe.f,
-            up_s=now - self._since,
             sent=member.last,
             delivered=host.delivered,
             skipped=holdings.skipped,
@@ -61,16 +84,9 @@ class Observation:
             queued=len(holdings.queue),
             held=holdings.messages,
             held_bytes=holdings.bytes,
-            buffer=member.recipe.buffer,
             is_blocked=holdings.refused,
-            is_sealed=self._is_sealed,
-            datagrams_in=transport.datagrams_in,
-            datagrams_out=transport.datagrams_out,
-            bytes_in=transport.bytes_in,
-            bytes_out=transport.bytes_out,
-            discarded=dict(transport.discarded),
             slowest=self._slowest(),
-            peers=peers,
+            peers=[self._peer(r, now) for r in range(len(host.names)) if r != member.rank],
         )
 
     def _peer(self, rank: Rank, now: float) -> Peer:

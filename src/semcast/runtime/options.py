@@ -16,7 +16,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from semcast.core.recipe import PURGING, RELATIONS, Recipe
+from semcast.core.recipe import OVERFLOWS, PURGING, RELATIONS, Recipe
+from semcast.core.views.recipe import OVERFLOWS as VIEW_OVERFLOWS
+from semcast.core.views.recipe import PROTOCOLS as VIEW_PROTOCOLS
+from semcast.core.views.recipe import ViewRecipe
 from semcast.runtime.addresses import (
     NAME_BYTES_MAX,
     Address,
@@ -37,7 +40,6 @@ from semcast.runtime.values import (
     choice,
     parse_flag,
     parse_key,
-    parse_overflow,
     parse_path,
     parse_relation,
     parse_text,
@@ -49,6 +51,8 @@ from semcast.terms.promises import ORDERS, PROTOCOLS
 from semcast.wire import RANK_MAX
 from semcast.wire.frames import hash64
 
+HEARTBEATS_PER_TIMEOUT: Final = 10
+SUSPECT_S_MAX: Final = 5.0  # to which a timeout that was too short grows at most
 GOSSIPS_PER_BUFFER: Final = 8  # Buffers are emptied by gossip, so they fill no further than that.
 TURN_S: Final = 0.001  # what a sender that never lets the event loop turn makes others wait
 _CONFIG_HELP: Final = (
@@ -65,8 +69,9 @@ def option(default: object, parse: Parse, help: str) -> Any:
 class Options:
     """What a member of a group was asked to be.
 
-    Invariant: `members` is known; with `peers`, this member is the one of them called `name`,
-    `bind` is where it listens and `multicast` is None; without, `multicast` is an address.
+    Invariant: `members` is known, or 0 with views if nobody said how many found the group; with
+    `peers`, this member is the one of them called `name`, `bind` is where it listens and
+    `multicast` is None; without, `multicast` is an address.
     """
 
     group: str
@@ -74,7 +79,9 @@ class Options:
         None, parse_name, "this member's name, unique in the group; default HOSTNAME-PID"
     )
     members: int = option(
-        None, whole(1, RANK_MAX + 1), "how many members the group has; they find each other"
+        None,
+        whole(1, RANK_MAX + 1),
+        "how many members the group has; they find each other.  With views: how many found it",
     )
     peers: tuple[PeerAddress, ...] | None = option(
         None, parse_peers, "all members as [NAME=]HOST:PORT, for networks without multicast"
@@ -91,8 +98,16 @@ class Options:
         "network interface, by name or address; default loopback, with a key the default route's",
     )
     ip: Literal[4, 6] = option(4, choice(4, 6), "version of the Internet Protocol, 4 or 6")
-    protocol: str = option("s-rm", choice(*PROTOCOLS), f"protocol: {', '.join(PROTOCOLS)}")
-    order: str = option("fifo", choice(*ORDERS), f"order of delivery: {', '.join(ORDERS)}")
+    protocol: str = option(
+        "s-rm",
+        choice(*PROTOCOLS, *VIEW_PROTOCOLS),
+        f"protocol: {', '.join(PROTOCOLS)}; with views: {', '.join(VIEW_PROTOCOLS)}",
+    )
+    order: str = option(
+        None,
+        choice(*ORDERS, "total"),
+        f"order of delivery: {', '.join(ORDERS)}; with views also total; default fifo, vs: total",
+    )
     relation: Any = option(
         "item", parse_relation, f"what makes a message obsolete: {', '.join(RELATIONS)}"
     )
@@ -101,13 +116,25 @@ class Options:
         None, whole(1), "keep a message after so many that superseded one of its item"
     )
     f: int | None = option(
-        None, whole(0), "how many members may crash; default the largest minority"
+        None,
+        whole(0),
+        "how many members may crash; default the largest minority, with views always that",
     )
     buffer: int = option(4096, whole(1), "messages held at most, for delivery or retransmission")
     buffer_bytes: int = option("64 MiB", size(1), "payload held at most")
     purge: str = option("eager", choice(*PURGING), f"when to purge: {', '.join(PURGING)}")
     overflow: str = option(
-        "block", parse_overflow, "when nothing held may be purged: block the sender, or error"
+        "block",
+        choice(*VIEW_OVERFLOWS),
+        "when nothing held may be purged: block the sender, error, or (views) exclude",
+    )
+    timeout: float = option(
+        "500 ms",
+        above_zero(parse_seconds),
+        "with views: how long a member may be silent before it is suspected, at first",
+    )
+    rejoin: bool = option(
+        True, parse_flag, "with views: come back by itself if the group went on without this member"
     )
     period: float = option("10 ms", above_zero(parse_seconds), "time between two rounds of gossip")
     fanout: int = option(3, whole(1), "members that each round of gossip is sent to")
@@ -165,14 +192,47 @@ class Options:
         else:
             self._find_itself(self.peers)
         self._check_version()
-        self.recipe(self.members, 1)  # It refuses what does not go together.
+        self._check_membership()
+
+    @property
+    def has_views(self) -> bool:
+        """Whether the membership may change."""
+        return self.protocol in VIEW_PROTOCOLS
+
+    def _check_membership(self) -> None:
+        """What only one kind of membership has; the recipes refuse what does not go together."""
+        if self.order is None:
+            self._set("order", "total" if self.protocol == "vs" else "fifo")
+        if not self.has_views:
+            if self.overflow not in OVERFLOWS:
+                raise ConfigError(
+                    f"overflow: {self.overflow!r} needs views, which {self.protocol} has not; "
+                    f"take {' or '.join(OVERFLOWS)}, or protocol {VIEW_PROTOCOLS[0]}"
+                )
+            if self.order == "total":
+                raise ConfigError(
+                    f"order: total needs views, which {self.protocol} has not; take one of "
+                    f"{', '.join(ORDERS)}, or protocol {VIEW_PROTOCOLS[0]}"
+                )
+            self.recipe(self.members, 1)
+        elif self.f is not None:
+            raise ConfigError("f: with views it is always the largest minority; leave it out")
+        elif self.rejoin and not isinstance(self.relation, str):
+            raise ConfigError(
+                "relation: with views an object knows the messages of one life; set rejoin to no, "
+                "and join again with another object"
+            )
+        else:
+            self.view_recipe(1)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     def _meet(self) -> None:
         """Fill in what a member among strangers needs."""
-        if self.members is None:
+        if self.members is None and self.has_views:
+            self._set("members", 0)
+        elif self.members is None:
             raise ConfigError(
                 "members or peers: neither is given; say how many members the group has, "
                 "or where they are"
@@ -220,31 +280,58 @@ class Options:
             members=members,
             protocol=self.protocol,
             order=self.order,
-            relation=self.relation if isinstance(self.relation, str) else "list",
-            k=self.k,
-            chain_limit=self.chain_limit,
+            relation=self._relation_name,
             f=-1 if self.f is None else self.f,
-            buffer=self.buffer,
-            buffer_bytes=self.buffer_bytes,
-            message_bytes=self.message_max,
-            purge=self.purge,
             overflow=self.overflow,
-            period_s=self.period,
-            fanout=self.fanout,
-            gossip_after=max(1, self.buffer // GOSSIPS_PER_BUFFER),
-            datagram_bytes=datagram_bytes,
-            coalesce_s=TURN_S if self.coalesce is None else self.coalesce,
-            bandwidth_max=self.bandwidth,
-            unicast=self.peers is not None,
+            **self._multicast(datagram_bytes),
         )
+
+    def view_recipe(self, datagram_bytes: int) -> ViewRecipe:
+        """The same where the membership may change."""
+        return ViewRecipe(
+            protocol=self.protocol,
+            order=self.order,
+            relation=self._relation_name,
+            overflow=self.overflow,
+            heartbeat_s=self.timeout / HEARTBEATS_PER_TIMEOUT,
+            timeout_s=self.timeout,
+            timeout_max_s=max(self.timeout, SUSPECT_S_MAX),
+            multicast=self._multicast(datagram_bytes),
+        )
+
+    @property
+    def _relation_name(self) -> str:
+        return self.relation if isinstance(self.relation, str) else "list"
+
+    def _multicast(self, datagram_bytes: int) -> dict[str, Any]:
+        """What both kinds of group have."""
+        return {
+            "k": self.k,
+            "chain_limit": self.chain_limit,
+            "buffer": self.buffer,
+            "buffer_bytes": self.buffer_bytes,
+            "message_bytes": self.message_max,
+            "purge": self.purge,
+            "period_s": self.period,
+            "fanout": self.fanout,
+            "gossip_after": max(1, self.buffer // GOSSIPS_PER_BUFFER),
+            "datagram_bytes": datagram_bytes,
+            "coalesce_s": TURN_S if self.coalesce is None else self.coalesce,
+            "bandwidth_max": self.bandwidth,
+            "unicast": self.peers is not None,
+        }
 
     def digest(self) -> int:
         """64 bits that differ between members that cannot work together; buffers may differ."""
-        recipe = self.recipe(self.members, 1)
+        members, recipe = (
+            (0, self.view_recipe(1).recipe_of(1))
+            if self.has_views
+            else (self.members, self.recipe(self.members, 1))
+        )
         common = (
-            recipe.members,
-            recipe.protocol,
-            recipe.order,
+            members,
+            self.protocol,
+            self.order,
             recipe.relation,
             recipe.k,
             recipe.chain_limit,

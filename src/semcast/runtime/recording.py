@@ -4,11 +4,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from semcast.core.recipe import Recipe
+from semcast.core.views.recipe import ViewRecipe
 from semcast.runtime.gathering import Seat
 from semcast.runtime.options import Options
 from semcast.terms.errors import ConfigError
+from semcast.terms.views import Life
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import Header
 from semcast.traces.settling import run_id_of
@@ -48,10 +51,34 @@ def open_journal(
         relation=recipe.relation,
         f=recipe.f,
     )
+    return _open(options.trace, header)
+
+
+def open_view_journal(options: Options, run: int, life: Life, recipe: ViewRecipe) -> Journal | None:
+    """The same for a member of changing views, who knows only itself; its later lives go on in it,
+    since their events say whose they are."""
+    if options.trace is None:
+        return None
+    header = Header(
+        run_id=run,
+        pid=life.pid,
+        inc=life.inc,
+        names=(options.name,),
+        incarnations=(),
+        group=options.group,
+        protocol=recipe.protocol,
+        order=recipe.order,
+        relation=recipe.relation,
+        f=0,
+    )
+    return _open(options.trace, header)
+
+
+def _open(trace: Path, header: Header) -> Journal:
     try:
-        return Journal(options.trace, header)
+        return Journal(trace, header)
     except OSError as error:
-        raise ConfigError(f"trace: cannot write {options.trace}: {error.strerror}") from error
+        raise ConfigError(f"trace: cannot write {trace}: {error.strerror}") from error
 
 
 async def close_journal(journal: Journal) -> None:

@@ -23,6 +23,22 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     is_forgotten: bool
 
 
+class ViewSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The view that a member is in, and what it is there.
+
+    `status` is a word: joining, member, changing (between two views), minority (too few can be
+    reached), excluded (the group went on without it), left.  `needed` is how many of `members` it
+    takes to go on; `suspected` names those of them that seem to have crashed.
+    """
+
+    id: int
+    members: list[str]
+    status: str
+    is_primary: bool
+    needed: int
+    suspected: list[str]
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One member at one moment.
 
@@ -30,7 +46,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     was purged before it could be (by notices or in its queue), `purged` what left its
     retransmission store as obsolete.  `held` of `buffer` messages are held now, `queued` of them
     wait for the application.  `is_blocked`: a multicast waits for room.  `slowest` names the
-    member that has most waiting, lags or lately skipped most, unless that is little.
+    member that has most waiting, lags or lately skipped most, unless that is little.  `view` is
+    there if the membership may change; then `peers` are the others in it, and `purged` counts since
+    it began.
     """
 
     group: str
@@ -59,3 +77,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     discarded: dict[str, int]
     slowest: str | None
     peers: list[Peer]
+    view: ViewSeen | None = None

@@ -8,7 +8,8 @@
             print(message.sender, message.item, message.payload)
 
 The protocol runs in a thread of its own, so it goes on while the script computes.  Each call
-crosses threads: `multicast_many` and `receive` do so once for many messages.
+crosses threads: `multicast_many` and `receive` do so once for many messages.  `snapshot` and
+`restore` of a group with views run in that thread, while the script waits in `receive` or iterates.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from semcast.runtime import group as live
+from semcast.runtime.happenings import View
 from semcast.runtime.joining import join as join_live
 from semcast.runtime.loop import new_event_loop
 from semcast.runtime.mailbox import Message
@@ -92,6 +94,11 @@ class Group:
         """Everybody's names, in rank order."""
         return self._group.members
 
+    @property
+    def view(self) -> View:
+        """Who is in the group, as this member has been told so far."""
+        return self._group.view
+
     def multicast(
         self,
         payload: bytes,
@@ -143,6 +150,26 @@ class Group:
     async def _receive(self, limit: int, timeout_s: float | None) -> list[Message]:
         async with asyncio.timeout(timeout_s):
             return await self._group.receive(limit)
+
+    def receive_events(
+        self, limit: int = live.TAKE_MAX, timeout_s: float | None = None
+    ) -> list[live.Happening]:
+        """Wait for messages, or for what happens between them; none as for `receive`."""
+        if self._group.is_closed:
+            return []
+        try:
+            return self._loop.run(self._receive_events(limit, timeout_s))
+        except TimeoutError:
+            return []
+
+    async def _receive_events(self, limit: int, timeout_s: float | None) -> list[live.Happening]:
+        async with asyncio.timeout(timeout_s):
+            return await self._group.receive_events(limit)
+
+    def events(self) -> Iterator[live.Happening]:
+        """Iterate over messages, changes of the view and confirmations, in their order."""
+        while batch := self.receive_events():
+            yield from batch
 
     def __iter__(self) -> Iterator[Message]:
         while batch := self.receive():

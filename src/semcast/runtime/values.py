@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from semcast.core.recipe import OVERFLOWS, RELATIONS
+from semcast.core.recipe import RELATIONS
 from semcast.runtime.units import parse_bytes
 from semcast.terms.errors import ConfigError, one_of
 
@@ -101,13 +101,3 @@ def parse_relation(value: object, field: str) -> object:
     if all(map(callable, methods)) or value in RELATIONS:
         return value
     raise one_of(field, value, [*RELATIONS, "an object with methods obsoletes and sent"])
-
-
-def parse_overflow(value: object, field: str) -> object:
-    """What to do at the bound of the buffer."""
-    if value == "exclude":
-        raise ConfigError(
-            f"{field}: 'exclude' needs views, which a fixed membership has not; "
-            f"take {' or '.join(OVERFLOWS)}"
-        )
-    return choice(*OVERFLOWS)(value, field)

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 
 class Mutant(NamedTuple):
-    """`replaced` gets the original method and returns the broken one."""
+    """`replaced` gets the original method, or property, and returns the broken one."""
 
     owner: type
     method: str
-    replaced: Callable[[Any], Callable[..., Any]]
+    replaced: Callable[[Any], Any]
     scenario: str
     protocol: str = "s-rm"

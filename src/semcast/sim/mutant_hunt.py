@@ -8,15 +8,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from semcast.sim.case import Case
 from semcast.sim.mutants import MUTANTS, mutated
-from semcast.sim.pubsub.case import PubsubCase
 from semcast.sim.pubsub.scenarios import PUBSUB_SCENARIOS
 from semcast.sim.scenarios import SCENARIOS
-from semcast.sim.swarm import Summary, carry_out, swarm
+from semcast.sim.swarm import AnyCase, Summary, carry_out, swarm
+from semcast.sim.views.scenarios import VIEW_SCENARIOS
 from semcast.terms.errors import one_of
 
-ALL_SCENARIOS: dict[str, Case | PubsubCase] = {**SCENARIOS, **PUBSUB_SCENARIOS}
+ALL_SCENARIOS: dict[str, AnyCase] = {**SCENARIOS, **PUBSUB_SCENARIOS, **VIEW_SCENARIOS}
 
 
 class Hunt(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from semcast.core.recovery import Recovery
 from semcast.core.retransmission import RetransmissionStore
 from semcast.sim.mutant import Mutant
 from semcast.sim.pubsub.mutants import PUBSUB_MUTANTS
+from semcast.sim.views.mutants import VIEW_MUTANTS
 from semcast.terms.effects import Effects
 from semcast.terms.errors import one_of
 from semcast.terms.messages import Message, Purged, Rank, Seq
@@ -269,6 +270,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "no-reserve": Mutant(Holdings, "_make_room", no_reserve, "crossed-buffers"),
     **PUBSUB_MUTANTS,
+    **VIEW_MUTANTS,
 }
 
 

@@ -108,9 +108,8 @@ SCENARIOS: dict[str, Case] = {
     ),
     # Messages ahead of a gap fill the room that the one which closes it needs.
     "early-arrivals": case(
-        Recipe(members=2, f=0, protocol="rm", buffer=6, nack_delay_s=0.0),
-        sender(0, rate=100.0),
-        sender(1, rate=100.0),
+        Recipe(members=3, f=0, protocol="rm", buffer=6, nack_delay_s=0.0),
+        *(sender(pid, rate=100.0) for pid in range(3)),
         link=Link(latency=Uniform(0.0002, 0.001), loss=0.4, reorder=0.2),
     ),
 }

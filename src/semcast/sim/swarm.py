@@ -15,6 +15,7 @@ from functools import partial
 from os import cpu_count
 from random import Random
 from time import perf_counter
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,12 +26,18 @@ from semcast.sim.case import Case, Outcome, run
 from semcast.sim.clock import stream
 from semcast.sim.draws import draw_cuts, draw_link, draw_senders
 from semcast.sim.mutants import mutated
+from semcast.sim.process import Observer
 from semcast.sim.pubsub.case import PubsubCase
 from semcast.sim.pubsub.case import run as run_pubsub
 from semcast.sim.pubsub.draw import draw as draw_pubsub
+from semcast.sim.views import draw as views
+from semcast.sim.views.case import ViewCase
+from semcast.sim.views.case import run as run_views
 from semcast.terms.errors import one_of
 
-PROTOCOLS = ("s-sm", "s-rm", "sm", "rm", "causal", *pubsub.PROTOCOLS)
+PROTOCOLS = ("s-sm", "s-rm", "sm", "rm", "causal", *pubsub.PROTOCOLS, *views.PROTOCOLS)
+AnyCase: TypeAlias = Case | PubsubCase | ViewCase
+
 CHUNK = 8
 WATCHDOG_S = 120.0  # a seed takes a hundredth of a second; this one would never end
 
@@ -47,12 +54,14 @@ FAILPOINTS = (
 )
 
 
-def draw(protocol: str, seed: int) -> Case | PubsubCase:
+def draw(protocol: str, seed: int) -> AnyCase:
     """The case of one seed."""
     if protocol not in PROTOCOLS:
         raise one_of("protocol", protocol, PROTOCOLS)
     if protocol in pubsub.PROTOCOLS:
         return draw_pubsub(protocol, seed)
+    if protocol in views.PROTOCOLS:
+        return views.draw(protocol, seed)
     rng = stream(seed, "swarm", protocol)
     members = rng.choice((1, 2, 3, 3, 4, 5, 6))
     recipe = draw_recipe(protocol, members, rng)
@@ -136,17 +145,19 @@ def watchdog(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def carry_out(case: Case | PubsubCase) -> Outcome:
-    """Run a case of either kind."""
-    return run(case) if isinstance(case, Case) else run_pubsub(case)
+def carry_out(case: AnyCase, *observers: Observer) -> Outcome:
+    """Run a case of any kind; `observers` see every event."""
+    if isinstance(case, ViewCase):
+        return run_views(case, *observers)
+    return run(case, *observers) if isinstance(case, Case) else run_pubsub(case, *observers)
 
 
-def run_seed(protocol: str, mutant: str | None, seed: int) -> Outcome:
+def run_seed(protocol: str, mutant: str | None, seed: int, *observers: Observer) -> Outcome:
     """Draw and run one seed, with a deliberately broken protocol if `mutant` names one."""
     case = draw(protocol, seed)
     try:
         with mutated(mutant), watchdog(WATCHDOG_S):
-            return carry_out(case)
+            return carry_out(case, *observers)
     except Exception as error:  # A machine that raises is one more way to break a promise.
         place = traceback.extract_tb(error.__traceback__)[-1]
         found = f"exception: {error!r} at {place.filename}:{place.lineno} in {place.name}"
@@ -180,14 +191,18 @@ def swarm(
     jobs: int | None = None,
     until_caught: bool = False,
     on_progress: Callable[[Summary], None] = lambda _: None,
+    run_one: Callable[[int], Outcome] | None = None,
 ) -> Summary:
-    """Run every seed on all cores; stop at the first violation if `until_caught`."""
+    """Run every seed on all cores; stop at the first violation if `until_caught`.
+
+    `run_one` runs a seed in place of `run_seed`; then all of them run here.
+    """
     draw(protocol, seeds.start)  # A wrong name is told before anything is started.
     jobs = jobs or cpu_count() or 1
     summary = Summary(protocol=protocol)
     started = perf_counter()
-    one = partial(run_seed, protocol, mutant)
-    if jobs == 1 or len(seeds) <= CHUNK:
+    one = run_one or partial(run_seed, protocol, mutant)
+    if jobs == 1 or len(seeds) <= CHUNK or run_one is not None:
         _gather(map(one, seeds), summary, mutant, until_caught, on_progress)
         busy = 1
     else:

@@ -7,15 +7,16 @@ multicast before.  One vector per message suffices, the latest number known of e
 Rule: [SRM §4.4]; Causal Completeness is FIFO Completeness over all causal predecessors.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from semcast.specs.history import History, Watch
+from semcast.specs.history import History, Process, Watch
 from semcast.specs.violations import Ledger
 from semcast.terms.events import DELIVER, MULTICAST, Event
 from semcast.terms.messages import Rank, Seq
 
-Clock: TypeAlias = list[Seq]
+Clock: TypeAlias = dict[Process, Seq]
 
 
 class CausalOrder:
@@ -28,12 +29,11 @@ class CausalOrder:
     __slots__ = ("_clock", "_history", "_horizon", "_ledger", "_past")
 
     def __init__(self, history: History, ledger: Ledger) -> None:
-        n = history.n
         self._history = history
         self._ledger = ledger
-        self._clock: list[Clock] = [[0] * n for _ in range(n)]
-        self._past: list[dict[Seq, Clock]] = [{} for _ in range(n)]  # [sender][seq]
-        self._horizon: list[list[tuple[Seq, Event] | None]] = [[None] * n for _ in range(n)]
+        self._clock: defaultdict[Process, Clock] = defaultdict(dict)
+        self._past: defaultdict[Process, dict[Seq, Clock]] = defaultdict(dict)  # [sender][seq]
+        self._horizon: defaultdict[Process, dict[Process, tuple[Seq, Event]]] = defaultdict(dict)
 
     def watches(self) -> Mapping[str, Watch]:
         """The events it judges or learns from."""
@@ -41,33 +41,34 @@ class CausalOrder:
 
     def on_multicast(self, event: Event) -> None:
         """Note what the new message depends on."""
-        clock = self._clock[event.pid]
-        clock[event.sender] = max(clock[event.sender], event.seq)
-        self._past[event.sender].setdefault(event.seq, clock.copy())
+        clock, sender = self._clock[self._history.process(event)], self._history.sender(event)
+        clock[sender] = max(clock.get(sender, 0), event.seq)
+        self._past[sender].setdefault(event.seq, clock.copy())
 
     def on_deliver(self, event: Event) -> None:
         """Judge the delivery, then let its past become the process's own."""
-        past = self._past[event.sender].get(event.seq)
+        process, source = self._history.process(event), self._history.sender(event)
+        past = self._past[source].get(event.seq)
         if past is None:
             return  # Never multicast: integrity's concern.
-        row = self._horizon[event.pid]
-        knows = row[event.sender]
+        row = self._horizon[process]
+        knows = row.get(source)
         if knows is not None and knows[0] >= event.seq and not _same(knows[1], event):
             self._report(event, knows[1])
-        clock = self._clock[event.pid]
-        for sender, seq in enumerate(past):
-            clock[sender] = max(clock[sender], seq)
-            known = row[sender]
-            if seq and (known is None or known[0] < seq):
+        clock = self._clock[process]
+        for sender, seq in past.items():
+            clock[sender] = max(clock.get(sender, 0), seq)
+            known = row.get(sender)
+            if known is None or known[0] < seq:
                 row[sender] = seq, event
 
     def on_end(self, owed: list[Rank]) -> None:
         """No correct process delivers m' without some m'' ⊒ m for each m before it."""
         for pid in owed:
-            for sender, known in enumerate(self._horizon[pid]):
-                if known is None:
+            for sender in range(self._history.n):
+                if sender not in self._horizon[pid]:
                     continue
-                latest, after = known
+                latest, after = self._horizon[pid][sender]
                 for seq in self._history.unsatisfied(pid, sender):
                     if seq > latest:
                         break
@@ -76,8 +77,7 @@ class CausalOrder:
     def _report(self, event: Event, after: Event) -> None:
         m, later = f"{event.sender}:{event.seq}", f"{after.sender}:{after.seq}"
         what = f"process {event.pid} delivered {m} after {later}, which {m} causally precedes"
-        multicast = self._history.multicast[event.sender].get(event.seq)
-        self._ledger.add("causal_order", what, multicast, after, event)
+        self._ledger.add("causal_order", what, self._history.source(event), after, event)
 
     def _incomplete(self, pid: Rank, sender: Rank, seq: Seq, after: Event) -> None:
         what = (
@@ -89,4 +89,4 @@ class CausalOrder:
 
 
 def _same(one: Event, other: Event) -> bool:
-    return one.sender == other.sender and one.seq == other.seq
+    return (one.sender, one.sender_inc, one.seq) == (other.sender, other.sender_inc, other.seq)

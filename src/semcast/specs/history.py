@@ -3,7 +3,9 @@
 Monitors look at an event before the history records it, so "before" means before.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TypeAlias
 
 from semcast.specs.relation import Obsolescence
@@ -11,27 +13,46 @@ from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, Event
 from semcast.terms.messages import Rank, Seq
 
 Watch: TypeAlias = Callable[[Event], None]
+Life: TypeAlias = tuple[Rank, int]  # a process, or a sender, and its incarnation
+Process: TypeAlias = Rank | Life
 
 
 class History:
     """One per run of the processes 0 to n - 1.  Grows with the multicasts and deliveries.
 
+    With views, who recovers is a new process [SVS §2] and its numbers start at 1 again: then a
+    process is a life.  Without, what it did in an earlier life counts.
+
     Invariant: the first multicast under a number is what that number means; another one is for a
     monitor to judge.
     """
 
-    __slots__ = ("_missing", "crashed", "delivered", "forgotten", "multicast", "n", "relation")
+    __slots__ = (
+        "_missing",
+        "crashed",
+        "delivered",
+        "forgotten",
+        "multicast",
+        "n",
+        "process",
+        "relation",
+        "sender",
+    )
 
-    def __init__(self, relation: str, n: int) -> None:
+    def __init__(self, relation: str, n: int, *, by_life: bool = False) -> None:
         self.n = n
         self.relation = Obsolescence(relation)
-        self.multicast: list[dict[Seq, Event]] = [{} for _ in range(n)]  # [sender][seq]
-        self.delivered: list[list[dict[Seq, Event]]] = [  # [pid][sender][seq]
-            [{} for _ in range(n)] for _ in range(n)
-        ]
+        self.multicast: defaultdict[Process, dict[Seq, Event]]  # [sender][seq]
+        self.multicast = defaultdict(dict)
+        self.delivered: defaultdict[Process, defaultdict[Process, dict[Seq, Event]]]
+        self.delivered = defaultdict(lambda: defaultdict(dict))  # [process][sender][seq]
         self.forgotten: set[Rank] = set()  # by anybody: it is a claim about the group
         self.crashed: set[Rank] = set()
         self._missing: dict[tuple[Rank, Rank], tuple[Seq, ...]] = {}
+        self.process: Callable[[Event], Process]  # whose event it is
+        self.process = attrgetter("pid", "inc") if by_life else attrgetter("pid")
+        self.sender: Callable[[Event], Process]  # whose message it speaks of
+        self.sender = attrgetter("sender", "sender_inc") if by_life else attrgetter("sender")
 
     def watches(self) -> Mapping[str, Watch]:
         """Which events change the history, and how."""
@@ -44,13 +65,14 @@ class History:
 
     def on_multicast(self, event: Event) -> None:
         """Learn a message and its place in the relation."""
-        if event.message is not None and event.seq not in self.multicast[event.sender]:
-            self.multicast[event.sender][event.seq] = event
+        sent = self.multicast[self.sender(event)]
+        if event.message is not None and event.seq not in sent:
+            sent[event.seq] = event
             self.relation.on_multicast(event.message)
 
     def on_deliver(self, event: Event) -> None:
         """Learn who delivered what."""
-        self.delivered[event.pid][event.sender][event.seq] = event
+        self.delivered[self.process(event)][self.sender(event)][event.seq] = event
 
     def on_leave(self, event: Event) -> None:
         """`event.pid` goes on without `event.peer`."""
@@ -60,9 +82,17 @@ class History:
         """Processes do not recover [SRB §2.1]."""
         self.crashed.add(event.pid)
 
+    def source(self, event: Event) -> Event | None:
+        """The multicast of the message that it speaks of."""
+        return self.multicast[self.sender(event)].get(event.seq)
+
+    def delivery(self, event: Event) -> Event | None:
+        """The delivery of that message by the process whose event it is."""
+        return self.delivered[self.process(event)][self.sender(event)].get(event.seq)
+
     def begin_life(self, event: Event) -> None:
         """What an earlier life of the process delivered may be delivered again [RPB §6.2]."""
-        self.delivered[event.pid] = [{} for _ in range(self.n)]
+        self.delivered.pop(event.pid, None)
 
     def owed(self, correct: frozenset[Rank]) -> list[Rank]:
         """The processes that liveness speaks of: correct, and forgotten by nobody.

@@ -22,12 +22,8 @@ from semcast.specs.ordering import Confirmation, PrefixDelivery, TotalOrder
 from semcast.specs.purging import PurgeSafety
 from semcast.specs.safety import AtMostOnce, FifoOrder, Integrity, ItemOrder
 from semcast.specs.service import ExactlyOnceRequests, SequentialConsistency
-from semcast.specs.views import (
-    PrimaryOrder,
-    SemanticViewSynchrony,
-    SendingViewDelivery,
-    ViewOrder,
-)
+from semcast.specs.synchrony import SemanticViewSynchrony
+from semcast.specs.views import PrimaryOrder, SendingViewDelivery, ViewOrder
 from semcast.specs.violations import Ledger, Violation
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import RECOVER, Event
@@ -57,6 +53,15 @@ class Closing(Protocol):
 
 
 @runtime_checkable
+class Settling(Protocol):
+    """A watcher that judges what correct processes share once a run has fallen quiet."""
+
+    def on_quiet(self, correct: frozenset[int]) -> None:
+        """Judge the end of a complete run."""
+        ...
+
+
+@runtime_checkable
 class OfALife(Protocol):
     """A watcher whose property, under at-least-once recovery, holds within each life."""
 
@@ -76,6 +81,7 @@ _SAFETY: Final[Mapping[str, Callable[[History, Ledger], Watcher]]] = {
 class Facts(NamedTuple):
     """What a monitor may need to know of a run beforehand."""
 
+    order: str
     relation: str
     n: int
     parameters: Mapping[str, str]
@@ -92,7 +98,9 @@ class Facts(NamedTuple):
 _BESIDE: Final[Mapping[str, Callable[[Ledger, Facts], Watcher]]] = {
     "view_order": lambda ledger, _: ViewOrder(ledger),
     "sending_view_delivery": lambda ledger, _: SendingViewDelivery(ledger),
-    "semantic_view_synchrony": lambda ledger, run: SemanticViewSynchrony(ledger, run.relation),
+    "semantic_view_synchrony": lambda ledger, run: SemanticViewSynchrony(
+        ledger, run.relation, run.order
+    ),
     "primary_order": lambda ledger, run: PrimaryOrder(ledger, run.number("servers", run.n)),
     "total_order": lambda ledger, _: TotalOrder(ledger),
     "prefix_delivery": lambda ledger, _: PrefixDelivery(ledger),
@@ -131,7 +139,7 @@ class Monitors:
         self.names = promised(protocol, order)
         self.unjudged = dict.fromkeys(self.names & _AT_THE_END, _NOT_QUIET)
         self._ledger = Ledger()
-        self._history = History(relation, n)
+        self._history = History(relation, n, by_life="view_order" in self.names)
         watchers: list[Watcher] = [
             make(self._history, self._ledger)
             for name, make in _SAFETY.items()
@@ -144,7 +152,7 @@ class Monitors:
         if "causal_order" in self.names:
             self._causal = CausalOrder(self._history, self._ledger)
             watchers.append(self._causal)
-        facts = Facts(relation, n, parameters or {})
+        facts = Facts(order, relation, n, parameters or {})
         self._beside = {
             name: make(self._ledger, facts) for name, make in _BESIDE.items() if name in self.names
         }
@@ -168,6 +176,8 @@ class Monitors:
         for name, watcher in self._beside.items():
             if isinstance(watcher, Closing) and (complete or name not in _AT_THE_END):
                 watcher.on_end()
+            if complete and isinstance(watcher, Settling):
+                watcher.on_quiet(correct)
             if isinstance(watcher, SequentialConsistency) and watcher.reason:
                 self.unjudged[name] = watcher.reason
         if not complete:

@@ -11,10 +11,9 @@ messages were purged; prefix and *safe*, here confirmation, of VS [VSD app. A].
 from collections import defaultdict
 from collections.abc import Mapping
 
-from semcast.specs.history import Watch
-from semcast.specs.views import Life
+from semcast.specs.history import Life, Watch
 from semcast.specs.violations import Ledger
-from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, Event
+from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, ORDER, Event
 from semcast.terms.messages import Rank, Seq
 
 
@@ -112,9 +111,10 @@ class Confirmation:
         self._members.setdefault(event.view, event.members)
 
     def on_multicast(self, event: Event) -> None:
-        """Learn what was sent in a view."""
-        sender = event.sender, event.sender_inc
-        self._multicast[event.view, sender].setdefault(event.seq, event)
+        """Learn what was sent in a view; what only says the order is nobody's to deliver."""
+        if event.note != ORDER:
+            sender = event.sender, event.sender_inc
+            self._multicast[event.view, sender].setdefault(event.seq, event)
 
     def on_deliver(self, event: Event) -> None:
         """Learn who delivered it."""

@@ -4,18 +4,20 @@ An annotation on m' states the *direct* relation; the relation of the properties
 transitive closure, a strict partial order within one sender's stream.  A message is satisfied
 where it was delivered, or where one that directly obsoletes it is satisfied; one sweep from the
 newest message to the oldest therefore decides all of a stream, in time linear in its annotations.
+Under total order items have a newest message whoever sent it: the one at the last place.
 
-Rule: [SRB §2.1], [SRM §3.2].
+Rule: [SRB §2.1], [SRM §3.2]; over places [SRM §4.4].
 Rejected: materialising the closure, which is quadratic for one hot item.
 """
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, Protocol, TypeAlias
 
 from semcast.terms.errors import one_of
 from semcast.terms.messages import Message, Rank, Seq
 
 Direct: TypeAlias = Callable[[Message, Message], bool]
+Id: TypeAlias = tuple[tuple[Rank, int], Seq]  # the life of the sender, and the number
 Sweep: TypeAlias = Callable[[Iterable[Message], Collection[Seq]], list[Seq]]
 
 _NO_MESSAGES: Final[dict[Seq, Message]] = {}
@@ -80,6 +82,104 @@ class Obsolescence:
                 seen.add(older)
                 todo.append(older)
         return False
+
+
+class AmongSenders(Protocol):
+    """The relation over what several senders multicast; a sender is a life."""
+
+    def on_multicast(self, name: Id, message: Message) -> None:
+        """Learn a message; the first one under a name counts."""
+        ...
+
+    def on_place(self, name: Id, position: int) -> None:
+        """Learn the place of a message in the total order; the first one told counts."""
+        ...
+
+    def unsatisfied(self, delivered: Collection[Id]) -> set[Id]:
+        """The messages m for which no m' ⊒ m is in `delivered`."""
+        ...
+
+
+class ByStream:
+    """Each sender's stream has its own relation; places mean nothing."""
+
+    __slots__ = ("_name", "_streams")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._streams: dict[tuple[Rank, int], Obsolescence] = {}
+
+    def on_multicast(self, name: Id, message: Message) -> None:
+        """Learn a message."""
+        sender, _ = name
+        self._streams.setdefault(sender, Obsolescence(self._name)).on_multicast(message)
+
+    def on_place(self, name: Id, position: int) -> None:
+        """No message of another sender is newer."""
+
+    def unsatisfied(self, delivered: Collection[Id]) -> set[Id]:
+        """Stream by stream."""
+        by_sender: dict[tuple[Rank, int], set[Seq]] = {sender: set() for sender in self._streams}
+        for sender, seq in delivered:
+            if sender in by_sender:
+                by_sender[sender].add(seq)
+        return {
+            (sender, seq)
+            for sender, seqs in by_sender.items()
+            for seq in self._streams[sender].unsatisfied(sender[0], seqs)
+        }
+
+
+class ByPlace:
+    """Items over one total order: a message makes every earlier one of its item obsolete.
+
+    One that never had a place, since it was purged when it waited for it, would have had it before
+    its sender's next one of the item.
+    """
+
+    __slots__ = ("_messages", "_place")
+
+    def __init__(self) -> None:
+        self._messages: dict[Id, Message] = {}
+        self._place: dict[Id, int] = {}
+
+    def on_multicast(self, name: Id, message: Message) -> None:
+        """Learn a message."""
+        self._messages.setdefault(name, message)
+
+    def on_place(self, name: Id, position: int) -> None:
+        """Learn a place."""
+        self._place.setdefault(name, position)
+
+    def unsatisfied(self, delivered: Collection[Id]) -> set[Id]:
+        """From the last place to the first."""
+        missing: set[Id] = set()
+        settled: set[int | None] = set()
+        for place, _, name in sorted(self._places(), reverse=True):
+            m = self._messages[name]
+            is_newer = place > 0 and m.item in settled and not m.keep
+            if name in delivered or is_newer:
+                if m.item is not None:
+                    settled.add(m.item)
+            else:
+                missing.add(name)
+        return missing
+
+    def _places(self) -> Iterator[tuple[int, Seq, Id]]:
+        """Each message with its place, or that of the next one that has, or 0."""
+        following: dict[tuple[tuple[Rank, int], int | None], int] = {}
+        for name in sorted(self._messages, reverse=True):
+            sender, seq = name
+            line = sender, self._messages[name].item
+            if name in self._place:
+                following[line] = self._place[name]
+            yield following.get(line, 0), seq, name
+
+
+def among_senders(relation: str, order: str) -> AmongSenders:
+    """The relation by which the members of a view may leave messages out."""
+    is_by_place = order == "total" and relation.partition(":")[0] == "item"
+    return ByPlace() if is_by_place else ByStream(relation)
 
 
 def distances(message: Message) -> tuple[int, ...]:

@@ -5,12 +5,12 @@ Departs: `at_most_once` is also reported apart from integrity, of which it is a 
 is what FIFO Order leaves of itself for members that let a newer value take an older one's place.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 
-from semcast.specs.history import History, Watch
+from semcast.specs.history import History, Process, Watch
 from semcast.specs.violations import Ledger
 from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.terms.messages import Rank
 
 
 class Integrity:
@@ -31,21 +31,21 @@ class Integrity:
         m = event.message
         if m is None or m.seq != event.seq or not (m.sender == event.sender == event.pid):
             self._report(f"multicast {event.sender}:{event.seq}, which is not its own", event)
-        first = self._history.multicast[event.sender].get(event.seq)
+        first = self._history.source(event)
         if first is not None:
             self._report(f"multicast {event.sender}:{event.seq} twice", event, first)
 
     def on_deliver(self, event: Event) -> None:
         """Only if m was previously multicast by some process [SRB §2.1]."""
         seq = event.seq
-        source = self._history.multicast[event.sender].get(seq)
+        source = self._history.source(event)
         if source is None:
             self._report(f"delivered {event.sender}:{seq}, which nobody had multicast", event)
         elif event.message is not source.message and event.message != source.message:
             self._report(
                 f"delivered {event.sender}:{seq} other than it was multicast", event, source
             )
-        first = self._history.delivered[event.pid][event.sender].get(seq)
+        first = self._history.delivery(event)
         if first is not None:
             self._report(f"delivered {event.sender}:{seq} twice", event, first)
 
@@ -68,7 +68,7 @@ class AtMostOnce:
 
     def on_deliver(self, event: Event) -> None:
         """A second delivery of the same message is one too many."""
-        first = self._history.delivered[event.pid][event.sender].get(event.seq)
+        first = self._history.delivery(event)
         if first is not None:
             what = f"process {event.pid} delivered {event.sender}:{event.seq} twice"
             self._ledger.add("at_most_once", what, first, event)
@@ -77,11 +77,12 @@ class AtMostOnce:
 class FifoOrder:
     """No process delivers m after m' if their sender multicast m before m'."""
 
-    __slots__ = ("_last", "_ledger")
+    __slots__ = ("_history", "_last", "_ledger")
 
     def __init__(self, history: History, ledger: Ledger) -> None:
+        self._history = history
         self._ledger = ledger
-        self._last: list[list[Event | None]] = [[None] * history.n for _ in range(history.n)]
+        self._last: defaultdict[Process, dict[Process, Event]] = defaultdict(dict)
 
     def watches(self) -> Mapping[str, Watch]:
         """The events it judges."""
@@ -89,30 +90,29 @@ class FifoOrder:
 
     def on_deliver(self, event: Event) -> None:
         """The numbers that a process delivers of one sender strictly increase."""
-        row = self._last[event.pid]
-        last = row[event.sender]
+        row, sender = self._last[self._history.process(event)], self._history.sender(event)
+        last = row.get(sender)
         if last is not None and event.seq <= last.seq:
             self._ledger.add("fifo_order", _after(event, last), last, event)
         else:
-            row[event.sender] = event
+            row[sender] = event
 
     def begin_life(self, event: Event) -> None:
         """The order starts anew."""
-        self._last[event.pid] = [None] * len(self._last)
+        self._last.pop(event.pid, None)
 
 
 class ItemOrder:
     """FIFO Order between messages of one sender that share an item, or of which one may not be
     purged: what is never obsolete may be what gives later values their meaning."""
 
-    __slots__ = ("_fixed", "_last", "_ledger", "_newest")
+    __slots__ = ("_history", "_ledger", "_seen")
 
     def __init__(self, history: History, ledger: Ledger) -> None:
+        self._history = history
         self._ledger = ledger
-        n = history.n
-        self._last: list[dict[tuple[Rank, int], Event]] = [{} for _ in range(n)]
-        self._newest: list[list[Event | None]] = [[None] * n for _ in range(n)]
-        self._fixed: list[list[Event | None]] = [[None] * n for _ in range(n)]
+        self._seen: defaultdict[Process, defaultdict[Process, _Seen]]
+        self._seen = defaultdict(lambda: defaultdict(_Seen))
 
     def watches(self) -> Mapping[str, Watch]:
         """The events it judges."""
@@ -120,35 +120,44 @@ class ItemOrder:
 
     def on_deliver(self, event: Event) -> None:
         """Compare with the newest delivered of its item, and with what may not be crossed."""
-        message, sender = event.message, event.sender
+        message = event.message
         if message is None:
             return
-        newest, fixed = self._newest[event.pid], self._fixed[event.pid]
+        seen = self._seen[self._history.process(event)][self._history.sender(event)]
         is_fixed = message.item is None or message.keep
-        barrier = newest[sender] if is_fixed else fixed[sender]
+        barrier = seen.newest if is_fixed else seen.fixed
         if barrier is not None and event.seq < barrier.seq:
             which = "the first" if is_fixed else "the second"
             self._report(event, barrier, f"{which} of which may not be purged")
         elif message.item is not None:
-            last = self._last[event.pid].get((sender, message.item))
+            last = seen.last.get(message.item)
             if last is not None and event.seq <= last.seq:
                 self._report(event, last, f"both of item {message.item}")
         if is_fixed:
-            fixed[sender] = event
+            seen.fixed = event
         if message.item is not None:
-            self._last[event.pid][sender, message.item] = event
-        top = newest[sender]
-        if top is None or top.seq < event.seq:
-            newest[sender] = event
+            seen.last[message.item] = event
+        if seen.newest is None or seen.newest.seq < event.seq:
+            seen.newest = event
 
     def begin_life(self, event: Event) -> None:
         """The order starts anew."""
-        self._last[event.pid] = {}
-        self._newest[event.pid] = [None] * len(self._newest)
-        self._fixed[event.pid] = [None] * len(self._fixed)
+        self._seen.pop(event.pid, None)
 
     def _report(self, event: Event, last: Event, why: str) -> None:
         self._ledger.add("item_order", f"{_after(event, last)}, {why}", last, event)
+
+
+class _Seen:
+    """What one process delivered of one sender: the newest, the last of each item, and the last
+    that may not be purged."""
+
+    __slots__ = ("fixed", "last", "newest")
+
+    def __init__(self) -> None:
+        self.newest: Event | None = None
+        self.fixed: Event | None = None
+        self.last: dict[int, Event] = {}
 
 
 def _after(event: Event, last: Event) -> str:

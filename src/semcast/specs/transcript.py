@@ -76,7 +76,7 @@ def _annotation(message: Message) -> Iterable[str]:
 
 def parse(text: str) -> list[Event]:
     """The events of a transcript.  Empty lines and what follows a # are ignored."""
-    multicast: dict[tuple[Rank, Seq], Message] = {}
+    multicast: dict[tuple[Rank, int, Seq], Message] = {}
     events = []
     for row in text.splitlines():
         words = row.partition("#")[0].split()
@@ -85,7 +85,7 @@ def parse(text: str) -> list[Event]:
     return events
 
 
-def _event(words: list[str], multicast: dict[tuple[Rank, Seq], Message]) -> Event:
+def _event(words: list[str], multicast: dict[tuple[Rank, int, Seq], Message]) -> Event:
     pid, kind, *rest = words
     event = Event(kind=kind, pid=int(pid))
     if rest and "=" not in rest[0]:
@@ -100,11 +100,12 @@ def _event(words: list[str], multicast: dict[tuple[Rank, Seq], Message]) -> Even
     if "members" in options:
         event.members = tuple(int(pid) for pid in options.pop("members").split(","))
     if kind in (MULTICAST, DELIVER):
-        known = multicast.get((event.sender, event.seq))
+        source = event.sender, event.sender_inc, event.seq
+        known = multicast.get(source)
         own = _message(event.sender, event.seq, options)
         event.message = own if options or known is None else known
         if kind == MULTICAST:
-            multicast.setdefault((event.sender, event.seq), own)
+            multicast.setdefault(source, own)
             event.message = own
     elif options:
         raise ValueError(f"{' '.join(words)}: {', '.join(options)} does not belong to {kind}")

@@ -1,25 +1,20 @@
-"""Views: in which order they come, what is delivered in them, and what their members share.
+"""Views: in which order they come, and what is delivered in them.
 
 Views are named by numbers that increase; every one a process installs, the first too, is an
 `install` in the trace.  A process that recovers is a new process [SVS §2], so everything here is
 by life: the process and its incarnation.
 
-Rule: view order [VSD app. A]; Sending View Delivery, Semantic View Synchrony [SVS §4.1]; primary
-partition [SVS §2], primary views [VSD §1].
+Rule: view order [VSD app. A]; Sending View Delivery [SVS §4.1]; primary partition [SVS §2], primary
+views [VSD §1].
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TypeAlias
 
-from semcast.specs.history import Watch
-from semcast.specs.relation import Obsolescence
+from semcast.specs.history import Life, Watch
 from semcast.specs.violations import Ledger
-from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MINORITY, MULTICAST, Event
+from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MULTICAST, ORDER, Event
 from semcast.terms.messages import Rank, Seq
-
-Life: TypeAlias = tuple[Rank, int]  # a process, or a sender, and its incarnation
 
 
 class ViewOrder:
@@ -54,10 +49,11 @@ class ViewOrder:
         self._current[life] = event
 
     def on_inside(self, event: Event) -> None:
-        """The view that it names is the one that the process is in."""
+        """The view that it names is the one that the process is in; what only says the order is
+        none of the application's business."""
         life = event.pid, event.inc
         current = self._current.get(life)
-        if current is not None and current.view == event.view:
+        if (current is not None and current.view == event.view) or event.note == ORDER:
             return
         if (life, event.view) not in self._misplaced:
             self._misplaced.add((life, event.view))
@@ -96,117 +92,41 @@ class SendingViewDelivery:
             self._ledger.add("sending_view_delivery", what, sent, event)
 
 
-class SemanticViewSynchrony:
-    """If two processes install a view and the same view after it, and one of them delivered m in
-    the first, the other delivered some m' ⊒ m in it.  Judged of the views that were left."""
-
-    __slots__ = (
-        "_delivered",
-        "_ledger",
-        "_multicast",
-        "_relation",
-        "_streams",
-        "_through",
-        "_view",
-    )
-
-    def __init__(self, ledger: Ledger, relation: str) -> None:
-        self._ledger = ledger
-        self._relation = relation
-        self._streams: dict[Life, Obsolescence] = {}
-        self._multicast: dict[tuple[Life, Seq], Event] = {}
-        self._view: dict[Life, int] = {}
-        self._delivered: defaultdict[tuple[Life, int], dict[Life, dict[Seq, Event]]]
-        self._delivered = defaultdict(dict)  # [process, view][sender][seq]
-        self._through: defaultdict[tuple[int, int], list[Life]]
-        self._through = defaultdict(list)  # who went from one view to the other
-
-    def watches(self) -> Mapping[str, Watch]:
-        """The events it learns from."""
-        return {
-            MULTICAST: self.on_multicast,
-            DELIVER: self.on_deliver,
-            INSTALL: self.on_install,
-        }
-
-    def on_multicast(self, event: Event) -> None:
-        """Learn a message and its place in the relation."""
-        sender = event.sender, event.sender_inc
-        if event.message is not None and (sender, event.seq) not in self._multicast:
-            self._multicast[sender, event.seq] = event
-            stream = self._streams.setdefault(sender, Obsolescence(self._relation))
-            stream.on_multicast(event.message)
-
-    def on_deliver(self, event: Event) -> None:
-        """Learn who delivered what in which view."""
-        delivered = self._delivered[(event.pid, event.inc), event.view]
-        stream = delivered.setdefault((event.sender, event.sender_inc), {})
-        stream.setdefault(event.seq, event)
-
-    def on_install(self, event: Event) -> None:
-        """Learn who goes from which view to which."""
-        life = event.pid, event.inc
-        before = self._view.get(life)
-        if before is not None:
-            self._through[before, event.view].append(life)
-        self._view[life] = event.view
-
-    def on_end(self) -> None:
-        """Compare those who went through the same views, sender by sender."""
-        for (view, after), lives in sorted(self._through.items()):
-            for sender, stream in sorted(self._streams.items()):
-                delivered = [self._delivered[life, view].get(sender, {}) for life in lives]
-                by_anyone: dict[Seq, Event] = {}
-                for one in delivered:
-                    by_anyone = {**one, **by_anyone}
-                for life, own in zip(lives, delivered, strict=True):
-                    if len(own) < len(by_anyone):
-                        missing = stream.unsatisfied(sender[0], own.keys())
-                        self._compare(life, (view, after), sender, by_anyone, missing)
-
-    def _compare(
-        self,
-        life: Life,
-        views: tuple[int, int],
-        sender: Life,
-        by_anyone: Mapping[Seq, Event],
-        missing: Iterable[Seq],
-    ) -> None:
-        for seq in missing:
-            if (at := by_anyone.get(seq)) is not None:
-                what = (
-                    f"process {life[0]} went from view {views[0]} to view {views[1]} and delivered "
-                    f"nothing for {sender[0]}:{seq}, which process {at.pid} delivered"
-                )
-                sent = self._multicast.get((sender, seq))
-                self._ledger.add("semantic_view_synchrony", what, sent, at)
-
-
 class PrimaryOrder:
     """The primary views are one sequence: each has a majority of the members of the one before it
-    [SVS §2], or both have a majority of all servers [VSD §1]."""
+    [SVS §2], or both have a majority of all servers [VSD §1].  Who leaves of its own accord votes
+    on the view after it, so it counts; who is dropped does not."""
 
-    __slots__ = ("_ledger", "_primary", "_servers")
+    __slots__ = ("_leaving", "_ledger", "_primary", "_servers")
 
     def __init__(self, ledger: Ledger, servers: int) -> None:
         self._ledger = ledger
         self._servers = servers
-        self._primary: dict[int, Event] = {}
+        self._primary: dict[int, tuple[Event, frozenset[Rank]]] = {}
+        self._leaving: dict[Rank, int] = {}  # and in which incarnation
 
     def watches(self) -> Mapping[str, Watch]:
         """The events it learns from."""
-        return {INSTALL: self.on_install}
+        return {INSTALL: self.on_install, LEAVE: self.on_leave}
+
+    def on_leave(self, event: Event) -> None:
+        """Learn who asked to leave; with a peer it tells of somebody who is given up."""
+        if event.peer < 0:
+            self._leaving[event.pid] = event.inc
 
     def on_install(self, event: Event) -> None:
-        """Learn a primary view."""
-        if event.note != MINORITY:
-            self._primary.setdefault(event.view, event)
+        """Learn a primary view, and who was leaving when it came."""
+        if event.inc > self._leaving.get(event.pid, event.inc):
+            del self._leaving[event.pid]  # It came back.
+        if event.note != MINORITY and event.view not in self._primary:
+            self._primary[event.view] = event, frozenset(self._leaving)
 
     def on_end(self) -> None:
         """Compare neighbours in the order of views."""
-        for (_, before), (_, after) in pairwise(sorted(self._primary.items())):
+        in_order = [self._primary[view] for view in sorted(self._primary)]
+        for (before, _), (after, leaving) in pairwise(in_order):
             one, other = set(before.members), set(after.members)
-            shared = len(one & other)
+            shared = len(one & (other | leaving))
             if 2 * shared > len(one) or 2 * min(len(one), len(other)) > self._servers:
                 continue
             what = (

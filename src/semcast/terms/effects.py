@@ -5,6 +5,7 @@ from typing import Any
 from semcast.terms.events import Event
 from semcast.terms.messages import Message, Rank, Seq
 from semcast.terms.pubsub import Record
+from semcast.terms.views import Installation, ViewId
 
 
 class Effects:
@@ -18,14 +19,21 @@ class Effects:
     `deliver`, how many messages were passed over as purged since the delivery before.
     `passed_over` has what a subscriber will not get, by sender, first and last number, and why: ""
     if it is obsolete and the last word on it is here, else a word for how it was lost.
+
+    With views, `installs` has, for places in `deliver`, the views that begin there; `positions`,
+    under total order, the place of each message of `deliver` in its view; `confirmed` views and
+    the position up to which everything was delivered at every member.
     """
 
     __slots__ = (
+        "confirmed",
         "deliver",
         "events",
         "excluded",
+        "installs",
         "passed_over",
         "persist",
+        "positions",
         "room",
         "send",
         "skipped",
@@ -36,6 +44,9 @@ class Effects:
         self.send: list[tuple[Rank, Any]] = []  # each kind of machine has its datagrams
         self.deliver: list[Message] = []
         self.skipped: list[tuple[int, int]] = []
+        self.positions: list[int] = []
+        self.installs: list[tuple[int, Installation]] = []
+        self.confirmed: list[tuple[ViewId, int]] = []
         self.passed_over: list[tuple[Rank, Seq, Seq, str]] = []
         self.events: list[Event] | None = [] if recording else None
         self.room = False

@@ -1,7 +1,8 @@
 """What can go wrong, by who has to act.
 
 `LocalProtocolError`: this program misused the protocol.  `RemoteProtocolError`: a peer did.
-`ConfigError`: a setting is impossible.  `BufferFull`: the stated policy at the bound.
+`ConfigError`: a setting is impossible.  `BufferFull`, `NoQuorum`: the stated policy where a
+sender would have to wait.
 Anything else that escapes is a bug.
 """
 
@@ -26,6 +27,10 @@ class RemoteProtocolError(SemcastError):
 
 class BufferFull(SemcastError):
     """The buffer is full of messages that may not be purged, and the policy is "error"."""
+
+
+class NoQuorum(SemcastError):
+    """Too few members of the last view can be reached to go on, and the policy is "error"."""
 
 
 def one_of(field: str, value: object, allowed: Iterable[object]) -> ConfigError:

@@ -36,6 +36,7 @@ REPLY: Final = "reply"
 DELIVERY: Final = "delivery"
 RETRANSMISSION: Final = "retransmission"
 DRAINED: Final = "drained"
+ORDER: Final = "order"
 AGE: Final = "age"
 DISK: Final = "disk"
 MINORITY: Final = "0"
@@ -51,7 +52,8 @@ class Event(msgspec.Struct, gc=False):
     and, for `skip`, the notice's witness; of another sender only if `by_sender` says so.  `peer`
     is the other process: who sent it, or for `leave` who was forgotten.
 
-    `note` is, by kind: where a message was purged; why one was discarded, skipped or reclaimed,
+    `note` is, by kind: for `multicast` ORDER if it only gives others their places; where a message
+    was purged; why one was discarded, skipped or reclaimed,
     or a process left, crashed (DISK: its stable storage is gone) or recovered; for `join` the
     last numbers that a subscriber is not owed, "sender:seq sender:seq"; for `install` MINORITY if
     the view is not primary; for `execute` UPDATE or QUERY.

@@ -26,7 +26,9 @@ FRAME: Final = Struct("<II")  # the length of a body and its CRC-32
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Who writes, and in which run.
 
-    `names` and `incarnations` are those of all members by pid, the writer's own among them.
+    `names` and `incarnations` are those of all members by pid, the writer's own among them.  With
+    views nobody knows all: then `names` has the writer's alone, `inc` is the life it began with,
+    and every event says whose it is.
     """
 
     run_id: int
@@ -39,11 +41,22 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     relation: str
     f: int
     parameters: dict[str, str] = {}
+    inc: int = 0
+
+    @property
+    def has_views(self) -> bool:
+        """Whether events tell lives and views themselves."""
+        return self.inc > 0
+
+    @property
+    def name(self) -> str:
+        """The writer's."""
+        return self.names[0 if self.has_views else self.pid]
 
     @property
     def stem(self) -> str:
         """What the files of this life are called."""
-        return f"{self.run_id}-{self.pid}-{self.incarnations[self.pid]}"
+        return f"{self.run_id}-{self.pid}-{self.inc or self.incarnations[self.pid]}"
 
 
 class Recorded(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -64,14 +77,27 @@ class Recorded(msgspec.Struct, frozen=True, array_like=True, gc=False):
     digest: bytes | None = None
 
 
+class InView(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an event says in addition where there are views."""
+
+    inc: int
+    sender_inc: int
+    by_sender: int
+    by_inc: int
+    view: int
+    position: int
+    members: tuple[int, ...] = ()
+
+
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Events recorded at one time, and item names not told before.  `last`: the journal was
-    closed, so its process did not crash."""
+    closed, so its process did not crash.  With views, `inside` has one for each event."""
 
     ts_ns: int
     events: list[Recorded]
     names: list[tuple[int, str]] = []
     last: bool = False
+    inside: list[InView] = []
 
 
 _header = msgspec.msgpack.Decoder(Header)

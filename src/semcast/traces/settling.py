@@ -15,15 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from hashlib import blake2b
+from itertools import zip_longest
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from semcast.terms.events import CRASH, Event
 from semcast.terms.messages import Message
 from semcast.traces.arrow import pyarrow
 from semcast.traces.distances import Distances
-from semcast.traces.journal_file import SUFFIX, Header, Recorded, read_journal
+from semcast.traces.journal_file import SUFFIX, Batch, Header, InView, Recorded, read_journal
+from semcast.traces.numbering import Numbering
 from semcast.traces.rows import Row, row_of
 from semcast.traces.schema import (
     EVENT_COLUMNS,
@@ -75,16 +79,17 @@ def settle_one(path: Path) -> bool:
 def write_run(
     directory: str | Path,
     run: Run,
-    names: Sequence[str],
+    names: Sequence[str] | Mapping[int, str],
     *,
     complete: bool,
     crashes: Mapping[int, int] | None = None,
 ) -> None:
     """What only who launched a run knows, said once its processes have ended.
 
-    `names` are the processes' by pid; `crashes` has the time in ns of each process that crashed
-    or was killed; `complete`: the run was left to fall quiet.  What the members said of the run
-    themselves is in `read_runs`, from which a launcher may start:
+    `names` are the processes' by pid, with views by the number each has for itself; `crashes` has
+    the time in ns of each process that crashed or was killed; `complete`: the run was left to fall
+    quiet.  What the members said of the run themselves is in `read_runs`, from which a launcher
+    may start:
 
         [run] = read_runs(directory)
         write_run(directory, replace(run, name="demo"), names, complete=True)
@@ -93,12 +98,20 @@ def write_run(
     (path / JOURNALS).mkdir(parents=True, exist_ok=True)
     settle(path)
     with _turn(path / JOURNALS), _aside(path / JOURNALS / str(run_id)) as aside:
-        for pid, name in enumerate(names):
-            row = (run_id, pid, name, pid not in crashes)
+        numbering, named = None, names
+        if isinstance(named, Mapping):
+            numbering = Numbering(path / JOURNALS, run_id)
+            numbering.introduce((name, pid) for pid, name in named.items())
+            numbering.save()
+        else:
+            named = dict(enumerate(named))
+        for pid, name in named.items():
+            row = (run_id, numbering.of(pid) if numbering else pid, name, pid not in crashes)
             write_table(aside / "new", PROCESS_COLUMNS, [row])
             _publish(aside / "new", path / PROCESSES / f"{run_id}-{pid}.parquet")
         for pid, ts_ns in crashes.items():
-            _write_crash(path, aside / "new", run, pid, ts_ns)
+            number = numbering.of(pid) if numbering else pid
+            _write_crash(path, aside / "new", run, (pid, number), ts_ns)
         write_runs(aside / "new", run, complete=complete)
         _publish(aside / "new", path / RUNS / f"{run_id}.parquet")
 
@@ -137,22 +150,34 @@ def _convert(path: Path) -> None:
     root, run_id, stem = path.parent.parent, header.run_id, header.stem
     names: dict[int, str] = {}
     closed = False
+    numbering = _numbering(path.parent, run_id) if header.has_views else None
+    number = numbering.of(header.pid) if numbering else header.pid
     with _aside(path.with_suffix("")) as aside:
-        with _Files(aside, header) as files:
+        with _Files(aside, header, numbering) as files:
             for batch in batches:
-                files.append(batch.ts_ns, batch.events)
+                files.append(batch)
                 names.update(batch.names)
                 closed = batch.last
+        if numbering is not None:
+            numbering.save()
         (root / EVENTS).mkdir(exist_ok=True)
         for kind in files.kinds:
             _publish(aside / kind, root / EVENTS / f"kind={kind}" / f"{stem}.parquet")
         _add_names(root, aside / "new", header, names)
-        process = (run_id, header.pid, header.names[header.pid], closed)
+        process = (run_id, number, header.name, closed)
         write_table(aside / "new", PROCESS_COLUMNS, [process])
         target = root / PROCESSES / f"{run_id}-{header.pid}.parquet"
         _publish(aside / "new", target, unless_there=True)
         write_runs(aside / "new", _run_of(header), complete=False)
         _publish(aside / "new", root / RUNS / f"{run_id}.parquet", unless_there=True)
+
+
+def _numbering(folder: Path, run_id: int) -> Numbering:
+    """The numbers of a run, those included whose journals wait here."""
+    headers = [read_journal(path)[0] for path in folder.glob(f"{run_id}-*{SUFFIX}")]
+    numbering = Numbering(folder, run_id)
+    numbering.introduce((header.name, header.pid) for header in headers)
+    return numbering
 
 
 def _run_of(header: Header) -> Run:
@@ -164,7 +189,9 @@ def _run_of(header: Header) -> Run:
         f=header.f,
         seed=0,
         run_id=header.run_id,
-        parameters={**header.parameters, "members": str(len(header.names))},
+        parameters=header.parameters
+        if header.has_views
+        else {**header.parameters, "members": str(len(header.names))},
     )
 
 
@@ -187,8 +214,9 @@ def _add_names(root: Path, new: Path, header: Header, names: Mapping[int, str]) 
 class _Files:
     """The events of one journal, a file for each kind; holds at most a row group of each."""
 
-    def __init__(self, folder: Path, header: Header) -> None:
+    def __init__(self, folder: Path, header: Header, numbering: Numbering | None) -> None:
         self.kinds: dict[str, Any] = {}
+        self._numbering = numbering
         self._folder = folder
         self._header = header
         self._schema = arrow_schema(EVENT_COLUMNS)
@@ -205,15 +233,18 @@ class _Files:
             for kind in self.kinds:
                 self._flush(kind)
 
-    def append(self, ts_ns: int, events: Sequence[Recorded]) -> None:
+    def append(self, batch: Batch) -> None:
         """The next events, of one time."""
-        for event in events:
+        for event, inside in zip_longest(batch.events, batch.inside):
             self._n += 1
             kind = event.kind
             if kind not in self.kinds:
                 self._start(kind)
             rows = self._rows[kind]
-            rows.append(_row(event, self._header.pid, self._n, ts_ns, self._distances))
+            whole = _event(event, self._header.pid, self._n, batch.ts_ns)
+            if inside is not None and self._numbering is not None:
+                _place(whole, inside, self._numbering)
+            rows.append(row_of(whole, self._distances, _payload(event)))
             if len(rows) == _ROW_GROUP:
                 self._flush(kind)
 
@@ -227,17 +258,17 @@ class _Files:
     def _flush(self, kind: str) -> None:
         rows, header = self._rows[kind], self._header
         if rows:
-            table = event_table(header.run_id, rows, self._schema, header.incarnations)
+            lives = None if header.has_views else header.incarnations
+            table = event_table(header.run_id, rows, self._schema, lives)
             self.kinds[kind].write_table(table)
             rows.clear()
 
 
-def _row(event: Recorded, pid: int, n: int, ts_ns: int, distances: Distances) -> Row:
-    message, payload = None, None
+def _event(event: Recorded, pid: int, n: int, ts_ns: int) -> Event:
+    message = None
     if event.digest is not None:
         message = Message(event.sender, event.seq, event.item, event.covers, event.keep, event.deps)
-        payload = event.size, int.from_bytes(event.digest, "big", signed=True)
-    whole = Event(
+    return Event(
         event.kind,
         pid,
         event.sender,
@@ -250,17 +281,37 @@ def _row(event: Recorded, pid: int, n: int, ts_ns: int, distances: Distances) ->
         n,
         ts_ns,
     )
-    return row_of(whole, distances, payload)
 
 
-def _write_crash(root: Path, new: Path, run: Run, pid: int, ts_ns: int) -> None:
-    """The crash follows the last event of the last life that the process recorded."""
+def _payload(event: Recorded) -> tuple[int, int] | None:
+    """Its size and digest."""
+    if event.digest is None:
+        return None
+    return event.size, int.from_bytes(event.digest, "big", signed=True)
+
+
+def _place(event: Event, inside: InView, numbering: Numbering) -> None:
+    """Say where it happened, and call everybody by its number in the trace."""
+    event.inc, event.sender_inc, event.by_inc = inside.inc, inside.sender_inc, inside.by_inc
+    event.view, event.position = inside.view, inside.position
+    of = numbering.of
+    event.pid, event.sender, event.peer = of(event.pid), of(event.sender), of(event.peer)
+    event.by_sender = of(inside.by_sender)
+    event.members = tuple(map(of, inside.members))
+    if event.message is not None:
+        event.message = replace(event.message, sender=event.sender)
+
+
+def _write_crash(root: Path, new: Path, run: Run, process: tuple[int, int], ts_ns: int) -> None:
+    """The crash follows the last event that the process recorded before it."""
+    pid, number = process  # in the names of files, and in rows
     inc, n = 1, 0
     for path in (root / EVENTS).glob(f"*/{run.run_id}-{pid}-*.parquet"):
         if path.parent.name != f"kind={CRASH}":
-            ends = pyarrow("parquet").read_table(path, columns=["inc", "n"]).to_pylist()
-            inc, n = max((inc, n), *((row["inc"], row["n"]) for row in ends))
-    row = row_of(Event(CRASH, pid, n=n + 1, ts_ns=ts_ns), Distances(run.relation))
-    table = event_table(run.run_id, [row], arrow_schema(EVENT_COLUMNS), [inc] * (pid + 1))
+            rows = pyarrow("parquet").read_table(path, columns=["inc", "n", "ts_ns"]).to_pylist()
+            ends = [(row["inc"], row["n"]) for row in rows if row["ts_ns"] <= ts_ns]
+            inc, n = max([(inc, n), *ends])
+    row = row_of(Event(CRASH, number, n=n + 1, ts_ns=ts_ns, inc=inc), Distances(run.relation))
+    table = event_table(run.run_id, [row], arrow_schema(EVENT_COLUMNS))
     pyarrow("parquet").write_table(table, new, compression="zstd")
     _publish(new, root / EVENTS / f"kind={CRASH}" / f"{run.run_id}-{pid}-{inc}.parquet")

@@ -29,6 +29,7 @@ from semcast.terms.messages import (
     WindowEmpty,
 )
 from semcast.terms.pubsub import PubsubDatagram
+from semcast.terms.views import ViewDatagram
 
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
 LARGE_BYTES: Final = 256 << 10  # well over what several messages are put together to
@@ -50,7 +51,7 @@ class _Large(msgspec.Struct, array_like=True, tag=1):
 _large = msgspec.msgpack.Decoder(_Large)
 
 
-def encode(datagram: Datagram | PubsubDatagram) -> bytes:
+def encode(datagram: Datagram | PubsubDatagram | ViewDatagram) -> bytes:
     """The bytes of a datagram; equal datagrams have equal bytes."""
     try:
         data = _encoder.encode(datagram)
@@ -75,8 +76,13 @@ def decode(data: bytes) -> Datagram:
         datagram = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"not a datagram: {error}") from error
-    _CHECKS[type(datagram)](datagram)
+    check_datagram(datagram)
     return datagram
+
+
+def check_datagram(datagram: Datagram) -> None:
+    """Refuse a datagram whose numbers cannot be."""
+    _CHECKS[type(datagram)](datagram)
 
 
 def _data(data: Data) -> None:

@@ -19,12 +19,13 @@ from semcast.pipeline.check.record import (
     HAS_MESSAGE,
     KEEP,
     KINDS,
-    RECORD,
     WHERE,
 )
-from semcast.terms.events import DELIVER, MULTICAST
+from semcast.pipeline.check.records import FIELDS, NONE, Record, Records, joined
+from semcast.terms.events import DELIVER, MULTICAST, PURGE
+from semcast.traces.errors import BadFile
+from semcast.traces.schema import PROCESSES
 
-Records: TypeAlias = Any  # an array of RECORD, or one of it; numpy's types know no fields
 Places: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -56,25 +57,25 @@ class Findings:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, stream: Stream, name: str, what: str, *events: Records | None) -> None:
+    def add(self, stream: Stream, name: str, what: str, *events: Record | None) -> None:
         """Record a violation; None stands for evidence that the trace does not hold."""
         proof = [_told(stream, one) for one in events if one is not None]
         self.rows.append({"run_id": stream.run_id, "property": name, "what": what, "events": proof})
 
 
-def _told(stream: Stream, record: Any) -> dict[str, Any]:
-    flags, place = int(record["flags"]), int(record["place"])
+def _told(stream: Stream, record: Record) -> dict[str, Any]:
+    flags, place = record["flags"], record["place"]
     return {
-        "pid": int(record["pid"]),
+        "pid": record["pid"],
         "inc": place >> 32,
         "n": place & 0xFFFF_FFFF,
-        "ts_ns": int(record["ts"]),
+        "ts_ns": record["ts"],
         "kind": KINDS[record["kind"]],
         "sender": stream.sender,
         "sender_inc": stream.sender_inc,
-        "seq": int(record["seq"]) or None,
-        "item": int(record["item"]) if flags & HAS_ITEM else None,
-        "by_seq": int(record["by"]) or None,
+        "seq": record["seq"] or None,
+        "item": record["item"] if flags & HAS_ITEM else None,
+        "by_seq": record["by"] or None,
         "note": WHERE[flags >> FLAG_BITS],
     }
 
@@ -107,9 +108,9 @@ class Firsts:
         happened: Mask = self.place != NEVER
         return happened
 
-    def record(self, row: int, pid: int) -> Records | None:
+    def record(self, row: int, pid: int) -> Record | None:
         """The event itself."""
-        return self.records[self._index[row, pid]] if self.place[row, pid] != NEVER else None
+        return self.records[int(self._index[row, pid])] if self.place[row, pid] != NEVER else None
 
 
 def least(values: Places, rows: Any, columns: Any, by: Places) -> None:
@@ -118,26 +119,30 @@ def least(values: Places, rows: Any, columns: Any, by: Places) -> None:
 
 
 class Block:
-    """The messages from `base` on, as far as the records speak of them."""
+    """The messages from `base` on, as far as the records speak of them; `parts` are rows of
+    `packing.PACKED`."""
 
-    def __init__(self, stream: Stream, records: Records, covers: NDArray[np.int32]) -> None:
+    def __init__(self, stream: Stream, parts: Iterable[Mapping[str, Any]]) -> None:
         self.stream, self.n = stream, stream.n
-        pid = max(stream.sender, int(records["pid"].max()))
-        if pid >= self.n:
-            raise ValueError(f"run {stream.run_id}: events of process {pid}, of {self.n} processes")
-        is_purge = records["kind"] == CODE["purge"]
-        anchor = np.where(is_purge, records["by"], records["seq"])
-        self.base = int(anchor.min())
-        self.size = int(anchor.max()) - self.base + 1
-        self._records = records[np.argsort(records["kind"], kind="stable")]
-        self._ends = np.searchsorted(self._records["kind"], np.arange(len(KINDS) + 1))
-        self._covers = covers
+        by_kind: dict[int, list[Mapping[str, Any]]] = {}
+        for part in parts:
+            by_kind.setdefault(part["kind"], []).append(part)
+        self._records = {code: _records(code, some) for code, some in by_kind.items()}
+        self._lists = join([part["lists"] for part in by_kind.get(CODE[MULTICAST], ())], "i4")
+        anchors = [
+            records["by" if code == CODE[PURGE] else "seq"]
+            for code, records in self._records.items()
+        ]
+        self.base = min(int(anchor.min()) for anchor in anchors)
+        self.size = max(int(anchor.max()) for anchor in anchors) - self.base + 1
+        for records in self._records.values():
+            pids = records["pid"]
+            _ensure_known(stream, min(int(pids.min()), stream.sender))
+            _ensure_known(stream, max(int(pids.max()), stream.sender))
 
     def of(self, *kinds: str) -> Records:
         """The records of these kinds."""
-        codes = [CODE[kind] for kind in kinds]
-        parts = [self._records[self._ends[code] : self._ends[code + 1]] for code in codes]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return joined([self._records.get(CODE[kind], NONE) for kind in kinds])
 
     def firsts(self, records: Records) -> Firsts:
         """Their first occurrences."""
@@ -166,13 +171,29 @@ class Block:
     def covers(self) -> Mapping[int, Sequence[int]]:
         """By number, the distances that a message lists, where it lists any."""
         multicasts = self.of(MULTICAST)  # The only ones that list any.
-        ends = np.cumsum(multicasts["covers"])
+        counts = multicasts["covers"]
+        ends = np.cumsum(counts, dtype=np.int64)
         return {
-            int(multicasts["seq"][i]): self._covers[
-                ends[i] - multicasts["covers"][i] : ends[i]
-            ].tolist()
-            for i in np.flatnonzero(multicasts["covers"])[::-1]  # Of two the first counts.
+            int(multicasts["seq"][i]): self._lists[ends[i] - counts[i] : ends[i]].tolist()
+            for i in np.flatnonzero(counts)[::-1]  # Of two the first counts.
         }
+
+
+def _records(code: int, parts: list[Mapping[str, Any]]) -> Records:
+    def column(name: str) -> Any:
+        if name == "kind":
+            return np.full(size, code, np.int16)
+        packed = [part[name] for part in parts]
+        return np.zeros(size, FIELDS[name]) if packed[0] is None else join(packed, FIELDS[name])
+
+    parts.sort(key=lambda part: int.from_bytes(part["seq"][:8], "little"))
+    size = sum(len(part["pid"]) for part in parts) // np.dtype(FIELDS["pid"]).itemsize
+    return Records(size, column)
+
+
+def _ensure_known(stream: Stream, pid: int) -> None:
+    if not 0 <= pid < stream.n:
+        raise BadFile(f"{PROCESSES}: run {stream.run_id} has events of process {pid}, not listed")
 
 
 class Messages:
@@ -180,9 +201,10 @@ class Messages:
 
     def __init__(self, block: Block) -> None:
         records = block.of(MULTICAST)
-        order = np.lexsort((records["place"], records["ts"], records["seq"]))
-        self.all = records[order]  # by number, then by time
-        told = self.all[self.all["flags"] & HAS_MESSAGE != 0]
+        if (records["seq"][1:] <= records["seq"][:-1]).any():
+            records = records[np.lexsort((records["place"], records["ts"], records["seq"]))]
+        self.all = records  # by number, then by time
+        told = records[has_message(records)]
         numbers, first = np.unique(told["seq"], return_index=True)
         self.records = told[first]
         self.base, self.size = block.base, block.size
@@ -202,12 +224,12 @@ class Messages:
         """Where known messages stand in `records`."""
         return self._index[seqs - self.base]
 
-    def get(self, seq: int) -> Records | None:
+    def get(self, seq: int) -> Record | None:
         """The multicast of a number, if it is in this block."""
         row = seq - self.base
         if not 0 <= row < self.size or self._index[row] < 0:
             return None
-        return self.records[self._index[row]]
+        return self.records[int(self._index[row])]
 
 
 def before(stream: Stream, pids: Any, places: Places, times: Places, effects: Records) -> Mask:
@@ -236,6 +258,6 @@ def is_kept(records: Records) -> Mask:
     return result
 
 
-def join(parts: Iterable[bytes], dtype: Any = RECORD) -> Any:
+def join(parts: Iterable[bytes], dtype: Any) -> Any:
     """Packed values as one array."""
     return np.frombuffer(b"".join(parts), dtype)

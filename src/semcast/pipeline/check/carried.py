@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.block import NEVER, Firsts, Places, Records
+from semcast.pipeline.check.block import NEVER, Firsts, Places
+from semcast.pipeline.check.records import Record
 
 
 class Earliest:
@@ -18,7 +19,7 @@ class Earliest:
     def __init__(self, n: int) -> None:
         self._place: Places = np.full(n, NEVER)
         self._ts: Places = np.full(n, NEVER)
-        self._record: list[Records | None] = [None] * n
+        self._record: list[Record | None] = [None] * n
 
     def places(self, firsts: Firsts) -> Places:
         """By row and pid, where it stands; the row after the last is of the newer blocks."""
@@ -28,7 +29,7 @@ class Earliest:
         """The same, its time."""
         return _least_from(firsts.ts, self._ts)
 
-    def record(self, firsts: Firsts, row: int, pid: int) -> Records | None:
+    def record(self, firsts: Firsts, row: int, pid: int) -> Record | None:
         """The event itself."""
         here = firsts.place[row:, pid]
         if len(here) and here.min() < self._place[pid]:

@@ -19,10 +19,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 
-from semcast.pipeline.check.block import Block, Findings, Mask, Places, Records, before
+from semcast.pipeline.check.block import Block, Findings, Mask, Places, before
 from semcast.pipeline.check.completeness import Settled
 from semcast.pipeline.check.packing import packed
 from semcast.pipeline.check.record import CODE
+from semcast.pipeline.check.records import Record, Records, joined
 from semcast.pipeline.check.streams import block_of, with_facts
 from semcast.pipeline.check.violations import VIOLATIONS, arrow_rows
 from semcast.pipeline.trace import Trace
@@ -108,7 +109,7 @@ class Run:
         findings.add(block.stream, ORDER, what, source, other, one)
 
     def _report_incomplete(
-        self, findings: Findings, block: Block, one: Records, local: Local, by: int
+        self, findings: Findings, block: Block, one: Record, local: Local, by: int
     ) -> None:
         other = local.records[by]
         what = (
@@ -135,7 +136,7 @@ class Run:
             streams.append(np.full(len(records), number))
             messages.append(self._first[number] + block.messages.index(records["seq"]))
             firsts.append((records["place"] == source["place"]) & (source["pid"] == pid))
-        records = np.concatenate(parts)
+        records = joined(parts)
         order = np.argsort(records["place"], kind="stable")
         return Local(
             records[order],

@@ -15,8 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.block import Block, Findings, Mask, Records, Stream, has_item, is_kept
+from semcast.pipeline.check.block import Block, Findings, Mask, Stream, has_item, is_kept
 from semcast.pipeline.check.carried import PerItem
+from semcast.pipeline.check.records import Record, Records
 
 _ALL: Final = 0  # Under the relation `all` every message is about the same.
 
@@ -85,7 +86,7 @@ class Completeness:
         self._stream = stream
         self._findings = findings
         self._settled = Settled(stream)
-        self._highest: list[Records | None] = [None] * stream.n  # delivered, by pid
+        self._highest: list[Record | None] = [None] * stream.n  # delivered, by pid
 
     def on_block(self, block: Block) -> None:
         """Find what is owed and not settled, and who had promised it."""
@@ -139,7 +140,7 @@ class Completeness:
                 self._report("sender_reliability", block, i, pid, "whose sender never crashed")
 
     def _report(
-        self, name: str, block: Block, i: int, pid: int, why: str, *events: Records | None
+        self, name: str, block: Block, i: int, pid: int, why: str, *events: Record | None
     ) -> None:
         message = block.messages.records[i]
         what = f"process {pid} delivered nothing for {self._stream.sender}:{message['seq']}, {why}"

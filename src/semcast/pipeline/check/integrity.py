@@ -7,8 +7,8 @@ that was multicast at all was multicast before.
 
 import numpy as np
 
-from semcast.pipeline.check.block import Block, Findings, Records, Stream, before
-from semcast.pipeline.check.record import HAS_MESSAGE
+from semcast.pipeline.check.block import Block, Findings, Stream, before, has_message
+from semcast.pipeline.check.records import Record
 from semcast.terms.events import DELIVER
 
 
@@ -23,7 +23,7 @@ class Integrity:
         """Judge multicasts, then deliveries."""
         messages = block.messages
         multicasts, sender = messages.all, self._stream.sender
-        foreign = (multicasts["pid"] != sender) | (multicasts["flags"] & HAS_MESSAGE == 0)
+        foreign = (multicasts["pid"] != sender) | ~has_message(multicasts)
         for one in multicasts[foreign]:
             self._report(one, f"multicast {sender}:{one['seq']}, which is not its own")
         for one in multicasts if len(multicasts) > len(messages.records) else ():
@@ -59,7 +59,7 @@ class Integrity:
             else:
                 self._report(one, f"delivered {sender}:{one['seq']}, which nobody had multicast")
 
-    def _report(self, one: Records, what: str, first: Records | None = None) -> None:
+    def _report(self, one: Record, what: str, first: Record | None = None) -> None:
         self._findings.add(self._stream, "integrity", f"process {one['pid']} {what}", first, one)
 
 
@@ -80,7 +80,7 @@ class AtMostOnce:
         """Nothing is left to judge."""
 
 
-def twice(block: Block) -> list[tuple[Records | None, Records]]:
+def twice(block: Block) -> list[tuple[Record | None, Record]]:
     """Deliveries that were not the first of their message at their process, after the first."""
     return [
         (deliveries.record(again["seq"] - block.base, again["pid"]), again)

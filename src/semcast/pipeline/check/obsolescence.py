@@ -16,13 +16,13 @@ from semcast.pipeline.check.block import (
     Block,
     Mask,
     Places,
-    Records,
     Stream,
     before,
     has_item,
     is_kept,
 )
-from semcast.pipeline.check.record import RECORD
+from semcast.pipeline.check.record import KEEP
+from semcast.pipeline.check.records import NONE, Record, Records, joined
 
 _BY_ITEM = ("item", "all", "none")
 
@@ -31,7 +31,7 @@ _BY_ITEM = ("item", "all", "none")
 class Walk:
     """From the newer message of a purge towards the older one."""
 
-    purge: Records
+    purge: Record
     found: bool = False
 
 
@@ -40,12 +40,12 @@ class Obsolescence:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._waiting: Records = np.zeros(0, RECORD)  # purges of messages in older blocks
+        self._waiting: Records = NONE  # purges of messages in older blocks
         self._item: Places = np.zeros(0, np.int64)  # of the newer message of each
         self._walks: list[Walk] = []
         self._at: dict[int, list[Walk]] = {}  # by number, the walks that will get there
 
-    def refused(self, block: Block, purges: Records) -> Iterator[Records]:
+    def refused(self, block: Block, purges: Records) -> Iterator[Record]:
         """The purges, of this block or carried to it, whose message was not obsolete."""
         messages = block.messages
         rows = purges["by"] - block.base
@@ -58,13 +58,13 @@ class Obsolescence:
         else:
             yield from self._by_list(block, purges[stands])
 
-    def leftovers(self) -> Iterator[Records]:
+    def leftovers(self) -> Iterator[Record]:
         """The purges of what was never multicast."""
         yield from self._waiting
         for walk in self._walks:
             yield walk.purge
 
-    def _by_item(self, block: Block, purges: Records) -> Iterator[Records]:
+    def _by_item(self, block: Block, purges: Records) -> Iterator[Record]:
         newer = block.messages.at(purges["by"] - block.base)
         if self._stream.relation == "none":
             yield from purges
@@ -72,10 +72,10 @@ class Obsolescence:
         if self._stream.relation == "item":
             yield from purges[~has_item(newer)]
             purges, newer = purges[has_item(newer)], newer[has_item(newer)]
-        waiting = np.concatenate((self._waiting, purges))
+        waiting = joined((self._waiting, purges))
         items = np.concatenate((self._item, newer["item"]))
         due = waiting["seq"] >= block.base
-        self._waiting, self._item = waiting[~due], items[~due]
+        self._waiting, self._item = waiting[~due].detached(), items[~due]
         yield from waiting[due][~self._is_obsolete(block, waiting[due], items[due])]
 
     def _is_obsolete(self, block: Block, purges: Records, items: Places) -> Mask:
@@ -89,16 +89,16 @@ class Obsolescence:
         obsolete[obsolete] = fits
         return obsolete
 
-    def _by_list(self, block: Block, purges: Records) -> Iterator[Records]:
+    def _by_list(self, block: Block, purges: Records) -> Iterator[Record]:
         covers, messages = block.covers, block.messages
         for purge in purges:
             walk = Walk(purge)
             self._walks.append(walk)
-            self._step(walk, int(purge["by"]), covers.get(int(purge["by"]), ()))
+            self._step(walk, purge["by"], covers.get(purge["by"], ()))
         for number in range(block.base + block.size - 1, block.base - 1, -1):
             walks = self._at.pop(number, ())
             message = messages.get(number) if walks else None
-            if message is None or is_kept(message):
+            if message is None or message["flags"] & KEEP:
                 continue
             for walk in walks:
                 if number == walk.purge["seq"]:

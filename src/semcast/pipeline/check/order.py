@@ -16,7 +16,6 @@ from semcast.pipeline.check.block import (
     Findings,
     Firsts,
     Mask,
-    Records,
     Stream,
     has_item,
     has_message,
@@ -24,6 +23,7 @@ from semcast.pipeline.check.block import (
     least,
 )
 from semcast.pipeline.check.carried import Earliest, PerItem
+from semcast.pipeline.check.records import Record, Records
 
 
 class FifoOrder:
@@ -96,17 +96,17 @@ class ItemOrder:
     def _judge_items(self, records: Records, is_judged: Mask, later: PerItem) -> None:
         order = np.lexsort((records["place"], records["item"], records["pid"]))
         records, is_judged = records[order], is_judged[order]
-        one, last = records[1:], records[:-1]
-        shared = (one["pid"] == last["pid"]) & (one["item"] == last["item"])
-        for i in np.flatnonzero(shared & (one["seq"] <= last["seq"]) & ~is_judged[1:]):
-            self._report(one[i], last[i], f"both of item {one['item'][i]}")
+        pids, items, seqs = records["pid"], records["item"], records["seq"]
+        shared = (pids[1:] == pids[:-1]) & (items[1:] == items[:-1])
+        for i in np.flatnonzero(shared & (seqs[1:] <= seqs[:-1]) & ~is_judged[1:]):
+            self._report(records[i + 1], records[i], f"both of item {items[i]}")
         rows = later.rows(records["item"])
         is_late = records["place"] > later.values[rows, records["pid"]]
         for i in np.flatnonzero(is_late & ~is_judged):
             why = f"later messages of its item {records['item'][i]} had been delivered"
             self._report(records[i], None, why)
 
-    def _report(self, one: Records, last: Records | None, why: str) -> None:
+    def _report(self, one: Record, last: Record | None, why: str) -> None:
         what = f"{too_late(self._stream, one, last)}, {why}"
         self._findings.add(self._stream, "item_order", what, last, one)
 
@@ -128,7 +128,7 @@ class Later:
         least(self.of_item.values, rows, about["pid"], about["place"])
 
 
-def too_late(stream: Stream, one: Records, last: Records | None) -> str:
+def too_late(stream: Stream, one: Record, last: Record | None) -> str:
     """What is wrong with a delivery."""
     what = f"process {one['pid']} delivered {stream.sender}:{one['seq']}"
     return f"{what} after {stream.sender}:{last['seq']}" if last is not None else what

@@ -15,6 +15,7 @@ from semcast.pipeline.check.proof import (
     LIFE,
     MESSAGE,
     STREAM,
+    is_order,
     of_kind,
     skews,
     with_event,
@@ -137,7 +138,7 @@ def prefix_delivery(trace: Trace) -> DataFrame:
             F.max("position").alias("last"),
             F.sum("position").alias("sum"),
         )
-        .where("count < last or (count = last and sum <> last * (last + 1) div 2)")
+        .where("count <> last or sum <> last * (last + 1) div 2")
         .select(*view)
     )
     upward = Window.partitionBy(*view).orderBy("position")
@@ -197,12 +198,15 @@ def _ripe(trace: Trace) -> DataFrame:
     )
     delivered = (
         of_kind(trace, DELIVER)
+        .groupBy(*message, "pid")
+        .agg(F.min("ts_ns").alias("first"))
         .groupBy(*message)
-        .agg(F.count("*").alias("by"), F.max("ts_ns").alias("at"))
+        .agg(F.count("*").alias("by"), F.max("first").alias("at"))
     )
     is_ripe = F.coalesce("by", F.lit(0)) >= F.coalesce("members", F.lit(0))
     return (
         of_kind(trace, MULTICAST)
+        .where(~is_order())
         .select(*message)
         .distinct()
         .join(delivered, [*message], "left")

@@ -6,13 +6,14 @@ are wrong.  What proves it is then fetched for these alone: in a sound trace not
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from semcast.pipeline.check.block import ANY_SKEW
 from semcast.pipeline.check.runs import SKEW
 from semcast.pipeline.check.violations import event
 from semcast.pipeline.trace import Trace
+from semcast.terms.events import ORDER
 
 LIFE: Final = ("pid", "inc")
 STREAM: Final = ("sender", "sender_inc")
@@ -22,6 +23,11 @@ MESSAGE: Final = ("sender", "sender_inc", "seq")
 def of_kind(trace: Trace, *kinds: str) -> DataFrame:
     """The events of these kinds."""
     return trace.events.where(F.col("kind").isin(*kinds))
+
+
+def is_order() -> Column:
+    """Whether a multicast only says the order of others; it is nobody's to deliver."""
+    return F.coalesce(F.col("attrs")["note"] == ORDER, F.lit(False))
 
 
 def skews(trace: Trace) -> DataFrame:

@@ -22,7 +22,6 @@ from semcast.pipeline.check.block import (
     Firsts,
     Mask,
     Places,
-    Records,
     Stream,
     before,
     least,
@@ -30,6 +29,7 @@ from semcast.pipeline.check.block import (
 from semcast.pipeline.check.carried import Earliest
 from semcast.pipeline.check.obsolescence import Obsolescence
 from semcast.pipeline.check.record import FLAG_BITS, KINDS, WHERE
+from semcast.pipeline.check.records import Record, Records, joined
 from semcast.terms.events import (
     DELIVERY,
     MULTICAST,
@@ -56,7 +56,7 @@ class PurgeSafety:
         self._reached = Earliest(stream.n)
         self._obsolete = Obsolescence(stream)
         self._noticed: dict[int, int] = {}  # by number, when an older message was first purged
-        self._lowest: dict[int, Records] = {}  # by pid, the step with which the last block begins
+        self._lowest: dict[int, Record] = {}  # by pid, the step with which the last block begins
 
     def on_block(self, block: Block) -> None:
         """Judge steps, purges, skips and claims."""
@@ -90,7 +90,7 @@ class PurgeSafety:
             self._report(one, f"{_of(self._stream, one)}, which nobody had multicast")
         self._sent.carry(own)
         foreign = arrivals["pid"] != sender  # Its own copy the multicast has counted.
-        return block.firsts(np.concatenate((multicasts, arrivals[is_sent & foreign])))
+        return block.firsts(joined((multicasts, arrivals[is_sent & foreign])))
 
     def _judge_steps(self, block: Block, steps: Firsts) -> None:
         """A frontier moves by one, and only forward."""
@@ -109,7 +109,7 @@ class PurgeSafety:
         for one in steps.records[gap & ~at_base]:
             self._report_gap(one)
         lowest = steps.records[at_base & ~passed & (steps.records["seq"] != 1)]
-        self._lowest = {int(one["pid"]): one for one in lowest}
+        self._lowest = {one["pid"]: one for one in lowest}
 
     def _judge_purges(self, block: Block, purges: Records, reached: "Reached") -> None:
         """For a message that is here (delivery) or safe (retransmission)."""
@@ -145,7 +145,7 @@ class PurgeSafety:
             self._report(one, f"{_of(self._stream, one)}, which nobody had purged", multicast)
         self._noticed = {seq: ts for seq, ts in self._noticed.items() if seq < block.base}
         for one in for_good[for_good["seq"] < block.base]:
-            seq, ts = int(one["seq"]), int(one["ts"])
+            seq, ts = one["seq"], one["ts"]
             self._noticed[seq] = min(self._noticed.get(seq, ts), ts)
 
     def _judge_claims(self, block: Block, reached: "Reached") -> None:
@@ -169,17 +169,17 @@ class PurgeSafety:
     def _too_few(self, count: int) -> str:
         return f"{count} of {self._stream.n} processes had reached it and f = {self._stream.f}"
 
-    def _report_gap(self, one: Records) -> None:
+    def _report_gap(self, one: Record) -> None:
         before_it = f"{self._stream.sender}:{one['seq'] - 1}"
         self._report(one, f"{_of(self._stream, one)}, before it had reached {before_it}")
 
-    def _report_purge(self, one: Records, why: str, block: Block | None = None) -> None:
+    def _report_purge(self, one: Record, why: str, block: Block | None = None) -> None:
         sender, where = self._stream.sender, WHERE[one["flags"] >> FLAG_BITS]
         what = f"purge of {sender}:{one['seq']} ({where}) for {sender}:{one['by']}, {why}"
         known = [block.messages.get(one[of]) for of in ("seq", "by")] if block else []
         self._report(one, what, *known)
 
-    def _report(self, one: Records, what: str, *earlier: Records | None) -> None:
+    def _report(self, one: Record, what: str, *earlier: Record | None) -> None:
         what = f"process {one['pid']}: {what}"
         self._findings.add(self._stream, "purge_safety", what, *earlier, one)
 
@@ -203,5 +203,5 @@ class Reached:
         return had
 
 
-def _of(stream: Stream, one: Records) -> str:
+def _of(stream: Stream, one: Record) -> str:
     return f"{KINDS[one['kind']]} of {stream.sender}:{one['seq']}"

@@ -1,8 +1,4 @@
-"""An event as a record of fixed width, and how one is made of the columns of a file.
-
-Local order is by incarnation and index, both in `place`.  `content` stands for everything of a
-message that has no field of its own and must arrive as it was multicast.
-"""
+"""What of an event is judged, and how it is made of the columns of a file."""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -33,20 +29,6 @@ HAS_ITEM: Final = 2
 KEEP: Final = 4
 FLAG_BITS: Final = 3  # above them: the place in WHERE
 
-RECORD: Final = np.dtype(
-    [
-        ("pid", "i4"),
-        ("kind", "i2"),
-        ("flags", "i2"),
-        ("seq", "i8"),
-        ("by", "i8"),
-        ("place", "i8"),
-        ("ts", "i8"),
-        ("item", "i8"),
-        ("content", "i8"),
-        ("covers", "i8"),  # how many of the distances kept beside the records are this one's
-    ]
-)
 _PLACE: Final = ("run_id", "pid", "inc", "n", "ts_ns", "sender", "sender_inc", "seq")
 _MESSAGE: Final = ("item", "digest", "covers", "attrs")
 _MORE: Final = {MULTICAST: _MESSAGE, DELIVER: _MESSAGE, PURGE: ("by_seq", "attrs")}
@@ -74,23 +56,25 @@ def columns_of(kind: str) -> tuple[str, ...]:
     return (*_PLACE, *_MORE.get(kind, ()))
 
 
-def records_of(kind: str, columns: Columns, size: int) -> tuple[Any, Lists]:
-    """The events of a batch, and what the multicasts among them list."""
-    records = np.zeros(size, RECORD)
-    records["kind"] = CODE[kind]
-    records["pid"], records["seq"] = numbers(columns["pid"]), numbers(columns["seq"])
-    records["place"] = (numbers(columns["inc"]).astype("i8") << 32) + numbers(columns["n"])
-    records["ts"] = numbers(columns["ts_ns"])
-    lists = Lists(np.zeros(size, "i8"), np.zeros(0, "i4"))
+def fields_of(kind: str, columns: Columns, size: int) -> tuple[dict[str, Any], Lists]:
+    """The fields that events of this kind fill, as columns, and what the multicasts list."""
+    place = (numbers(columns["inc"]).astype("i8") << 32) + numbers(columns["n"])
+    fields = {
+        "pid": numbers(columns["pid"]),
+        "seq": numbers(columns["seq"]),
+        "place": place,
+        "ts": numbers(columns["ts_ns"]),
+    }
+    lists = Lists(np.zeros(size, "i4"), np.zeros(0, "i4"))
     if kind == PURGE:
-        _add_purge(records, columns)
+        fields |= {"by": numbers(columns["by_seq"]), "flags": _where(columns["attrs"])}
     elif kind in _MORE:
-        covers = _lists(columns.get("covers"), size)
-        _add_message(records, columns, covers)
+        covers = _lists(columns["covers"], size)
+        fields |= _message(columns, covers)
         if kind == MULTICAST:
             lists = covers
-            records["covers"] = lists.counts
-    return records, lists
+            fields["covers"] = lists.counts
+    return fields, lists
 
 
 def numbers(column: Any) -> Any:
@@ -98,41 +82,54 @@ def numbers(column: Any) -> Any:
     return (pc.fill_null(column, 0) if column.null_count else column).to_numpy()
 
 
-def _add_purge(records: Any, columns: Columns) -> None:
-    records["by"] = numbers(columns["by_seq"])
+def _where(attrs: Any) -> Any:
+    flags = np.zeros(len(attrs), "i2")
+    rows, values = _attribute(attrs, "where")
     for place, name in enumerate(WHERE):
         if name:
-            records["flags"][_has(columns["attrs"], "where", name)] = place << FLAG_BITS
+            flags[rows[_is(values, name)]] = place << FLAG_BITS
+    return flags
 
 
-def _add_message(records: Any, columns: Columns, covers: Lists) -> None:
+def _message(columns: Columns, covers: Lists) -> dict[str, Any]:
     item, digest, attrs = columns["item"], columns["digest"], columns["attrs"]
-    records["item"], records["content"] = numbers(item), numbers(digest)
+    flags, content = np.zeros(len(item), "i2"), numbers(digest)
     for column, flag in ((digest, HAS_MESSAGE), (item, HAS_ITEM)):
-        records["flags"] |= np.where(column.is_valid().to_numpy(zero_copy_only=False), flag, 0)
-    records["flags"][_has(attrs, "never_purge", "1")] |= KEEP
+        flags |= column.is_valid().to_numpy(zero_copy_only=False).astype("i2") * np.int16(flag)
+    rows, values = _attribute(attrs, "never_purge")
+    flags[rows[_is(values, "1")]] |= KEEP
     if len(covers.values):
-        records["content"] ^= _mixed(covers)
-    if attrs.null_count < len(attrs):
-        depends = pc.map_lookup(attrs, pa.scalar("deps"), "first").to_pylist()
-        for i, text in enumerate(depends):
-            if text:
-                hashed = blake2b(text.encode(), digest_size=8).digest()
-                records["content"][i] ^= int.from_bytes(hashed, "little", signed=True)
+        content = content ^ _mixed(covers)
+    rows, values = _attribute(attrs, "deps")
+    if len(rows):
+        content = content.copy()
+        content[rows] ^= np.array([_hashed(text) for text in values.to_pylist()], "i8")
+    return {"flags": flags, "item": numbers(item), "content": content}
 
 
-def _has(attrs: Any, name: str, value: str) -> Any:
-    """Which rows have the attribute with this value."""
+def _hashed(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def _attribute(attrs: Any, name: str) -> tuple[Any, Any]:
+    """Which rows have the attribute, and its values there."""
     if attrs.null_count == len(attrs):
-        return np.zeros(len(attrs), bool)
-    found = pc.map_lookup(attrs, pa.scalar(name), "first")
-    return pc.fill_null(pc.equal(found, value), False).to_numpy(zero_copy_only=False)
+        return np.zeros(0, "i8"), pa.nulls(0, pa.string())
+    ends = attrs.offsets.to_numpy()
+    keys, values = (each[ends[0] : ends[-1]] for each in (attrs.keys, attrs.items))
+    is_it = _is(keys, name)
+    rows = np.repeat(np.arange(len(attrs)), np.diff(ends))
+    return rows[is_it], values.filter(is_it)
+
+
+def _is(texts: Any, text: str) -> Any:
+    return pc.fill_null(pc.equal(texts, text), False).to_numpy(zero_copy_only=False)
 
 
 def _lists(covers: Any, size: int) -> Lists:
-    if covers is None or covers.null_count == size:
-        return Lists(np.zeros(size, "i8"), np.zeros(0, "i4"))
-    counts = numbers(pc.list_value_length(covers)).astype("i8")
+    if covers.null_count == size:
+        return Lists(np.zeros(size, "i4"), np.zeros(0, "i4"))
+    counts = numbers(pc.list_value_length(covers)).astype("i4")
     return Lists(counts, numbers(covers.flatten()).astype("i4"))
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from semcast.pipeline.check.packing import kind_of
 from semcast.pipeline.trace import Trace
 from semcast.terms.events import CRASH, DRAINED, LEAVE, MULTICAST
 
@@ -67,7 +68,20 @@ def facts(trace: Trace, judged: Mapping[str, Column | None]) -> DataFrame:
         "judged",
     )
     runs = with_processes(trace).withColumn("judged", wanted).where(F.size("judged") > 0)
-    return _with_left(runs, trace.events).select("run_id", F.to_json(told).alias("run"))
+    known = _with_left if _may_have(trace.events, LEAVE, CRASH) else _with_everybody
+    return known(runs, trace.events).select("run_id", F.to_json(told).alias("run"))
+
+
+def _may_have(events: DataFrame, *kinds: str) -> bool:
+    """Whether there can be events of these kinds, by the names of the files."""
+    files = events.inputFiles()
+    return not files or any(kind_of(file) in kinds for file in files)
+
+
+def _with_everybody(runs: DataFrame, _: DataFrame) -> DataFrame:
+    """The same as `_with_left` where nobody crashed or left."""
+    nobody, none = F.array().cast("array<int>"), F.array().cast(_DEPARTURES)
+    return runs.withColumns({"crashed": nobody, "left": none})
 
 
 def _with_left(runs: DataFrame, events: DataFrame) -> DataFrame:

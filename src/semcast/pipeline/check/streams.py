@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.block import ANY_SKEW, NEVER, Block, Findings, Stream, join
+from semcast.pipeline.check.block import ANY_SKEW, NEVER, Block, Findings, Stream
 from semcast.pipeline.check.completeness import LIVENESS, Completeness
 from semcast.pipeline.check.integrity import AtMostOnce, Integrity
 from semcast.pipeline.check.order import FifoOrder, ItemOrder
@@ -109,9 +109,7 @@ def _judges(stream: Stream, findings: Findings) -> list[Judge]:
 
 def block_of(parts: Sequence[Mapping[str, Any]]) -> Block:
     """Rows of `PACKED` with the facts of their run, all of one stream, as one block."""
-    records = join(part["records"] for part in parts)
-    covers = join((part["covers"] for part in parts), np.int32)
-    return Block(_stream(parts[0]), records, covers)
+    return Block(_stream(parts[0]), parts)
 
 
 def _stream(row: Mapping[str, Any]) -> Stream:

@@ -105,7 +105,7 @@ class Scope:
 def _scopes(trace: Trace, names: Iterable[str] | None) -> dict[str, Scope]:
     wanted = sorted(PROPERTIES if names is None else set(names))
     check_names(wanted)
-    kinds = _kinds_of_run(trace)
+    kinds = _kinds_of_run(trace, wanted)
     return {name: _scope(name, kinds) for name in wanted}
 
 
@@ -118,9 +118,18 @@ def _found(trace: Trace, scopes: Mapping[str, Scope]) -> DataFrame | None:
     return violations_of(trace, judged)
 
 
-def _kinds_of_run(trace: Trace) -> list[Row]:
-    """What decides which properties are judged, with the number of runs that have it."""
-    runs = with_processes(trace).join(is_witnessed(trace), "run_id", "left")
+def _kinds_of_run(trace: Trace, wanted: Iterable[str]) -> list[Row]:
+    """What decides which properties are judged, with the number of runs that have it.  Whether
+    runs have a witness is asked only where it matters."""
+    runs = with_processes(trace)
+    kinds = _counted(runs.withColumn("is_witnessed", F.lit(None).cast("boolean")))
+    needing = [name for name in wanted if PROPERTIES[name].needs_witness]
+    if any(not _reason_against(name, kind) for name in needing for kind in kinds):
+        return _counted(runs.join(is_witnessed(trace), "run_id", "left"))
+    return kinds
+
+
+def _counted(runs: DataFrame) -> list[Row]:
     kinds = runs.groupBy("protocol", "order", "complete", "absent", "is_witnessed")
     return kinds.agg(F.count("*").alias("runs")).collect()
 
@@ -151,7 +160,8 @@ def _reason_against(name: str, kind: Row) -> str:
 
 
 def _is_one_of(kinds: Sequence[Row]) -> Column:
-    """Whether a row of `with_processes` is of one of these kinds, which lack no process."""
+    """Whether a row of `with_processes` is of one of these kinds, which lack no process.  Runs
+    without a witness are left out by the property that needs one."""
     key = ("protocol", "order", "complete")
     conditions = (
         reduce(Column.__and__, (F.col(name).eqNullSafe(F.lit(kind[name])) for name in key))

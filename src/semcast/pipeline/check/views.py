@@ -14,11 +14,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.proof import LIFE, MESSAGE, STREAM, of_kind
+from semcast.pipeline.check.proof import LIFE, MESSAGE, STREAM, is_order, of_kind, skews
 from semcast.pipeline.check.runs import with_processes
 from semcast.pipeline.check.violations import event, violations
 from semcast.pipeline.trace import Trace
-from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MINORITY, MULTICAST
+from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MULTICAST
 
 
 def view_order(trace: Trace) -> DataFrame:
@@ -62,7 +62,7 @@ def _misplaced(trace: Trace, name: str) -> DataFrame:
         .groupBy(*view)
         .agg(F.min("n").alias("since"), F.max(F.coalesce("until", F.lit(1 << 62))).alias("until"))
     )
-    inside = of_kind(trace, MULTICAST, DELIVER, CONFIRM)
+    inside = of_kind(trace, MULTICAST, DELIVER, CONFIRM).where(~is_order())
     wrong = (
         inside.groupBy(*view)
         .agg(F.min("n").alias("first"), F.max("n").alias("last"))
@@ -113,7 +113,7 @@ def sending_view_delivery(trace: Trace) -> DataFrame:
 
 def primary_order(trace: Trace) -> DataFrame:
     """The primary views are one sequence: each has a majority of the members of the one before
-    it, or both have a majority of all servers."""
+    it, of which those count too who asked to leave, or both have a majority of all servers."""
     is_primary = F.coalesce(F.col("attrs")["primary"], F.lit("")) != MINORITY
     runs = with_processes(trace).select(
         "run_id",
@@ -133,7 +133,10 @@ def primary_order(trace: Trace) -> DataFrame:
         )
         .withColumn("before", F.lag("after").over(by_view))
         .withColumn("ancestors", F.lag("members").over(by_view))
-        .withColumn("shared", F.size(F.array_intersect("members", "ancestors")))
+        .join(_leaves(trace), "run_id", "left")
+        .join(skews(trace), "run_id")
+        .withColumn("voters", F.array_union("members", _leaving()))
+        .withColumn("shared", F.size(F.array_intersect("voters", "ancestors")))
         .withColumn("of", F.size("ancestors"))
         .join(runs, "run_id")
     )
@@ -148,6 +151,39 @@ def primary_order(trace: Trace) -> DataFrame:
         *("view", "shared", "of", "before.view"),
     )
     return violations(rows, "primary_order", what, F.col("before"), F.col("after"))
+
+
+def _leaves(trace: Trace) -> DataFrame:
+    """By run, who asked to leave when, and when it was back as another life (`leaves`)."""
+    leaves = (
+        of_kind(trace, LEAVE)
+        .where("peer is null")
+        .select("run_id", *LIFE, F.col("ts_ns").alias("left_at"))
+    )
+    returns = of_kind(trace, INSTALL).select(
+        "run_id", "pid", F.col("inc").alias("new_inc"), F.col("ts_ns").alias("back_at")
+    )
+    is_back = (F.col("new_inc") > F.col("inc")) & (F.col("back_at") > F.col("left_at"))
+    back_at = F.min(F.when(is_back, F.col("back_at")))
+    return (
+        leaves.join(returns, ["run_id", "pid"], "left")
+        .groupBy("run_id", *LIFE, "left_at")
+        .agg(back_at.alias("back_at"))
+        .groupBy("run_id")
+        .agg(F.collect_list(F.struct("pid", "left_at", "back_at")).alias("leaves"))
+    )
+
+
+def _leaving() -> Column:
+    """Who had asked to leave, and was not back, when a view was first installed (`after`)."""
+    installed = F.col("after")["ts_ns"]
+
+    def is_leaving(leave: Column) -> Column:
+        is_back = F.coalesce(leave["back_at"] <= installed, F.lit(False))
+        return (leave["left_at"] <= installed + F.col("skew_ns")) & ~is_back
+
+    gone = F.transform(F.filter("leaves", is_leaving), lambda leave: leave["pid"])
+    return F.coalesce(gone, F.array().cast("array<int>"))
 
 
 def _process(did: str, *columns: str) -> Column:

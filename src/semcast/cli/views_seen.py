@@ -1,0 +1,98 @@
+"""Views as the members of this machine see them: which there are, and what changed."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from semcast.runtime.snapshot import Snapshot, ViewSeen
+
+Process: TypeAlias = tuple[str, str, int]  # group, name, process
+
+_IN_WORDS = {
+    "joining": "is joining",
+    "member": "goes on",
+    "left": "has left",
+    "excluded": "was excluded, and comes back",
+}
+
+
+def views(snapshots: Iterable["Snapshot"]) -> list[dict[str, Any]]:
+    """The views of every group, the latest first, and who is in them: `at` has the status of each
+    local member there, `suspected` who seems to have crashed and to whom."""
+    found: dict[tuple[str, int, tuple[str, ...]], dict[str, Any]] = {}
+    for snapshot in snapshots:
+        if (seen := snapshot.view) is None:
+            continue
+        key = snapshot.group, -seen.id, tuple(seen.members)
+        view = found.setdefault(
+            key,
+            {
+                "group": snapshot.group,
+                "view": seen.id,
+                "members": seen.members,
+                "is_primary": seen.is_primary,
+                "at": {},
+                "suspected": {},
+            },
+        )
+        view["at"][snapshot.name] = seen.status
+        for name in seen.suspected:
+            view["suspected"].setdefault(name, []).append(snapshot.name)
+    return [found[key] for key in sorted(found)]
+
+
+def describe_views(snapshots: Iterable["Snapshot"]) -> Iterator[str]:
+    """A line for each view."""
+    for view in views(snapshots):
+        by_status: dict[str, list[str]] = {}
+        for name, status in view["at"].items():
+            by_status.setdefault(status, []).append(name)
+        told = "; ".join(f"{status}: {', '.join(names)}" for status, names in by_status.items())
+        line = f"view {view['view']} of {view['group']}: {', '.join(view['members'])}; {told}"
+        for name, by in view["suspected"].items():
+            line += f"; {name} is suspected by {', '.join(by)}"
+        yield line
+
+
+def view_changes(
+    old: Mapping[Process, "Snapshot"], new: Mapping[Process, "Snapshot"]
+) -> Iterator[str]:
+    """What differs between two looks: views first, each told once for all who entered it."""
+    entered: dict[tuple[str, int, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for key, snapshot in new.items():
+        seen, before = snapshot.view, old[key].view if key in old else None
+        if seen is not None and before is not None and seen.id != before.id and seen.id:
+            change = (snapshot.group, seen.id, tuple(seen.members), tuple(before.members))
+            entered.setdefault(change, []).append(snapshot.name)
+    for (group, number, members, before_members), names in sorted(entered.items()):
+        told = f"{group} view {number}: {', '.join(members)}"
+        for word, those in (
+            ("joined", [name for name in members if name not in before_members]),
+            ("left", [name for name in before_members if name not in members]),
+        ):
+            told += f"; {word}: {', '.join(those)}" if those else ""
+        yield f"{told}; entered by {', '.join(names)}"
+    for key, snapshot in new.items():
+        if key in old and snapshot.view is not None and (before := old[key].view) is not None:
+            who = f"{snapshot.group} {snapshot.name}"
+            yield from (f"{who} {what}" for what in _differences(before, snapshot.view))
+
+
+def _differences(old: "ViewSeen", new: "ViewSeen") -> Iterator[str]:
+    if new.status == "minority" != old.status:
+        reached = len(new.members) - len(new.suspected)
+        yield (
+            f"waits in a minority: reaches {reached} of {len(new.members)} members of view "
+            f"{new.id}, {new.needed} are needed"
+        )
+    elif new.status != old.status and new.status in _IN_WORDS and _is_news(old, new):
+        yield _IN_WORDS[new.status]
+    yield from (f"suspects {name}" for name in new.suspected if name not in old.suspected)
+    for name in old.suspected:
+        if name not in new.suspected and name in new.members:
+            yield f"hears {name} again"
+
+
+def _is_news(old: "ViewSeen", new: "ViewSeen") -> bool:
+    """A view that was entered has been told; so has what comes between two."""
+    return new.status != "member" or (old.id == new.id and old.status == "minority")

@@ -1,0 +1,1 @@
+"""Membership that changes: views, agreement on them, and order inside them."""

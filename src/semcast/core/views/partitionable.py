@@ -1,0 +1,207 @@
+"""Partitionable views: every component has its own, and components that meet merge [VSD app. A].
+
+Guarantees: ids are unique and increase at each member; nothing else, since VS asks for no
+agreement between views.  The lowest process in reach invites all in reach; whoever consents
+installs nothing lower any more and sends nothing until the view is formed or given up, so that the
+count of its messages stays what it said.  Who does not answer in time is left out.
+Departs: *createview* wants ids above all others; concurrent components cannot know them, and no
+process could tell the difference.
+"""
+
+from semcast.core.detector import NEVER
+from semcast.core.views.recipe import ViewRecipe
+from semcast.core.views.suspicion import Suspicion
+from semcast.terms.effects import Effects
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.messages import Seq
+from semcast.terms.views import (
+    NO_VIEW,
+    Consent,
+    Formed,
+    Heartbeat,
+    Invite,
+    Life,
+    Pid,
+    View,
+    ViewDatagram,
+    ViewId,
+)
+
+PID_BITS = 31
+INC_BITS = 8
+
+
+class PartitionableViews:
+    """Lives as long as the process.  Invariant: view.id <= promised."""
+
+    def __init__(self, recipe: ViewRecipe, life: Life, suspicion: Suspicion) -> None:
+        self.recipe = recipe
+        self.life = life
+        self.suspicion = suspicion
+        self.view = NO_VIEW
+        self.sent: Seq = 0  # of the own messages, in this life
+        self.promised: ViewId = 0
+        self.consented_until = -NEVER
+        self.highest: ViewId = 0  # heard of
+        self.heartbeats: dict[Pid, Heartbeat] = {}
+        self.forming: Invite | None = None
+        self.consents: dict[Pid, Seq] = {}
+        self.retry_at = NEVER
+        self.form_by = NEVER
+        self.mismatch_at = NEVER  # when the view was first not what is in reach
+        self.strays_at = NEVER  # when somebody in reach was first in another view
+        self.is_leaving = False
+        self.next: View | None = None  # to be installed now
+
+    def __repr__(self) -> str:
+        return f"PartitionableViews({self.view}, forming={self.forming}, {self.consents})"
+
+    @property
+    def deadline(self) -> float:
+        """When `on_time` wants to be called."""
+        return min(self.retry_at, self.form_by)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it has consented to a view that is not yet formed."""
+        return self.promised > self.view.id and self.consented_until != -NEVER
+
+    def enter(self, view: View) -> None:
+        """A view begins."""
+        self.view = view
+        self.next = None
+        self.consented_until = -NEVER
+        self.mismatch_at = self.strays_at = NEVER
+
+    def start(self) -> View:
+        """The first view: this process alone."""
+        self.promised = self._new_id()
+        return View(self.promised, (self.life,), (0,))
+
+    def _new_id(self) -> ViewId:
+        """Unique by the process and its life, above every id heard of."""
+        count = (max(self.promised, self.highest) >> PID_BITS + INC_BITS) + 1
+        inc = self.life.inc & (1 << INC_BITS) - 1
+        return (count << PID_BITS | self.life.pid) << INC_BITS | inc
+
+    def _in_reach(self) -> list[Life]:
+        """This process and all that are heard and stay, by number."""
+        lives = [
+            Life(pid, heartbeat.inc)
+            for pid, heartbeat in self.heartbeats.items()
+            if self.suspicion.is_alive(pid) and not heartbeat.leaving
+        ]
+        return sorted([*lives, self.life])
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it wanted to leave and nobody in reach is in a view with it any more."""
+        alive = (pid for pid in self.heartbeats if self.suspicion.is_alive(pid))
+        return self.is_leaving and all(self.heartbeats[pid].view != self.view.id for pid in alive)
+
+    def _strays(self, lives: list[Life]) -> bool:
+        """Whether somebody in reach is in another view."""
+        others = (self.heartbeats[life.pid].view for life in lives if life != self.life)
+        return any(view != self.view.id for view in others)
+
+    def on_heartbeat(self, source: Pid, heartbeat: Heartbeat, now: float, out: Effects) -> None:
+        """Somebody is in reach."""
+        known = self.heartbeats.get(source)
+        if known is None or heartbeat.inc >= known.inc:
+            self.heartbeats[source] = heartbeat
+            self.highest = max(self.highest, heartbeat.view)
+
+    def on_datagram(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
+        """What is said about a new view."""
+        if isinstance(datagram, Invite):
+            self._on_invite(source, datagram, now, out)
+        elif isinstance(datagram, Consent):
+            if self.forming is not None and datagram.view == self.forming.view:
+                self.consents[source] = datagram.base
+                self._form(now, out)
+        elif isinstance(datagram, Formed):
+            self._on_formed(datagram.view, now)
+
+    def _on_invite(self, source: Pid, invite: Invite, now: float, out: Effects) -> None:
+        self.highest = max(self.highest, invite.view)
+        if self.life not in invite.members or invite.view <= self.view.id:
+            return
+        if invite.view < self.promised:
+            return
+        if invite.view > self.promised:
+            self.promised = invite.view
+            self.forming = None  # Somebody in reach knows of higher ids.
+            self.retry_at = self.form_by = NEVER
+        self.consented_until = now + 2 * self.recipe.patience_s
+        out.send.append((source, Consent(invite.view, self.sent)))
+
+    def _on_formed(self, view: View, now: float) -> None:
+        if view.id != self.promised or view.id <= self.view.id or not self.is_bound:
+            return
+        if self.life not in view.members:
+            self.consented_until = -NEVER  # The consent came too late.
+            return
+        if view.bases[view.members.index(self.life)] != self.sent:
+            raise RemoteProtocolError(f"view {view.id}: other numbers than were consented to")
+        self.next = view
+
+    def on_time(self, now: float, out: Effects) -> None:
+        """Invite, ask again, or go on without those who do not answer."""
+        if self.is_bound and now >= self.consented_until:
+            self.consented_until = -NEVER
+        if self.forming is not None:
+            if now >= self.form_by:
+                self._form(now, out, over=True)
+            elif now >= self.retry_at:
+                self._ask(now, out)
+            return
+        lives = self._in_reach()
+        self.mismatch_at = self._since(self.mismatch_at, set(lives) != set(self.view.members), now)
+        self.strays_at = self._since(self.strays_at, self._strays(lives), now)
+        due = min(
+            self.mismatch_at + self.recipe.gather_s, self.strays_at + 2 * self.recipe.patience_s
+        )
+        if now >= due and lives[0] == self.life and not self.is_bound:
+            self._invite(lives, now, out)
+
+    @staticmethod
+    def _since(before: float, holds: bool, now: float) -> float:
+        if not holds:
+            return NEVER
+        return min(before, now)
+
+    def _invite(self, lives: list[Life], now: float, out: Effects) -> None:
+        self.promised = self._new_id()
+        self.forming = Invite(self.promised, tuple(lives))
+        self.consents = {self.life.pid: self.sent}
+        self.consented_until = self.form_by = now + self.recipe.patience_s
+        self._ask(now, out)
+        self._form(now, out)
+
+    def _ask(self, now: float, out: Effects) -> None:
+        assert self.forming is not None
+        for life in self.forming.members:
+            if life.pid not in self.consents:
+                out.send.append((life.pid, self.forming))
+        self.retry_at = now + self.recipe.retry_s
+
+    def _form(self, now: float, out: Effects, *, over: bool = False) -> None:
+        """All have consented, or there was time enough."""
+        forming = self.forming
+        assert forming is not None
+        members = [life for life in forming.members if life.pid in self.consents]
+        awaited = [
+            life
+            for life in forming.members
+            if life.pid not in self.consents and self.suspicion.is_alive(life.pid)
+        ]
+        if awaited and not over:
+            return
+        bases = tuple(self.consents[life.pid] for life in members)
+        view = View(forming.view, tuple(members), bases)
+        for life in members:
+            if life != self.life:
+                out.send.append((life.pid, Formed(view)))
+        self.forming = None
+        self.retry_at = self.form_by = NEVER
+        self.next = view

@@ -1,0 +1,317 @@
+"""Primary views: one sequence, each decided by a majority of the one before [SVS §2].
+
+The lowest member that is not suspected coordinates.  A view changes because somebody is suspected,
+came back as a new incarnation, wants to leave or to join, is put out for holding up a full buffer,
+or does not get into the view.  Of n members n - q may be dropped at once, and those that leave
+with a vote of their own; more follow in the next view.
+A member that reaches no quorum waits: somebody may be going on without it.
+"""
+
+from random import Random
+
+from semcast.core.detector import NEVER
+from semcast.core.views.agreement import Agreement
+from semcast.core.views.recipe import ViewRecipe
+from semcast.core.views.suspicion import Suspicion
+from semcast.core.views.tenure import Tenure
+from semcast.terms.effects import Effects
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.messages import Rank
+from semcast.terms.views import (
+    Accepted,
+    Decided,
+    Departed,
+    Heartbeat,
+    Life,
+    Pid,
+    Prepare,
+    Promise,
+    Proposal,
+    Propose,
+    Refused,
+    View,
+    ViewDatagram,
+)
+
+
+class PrimaryViews:
+    """Lives as long as the process; `agreement` as long as the view."""
+
+    def __init__(self, recipe: ViewRecipe, life: Life, suspicion: Suspicion, rng: Random) -> None:
+        self.recipe = recipe
+        self.life = life
+        self.suspicion = suspicion
+        self.rng = rng
+        self.tenure: Tenure | None = None
+        self.agreement: Agreement | None = None
+        self.decision: Decided | None = None  # that led to the current view
+        self.heartbeats: dict[Pid, Heartbeat] = {}
+        self.installed_at = 0.0
+        self.reason_at = NEVER  # when there was first a reason to change the view
+        self.is_leaving = False
+        self.expels: tuple[Life, ...] = ()  # those that this member wants put out
+        self.next: Proposal | None = None  # to be installed now
+        self.is_excluded = False
+        self.has_quorum = False  # whether enough members can be reached to go on
+
+    def __repr__(self) -> str:
+        return f"PrimaryViews({self.tenure}, {self.agreement})"
+
+    @property
+    def deadline(self) -> float:
+        """When `on_time` wants to be called."""
+        agreement = self.agreement
+        if agreement is None or agreement.decided is not None:
+            return NEVER
+        if agreement.ballot:
+            return agreement.retry_at
+        if self.reason_at == NEVER or not (self._coordinates and self.has_quorum):
+            return NEVER
+        return max(self.reason_at + self.recipe.gather_s, agreement.yields_until)
+
+    def enter(self, tenure: Tenure, decision: Decided | None, stateful: bool, now: float) -> None:
+        """A view begins."""
+        self.tenure, self.decision = tenure, decision
+        self.agreement = Agreement(self.recipe, tenure, self.rng)
+        self.agreement.is_stateful = stateful
+        self.installed_at = now
+        self.reason_at = NEVER
+        self.next = None
+        self._count()
+
+    @property
+    def all_have_entered(self) -> bool:
+        """Whether nobody in the view needs anything of the one before."""
+        assert self.tenure is not None
+        view = self.tenure.view
+        others = [self.heartbeats.get(m.pid) for m in view.members if m != self.life]
+        return all(h is not None and h.view >= view.id for h in others)
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether the view after this one is being decided."""
+        return self.agreement is not None and self.agreement.is_under_way
+
+    def _count(self) -> None:
+        """See who is in reach: whether they are enough, and whom to ask for what is missing."""
+        assert self.tenure is not None
+        assert self.agreement is not None
+        members = self.tenure.view.members
+        away = {rank for rank, life in enumerate(members) if self._is_gone(life)}
+        self.tenure.member.recovery.away = away
+        self.has_quorum = len(members) - len(away) >= self.agreement.quorum
+
+    def _is_gone(self, life: Life) -> bool:
+        """Suspected, or its process has begun another life."""
+        if life == self.life:
+            return False
+        heartbeat = self.heartbeats.get(life.pid)
+        reborn = heartbeat is not None and heartbeat.inc > life.inc
+        return reborn or not self.suspicion.is_alive(life.pid)
+
+    def _leavers(self) -> set[Life]:
+        """Those who want to leave, and may: not while all who stay wait for the state."""
+        assert self.tenure is not None
+        assert self.agreement is not None
+        leave = {self.life} if self.is_leaving else set()
+        stay = set() if self.is_leaving else {self.life}
+        has_state = not self.is_leaving and self.agreement.is_stateful
+        for life in self.tenure.view.members:
+            heartbeat = self.heartbeats.get(life.pid)
+            if heartbeat is None or heartbeat.inc != life.inc:
+                continue
+            if heartbeat.leaving:
+                leave.add(life)
+            elif not self._is_gone(life):
+                stay.add(life)
+                has_state |= heartbeat.stateful
+        return leave if has_state or not stay else set()
+
+    @property
+    def _coordinates(self) -> bool:
+        assert self.tenure is not None
+        for life in self.tenure.view.members:
+            if not self._is_gone(life):
+                return life == self.life
+        return False
+
+    def _joiners(self) -> list[Life]:
+        """Those who are heard, in no view and not in this one."""
+        assert self.tenure is not None
+        members = set(self.tenure.view.members)
+        lives = [
+            Life(pid, heartbeat.inc)
+            for pid, heartbeat in sorted(self.heartbeats.items())
+            if heartbeat.view == 0 and not heartbeat.leaving and self.suspicion.is_alive(pid)
+        ]
+        return [life for life in lives if life not in members]
+
+    def _unwanted(self, now: float) -> set[Life]:
+        """Members that should not be in the next view."""
+        assert self.tenure is not None
+        view = self.tenure.view
+        late = now - self.installed_at >= 2 * self.recipe.patience_s
+        unwanted = set(self.expels) & set(view.members) | self._leavers()
+        for life in view.members:
+            heartbeat = self.heartbeats.get(life.pid)
+            if self._is_gone(life):
+                unwanted.add(life)
+            if heartbeat is None:
+                continue
+            if late and heartbeat.view < view.id:
+                unwanted.add(life)
+            if heartbeat.view == view.id:
+                unwanted.update(x for x in heartbeat.expels if x in view.members and x != life)
+        return unwanted
+
+    def on_heartbeat(self, source: Pid, heartbeat: Heartbeat, now: float, out: Effects) -> None:
+        """Somebody is alive, and says where it is."""
+        known = self.heartbeats.get(source)
+        if known is not None and heartbeat.inc < known.inc:
+            return
+        self.heartbeats[source] = heartbeat
+        if self.tenure is None:
+            return
+        self._count()
+        view, life = self.tenure.view, Life(source, heartbeat.inc)
+        if heartbeat.view >= view.id or not self._answers(life):
+            return
+        if life in view.members:
+            if self.decision is not None:
+                holder = self.decision.holder
+                out.send.append(
+                    (source, Decided(self.decision.view, self.decision.proposal, holder))
+                )
+        elif heartbeat.view:
+            out.send.append((source, Departed(heartbeat.inc, view.id)))
+
+    def _answers(self, asks: Life) -> bool:
+        """One is enough to tell what was missed: the lowest in reach that is in the view."""
+        assert self.tenure is not None
+        view = self.tenure.view
+        for life in view.members:
+            heartbeat = self.heartbeats.get(life.pid)
+            is_there = heartbeat is not None and heartbeat.view >= view.id
+            if life == self.life or (life != asks and is_there and not self._is_gone(life)):
+                return life == self.life
+        return False
+
+    def on_datagram(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
+        """What is said about the view after this one."""
+        if isinstance(datagram, Departed):
+            if datagram.inc == self.life.inc and self.tenure is not None:
+                self.is_excluded |= datagram.view > self.tenure.view.id
+            return
+        if isinstance(datagram, Decided):
+            self._on_decided(datagram, now, out)
+            return
+        tenure, agreement = self.tenure, self.agreement
+        if tenure is None or agreement is None:
+            return
+        assert isinstance(datagram, Prepare | Promise | Propose | Accepted | Refused)
+        rank = tenure.rank_of.get(source)
+        if rank is None or datagram.view != tenure.view.id:
+            return
+        self._check(datagram)
+        if isinstance(datagram, Prepare):
+            agreement.on_prepare(rank, datagram, now, out)
+        elif isinstance(datagram, Promise):
+            agreement.on_promise(rank, datagram)
+        elif isinstance(datagram, Propose):
+            agreement.on_propose(rank, datagram, now, out)
+        elif isinstance(datagram, Accepted):
+            agreement.on_accepted(rank, datagram, now, out)
+        else:
+            agreement.on_refused(datagram, now)
+
+    def _check(self, datagram: ViewDatagram) -> None:
+        """Refuse what does not fit this view."""
+        assert self.tenure is not None
+        members = len(self.tenure.view.members)
+        if isinstance(datagram, Promise):
+            proposal, by_rank = datagram.accepted, [datagram.frontier]
+        elif isinstance(datagram, Propose | Decided):
+            proposal = datagram.proposal
+            holders = datagram.holders if isinstance(datagram, Propose) else (datagram.holder,)
+            if any(rank >= members for rank in holders):
+                raise RemoteProtocolError(f"holders: not in a view of {members}")
+            by_rank = [datagram.holders] if isinstance(datagram, Propose) else []
+        else:
+            return
+        by_rank += [proposal.cut] if proposal is not None else []
+        if any(len(each) != members for each in by_rank):
+            raise RemoteProtocolError(f"cut: not of a view of {members}")
+
+    def _on_decided(self, decided: Decided, now: float, out: Effects) -> None:
+        if self.tenure is None:
+            if self.life in decided.proposal.next.members:
+                self.decision, self.next = decided, decided.proposal
+        elif decided.view == self.tenure.view.id and self.agreement is not None:
+            self._check(decided)
+            self.agreement.on_decided(decided, now, out)
+
+    def on_time(self, now: float, out: Effects) -> None:
+        """Begin to change the view, if that is due and this member's to do."""
+        agreement = self.agreement
+        if agreement is None or agreement.decided is not None:
+            return
+        self._count()
+        is_reason = agreement.is_under_way or bool(self._unwanted(now)) or bool(self._joiners())
+        if not is_reason:
+            self.reason_at = NEVER
+        elif self.reason_at == NEVER:
+            self.reason_at = now
+        if agreement.ballot or not self._coordinates or not self.has_quorum:
+            return
+        if self.is_leaving and agreement.members == 1:
+            return  # There is nobody to decide for.
+        if now >= max(self.reason_at + self.recipe.gather_s, agreement.yields_until):
+            agreement.start(now, out)
+
+    def settle(self, now: float, out: Effects) -> None:
+        """After every input: go on where that has become possible."""
+        agreement = self.agreement
+        if agreement is None:
+            return
+        agreement.on_progress(now, out)
+        agreement.poll(self._is_awaited, lambda promises: self._compose(promises, now), now, out)
+        if agreement.is_complete:
+            self.decision, self.next = agreement.decision, agreement.decided
+
+    def _is_awaited(self, rank: Rank) -> bool:
+        assert self.tenure is not None
+        return not self._is_gone(self.tenure.view.members[rank])
+
+    def _compose(self, promises: dict[Rank, Promise], now: float) -> Proposal:
+        """The next view: who answered and is wanted, at least a quorum, and who asks to join."""
+        assert self.tenure is not None
+        assert self.agreement is not None
+        view, unwanted, leavers = self.tenure.view, self._unwanted(now), self._leavers()
+        spare = len(promises) - self.agreement.quorum
+        stay = []
+        for rank in sorted(promises):
+            life = view.members[rank]
+            if life in unwanted and life not in leavers:
+                spare -= 1
+            if life not in unwanted or (spare < 0 and life not in leavers):
+                stay.append(rank)
+        if not any(promises[rank].stateful for rank in stay):
+            stay = sorted([*stay, min(rank for rank in promises if promises[rank].stateful)])
+        joiners = [life for life in self._joiners() if life.pid not in _pids(view, stay)]
+        members = tuple(view.members[rank] for rank in stay) + tuple(joiners)
+        bases = tuple(view.bases[rank] + promises[rank].sent for rank in stay)
+        stateful = [view.members[rank] for rank in stay if promises[rank].stateful]
+        cut = tuple(
+            max(promise.frontier[sender] for promise in promises.values())
+            for sender in range(len(view.members))
+        )
+        return Proposal(
+            View(view.id + 1, members, bases + (0,) * len(joiners)),
+            cut,
+            stateful[0].pid,
+            tuple(life for life in members if life not in stateful),
+        )
+
+
+def _pids(view: View, ranks: list[Rank]) -> set[Pid]:
+    return {view.members[rank].pid for rank in ranks}

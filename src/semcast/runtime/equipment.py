@@ -1,0 +1,158 @@
+"""What a live member has open whatever its protocol: keys, sockets, and what shows it to people.
+
+What was opened is closed again by `close`, in the reverse order.
+"""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from time import monotonic
+from typing import Final
+
+from semcast.runtime.addresses import Address, show
+from semcast.runtime.bulk import Bulk
+from semcast.runtime.control import ControlServer
+from semcast.runtime.endpoints import find_interface, open_ports
+from semcast.runtime.interfaces import datagram_bytes
+from semcast.runtime.keyring import KeyRing, KeyRingWatch, keys_path
+from semcast.runtime.observation import Observation
+from semcast.runtime.options import Options
+from semcast.runtime.sockets import open_multicast, shortages
+from semcast.runtime.transport import Transport
+from semcast.terms.errors import ConfigError
+from semcast.wire.fragments import Reassembly
+from semcast.wire.frames import member_id
+from semcast.wire.sealing import Opener, Sealer
+
+KEYS_PERIOD_S: Final = 0.5
+FRAME_SLACK_BYTES: Final = 1 << 16  # what a message's annotations and frame may add to it
+BODIES_AT_ONCE: Final = 4  # large messages of one sender that may be on their way
+
+log = logging.getLogger("semcast")
+
+
+class Equipment:
+    """Of one member.  Lives from `open` to `close`."""
+
+    transport: Transport
+    bulk: Bulk
+    address: Address
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.stack = AsyncExitStack()
+        self.ring: KeyRing | None = None  # None: unsealed, and on loopback only
+        self._watch: KeyRingWatch | None = None
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether frames are sealed, and so may leave the machine."""
+        return self.ring is not None
+
+    async def open(self, incarnation: int) -> None:
+        """Read the keys and open the sockets; what comes is passed over until `transport.on_frame`
+        is set."""
+        options = self.options
+        if options.key is not False:
+            self._watch = KeyRingWatch(options.key or keys_path())
+            self.ring = self._watch.ring if self._watch.ring.keys else None
+            if options.key is not None and self.ring is None:
+                raise ConfigError(f"key: {options.key} holds no key; make one: semcast keys new")
+        own = member_id(options.name)
+        key = self.ring.active if self.ring else None
+        self.sealer = Sealer(options.group, own, incarnation, key)
+        keys = self.ring.keys if self.ring else ()
+        self.opener = Opener(options.group, own, incarnation, keys)
+        await self._open_network()
+        if self._watch is not None and self.ring is not None:
+            watching = asyncio.create_task(self._watch_keys(self._watch))
+            self.stack.callback(watching.cancel)
+
+    async def _open_network(self) -> None:
+        options = self.options
+        interface = await find_interface(options, sealed=self.is_sealed)
+        if self.ring is None:
+            told = log.info if options.key is False else log.warning
+            told("no key: group %s stays on loopback, unsealed", options.group)
+        frame_bytes = options.datagram or datagram_bytes(interface)
+        unicast, listening = open_ports(interface, options)
+        self.stack.callback(listening.close)
+        self.stack.callback(unicast.close)
+        multicast = None
+        if options.multicast is not None:
+            host, port = options.multicast
+            hearing = open_multicast(interface, host, port, options.socket_buffer)
+            self.stack.callback(hearing.close)
+            multicast = hearing, interface.endpoint(host, port)
+        for shortage in shortages(unicast, options.socket_buffer):
+            log.warning("%s", shortage)
+        self.transport = Transport(
+            self.sealer,
+            self.opener,
+            unicast,
+            multicast,
+            frame_bytes,
+            Reassembly(
+                options.message_max + FRAME_SLACK_BYTES,
+                BODIES_AT_ONCE * (options.message_max + FRAME_SLACK_BYTES),
+            ),
+        )
+        self.transport.start()
+        self.stack.callback(self.transport.close)
+        self.bulk = Bulk(
+            listening,
+            options.message_max + FRAME_SLACK_BYTES,
+            lambda frame, source: self.transport.take(frame, source, monotonic()),
+            lambda: self.transport.on_drained(monotonic()),
+        )
+        await self.bulk.start()
+        self.stack.push_async_callback(self.bulk.close)
+        self.address = interface.address, unicast.getsockname()[1]
+
+    async def show(self, observation: Observation) -> None:
+        """Let people look at the member, as its options say."""
+        options = self.options
+        if options.control:
+            control = ControlServer(observation.snapshot)
+            self.stack.push_async_callback(control.close)
+            try:
+                await control.start(options.group, options.name)
+            except (ConfigError, OSError) as error:
+                log.warning("semcast top will not see this member: %s", error)
+        if options.metrics is not None:
+            from semcast.runtime.metrics import serve
+
+            metrics = serve(show(options.metrics), observation.latest)
+            self.stack.push_async_callback(asyncio.to_thread, metrics.close)
+
+    async def _watch_keys(self, watch: KeyRingWatch) -> None:
+        """Take up a changed key ring; a bad or empty one leaves things as they are."""
+        while True:
+            await asyncio.sleep(KEYS_PERIOD_S)
+            ring = watch.poll()
+            if watch.problem is not None:
+                log.warning("%s", watch.problem)
+            if ring is not None and ring.keys:
+                self.opener.use(ring.keys)
+                self.sealer.use(ring.active)
+
+    def refusals(self) -> str:
+        """What was heard and could not be a member, in words to end a sentence with."""
+        told = ""
+        for reason, explanation in _EXPLAINED.items():
+            if count := self.transport.discarded[reason]:
+                told += f"; {explanation} ({count} frames)"
+        return told
+
+    async def close(self) -> None:
+        """Give everything back."""
+        await self.stack.aclose()
+
+
+_EXPLAINED: Final = {
+    "key": "somebody seals with a key that is not in this ring",
+    "forged": "somebody seals with another key under the same number",
+    "clear": "somebody sends unsealed",
+    "version": "somebody speaks another version of the protocol",
+    "namesake": "somebody else has this member's name",
+}

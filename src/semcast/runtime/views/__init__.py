@@ -1,0 +1,1 @@
+"""Live groups whose membership changes."""

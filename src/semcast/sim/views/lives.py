@@ -1,0 +1,31 @@
+"""What happens to a process in a group with views, as values.
+
+Beside what happens to participants: a process can be cut off at a place in the protocol, so that
+what it does there is known to few or to nobody, and it lives on.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from semcast.faults import ClockJump, Failpoint, OneWayCut, Partition, Pause
+from semcast.faults.limits import positive
+from semcast.sim.pubsub.lives import Arrival, Departure, Outage, Stumble
+
+__all__ = ["Arrival", "Departure", "Isolation", "Outage", "Stumble", "Turn"]
+
+
+class Isolation(msgspec.Struct, frozen=True, tag="isolation"):
+    """The process neither sends nor hears for `for_s`, from the handler at `point` on; of what
+    that handler sends the failpoint's share still leaves."""
+
+    point: Failpoint
+    for_s: float
+
+    def __post_init__(self) -> None:
+        positive("for_s", self.for_s)
+
+
+Turn: TypeAlias = (
+    Partition | OneWayCut | Pause | ClockJump | Outage | Stumble | Isolation | Arrival | Departure
+)

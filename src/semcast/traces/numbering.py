@@ -1,0 +1,40 @@
+"""Numbers for the processes of a run whose members came and went: 0 to n - 1, as readers need it.
+
+Such processes number themselves by their names, without knowing each other, and record what they
+say of each other by these numbers.  Here they get small ones, in the order of their names as far
+as their journals are there; whoever is only spoken of gets the next.  A file beside the journals
+keeps them, so that a journal which comes later fits in.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+SUFFIX: Final = ".pids"
+
+
+class Numbering:
+    """Of one run; whoever uses it has the turn.  Invariant: the numbers are 0 to n - 1."""
+
+    def __init__(self, folder: Path, run_id: int) -> None:
+        """`folder` is that of the journals."""
+        self._path = folder / f"{run_id}{SUFFIX}"
+        content = self._path.read_bytes() if self._path.exists() else b"{}"
+        self._numbers = msgspec.json.decode(content, type=dict[int, int])
+
+    def introduce(self, named: Iterable[tuple[str, int]]) -> None:
+        """Processes by name and own number, to be numbered in the order of the names."""
+        for _, pid in sorted(named):
+            self.of(pid)
+
+    def of(self, pid: int) -> int:
+        """The number of a process in the trace; what names nobody still does."""
+        return pid if pid < 0 else self._numbers.setdefault(pid, len(self._numbers))
+
+    def save(self) -> None:
+        """Keep them, all or nothing."""
+        new = self._path.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(self._numbers))
+        new.replace(self._path)

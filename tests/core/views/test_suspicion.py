@@ -1,0 +1,64 @@
+"""Silence is suspicious; slowness is learned; a stopped process blames nobody."""
+
+from semcast.core.views.recipe import ViewRecipe
+from semcast.core.views.suspicion import Suspicion
+from semcast.core.views.tally import Tally
+
+
+def watching(**settings):
+    suspicion = Suspicion(ViewRecipe(heartbeat_s=0.1, timeout_s=1.0, **settings), 0.0)
+    suspicion.watch(1, 0.0)
+    return suspicion
+
+
+def live(suspicion, *times):
+    """Wake often, as a running process does; the suspects of each time."""
+    now, found = suspicion.awake_at, []
+    for time in times:
+        while now < time:
+            now = min(now + 0.125, time)
+            suspicion.on_wake(now)
+        found.append(suspicion.on_time(now))
+    return found
+
+
+def test_who_is_silent_is_suspected_once():
+    assert live(watching(), 0.9, 1.0, 1.1) == [[], [1], []]
+
+
+def test_a_sign_of_life_puts_it_off():
+    suspicion = watching()
+    live(suspicion, 0.9)
+    suspicion.on_heard(1, 0.9)
+    assert live(suspicion, 1.8, 1.9) == [[], [1]]
+
+
+def test_a_mistake_doubles_the_timeout_up_to_a_bound():
+    """Eventually accurate [SVS §2]."""
+    suspicion = watching(timeout_max_s=3.0)
+    waited = []
+    for _ in range(4):
+        start = suspicion.awake_at
+        while not live(suspicion, suspicion.awake_at + 0.125)[0]:
+            pass
+        waited.append(round(suspicion.awake_at - start, 3))
+        suspicion.on_heard(1, suspicion.awake_at)
+    assert waited == [1.0, 2.0, 3.0, 3.0]
+
+
+def test_a_process_that_was_stopped_suspects_nobody_for_it():
+    suspicion = watching()
+    suspicion.on_wake(60.0)
+    assert suspicion.on_time(60.0) == []
+    assert live(suspicion, 61.1) == [[1]]
+
+
+def test_enough_reports_agree():
+    tally = Tally(4, 2)
+    assert not tally.on_report(0, 5)
+    assert tally.on_report(3, 3)
+    assert tally.agreed == 3
+    assert not tally.on_report(3, 2), "an old report"
+    assert tally.on_report(1, 9)
+    assert tally.agreed == 5
+    assert Tally(1, 1).on_report(0, 7)

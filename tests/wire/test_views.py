@@ -1,0 +1,79 @@
+"""Datagrams about views: round trips, refusals."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semcast.terms import views
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.messages import Data, Message, Nack
+from semcast.wire import decode, decode_view, encode
+
+LIVES = (views.Life(1, 1), views.Life(2, 3))
+VIEW = views.View(4, LIVES, (0, 9))
+PROPOSAL = views.Proposal(VIEW, (5, 6), 1, (views.Life(2, 3),))
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        views.Heartbeat(1, 4, True, False, LIVES, 3, 2),
+        views.Enclosed(4, Data((Message(1, 2, 7, payload=b"x"),))),
+        views.Enclosed(4, Nack(1, ((1, 2),), 4, 1)),
+        views.Reached(4, 1, 0),
+        views.Prepare(4, 6),
+        views.Promise(4, 6, (5, 6), 5, True),
+        views.Promise(4, 6, (5, 6), 5, False, 3, PROPOSAL),
+        views.Propose(4, 6, PROPOSAL, (0, 1)),
+        views.Accepted(4, 6),
+        views.Decided(4, PROPOSAL, 1),
+        views.Refused(4, 9),
+        views.Departed(1, 5),
+        views.Invite(4, LIVES),
+        views.Consent(4, 9),
+        views.Formed(VIEW),
+        views.WantState(4, 0),
+        views.StateChunk(4, 0, 3, b"abc"),
+    ],
+)
+def test_datagrams_come_back(datagram) -> None:
+    data = encode(datagram)
+    assert decode_view(data) == datagram
+    with pytest.raises(RemoteProtocolError):
+        decode(data)
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        views.Heartbeat(-1, 4),
+        views.Heartbeat(1, 2**63),
+        views.Heartbeat(1, 4, expels=(views.Life(-1, 1),)),
+        views.Enclosed(4, Data((Message(1, 0),))),
+        views.Promise(4, 6, (5, -6), 5, True),
+        views.Promise(4, 6, (5, 6), 5, True, 3),
+        views.Promise(4, 6, (5, 6), 5, True, 0, PROPOSAL),
+        views.Propose(4, 6, views.Proposal(views.View(5, LIVES, (0,)), (5, 6), 1, ()), (0, 1)),
+        views.Decided(4, views.Proposal(views.View(5, (), ()), (), 1, ()), 0),
+        views.Formed(views.View(4, (LIVES[0], LIVES[0]), (0, 0))),
+        views.StateChunk(4, 2, 3, b"ab"),
+        views.WantState(4, -1),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(datagram) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_view(encode(datagram))
+
+
+def test_lists_are_bounded() -> None:
+    lives = tuple(views.Life(pid, 1) for pid in range(views.MEMBERS_MAX + 1))
+    with pytest.raises(RemoteProtocolError):
+        decode_view(encode(views.Invite(4, lives)))
+
+
+@given(st.binary(max_size=64))
+def test_no_bytes_bring_it_down(data: bytes) -> None:
+    with contextlib.suppress(RemoteProtocolError):
+        decode_view(data)
