@@ -78,6 +78,7 @@ async def main(name: str, index: int, members: int, size: int, sends: bool) -> N
         interface="127.0.0.1",
         key=False,
         control=False,
+        buffer=16_384,
     ) as group:
         say("ready")
         told = await loop.run_in_executor(None, sys.stdin.readline)

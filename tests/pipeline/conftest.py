@@ -30,9 +30,11 @@ from semcast.traces.rows import row_of
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import event_table, write_table
 
+# Many small stages: compiling and replanning each would take longer than running it.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
 
 
@@ -153,23 +155,12 @@ def _as_trace(spark: SparkSession, folder: Path, runs: Sequence[Any]) -> Trace:
 
 @pytest.fixture(scope="session")
 def executions() -> ModuleType:
-    """The module `executions.py`."""
-    return _sibling("executions")
-
-
-@pytest.fixture(scope="session")
-def multicasts() -> ModuleType:
-    """The module `multicasts.py`."""
-    return _sibling("multicasts")
-
-
-def _sibling(name: str) -> ModuleType:
-    """Test modules are imported by path, so they cannot import siblings."""
-    path = Path(__file__).with_name(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(name, path)
+    """The package `executions`: test modules are imported by path, so they cannot import it."""
+    folder = Path(__file__).with_name("executions")
+    spec = importlib.util.spec_from_file_location("executions", folder / "__init__.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up.
-    spec.loader.exec_module(module)
-    return module
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = package  # where its modules look for it
+    spec.loader.exec_module(package)
+    return package

@@ -27,11 +27,12 @@ class PlacedQueue:
         self.orders: set[Seq] = set()  # of the sequencer's stream, not yet passed over
         self.bounds: deque[tuple[Seq, int]] = deque()  # of order messages: their last position
         self.placed: dict[int, Message] = {}
-        self.place_of: dict[tuple[Rank, Seq], int] = {}
+        self.place_of: list[dict[Seq, int]] = [{} for _ in range(recipe.members)]
         self.newest: dict[int | None, int] = {}  # by item, the position that a later one purges
         self.last_order: Seq = 0
         self.last = 0
         self.position = 0  # of what was handed out last
+        self.cursor = 1  # the first position that may yet hold something
         self.open_to = 0
         self.purged_to = 0
 
@@ -45,12 +46,16 @@ class PlacedQueue:
     @property
     def has_next(self) -> bool:
         """Whether there is something to hand out."""
-        return bool(self.placed) and next(iter(self.placed)) <= self.open_to
+        placed, cursor = self.placed, self.cursor
+        while cursor <= self.open_to and cursor not in placed:
+            cursor += 1
+        self.cursor = cursor
+        return cursor <= self.open_to
 
     def holds(self, message: Message) -> bool:
         """Whether this message waits here."""
-        key = message.sender, message.seq
-        return message.seq in self.unplaced[message.sender] or key in self.place_of
+        sender, seq = message.sender, message.seq
+        return seq in self.place_of[sender] or seq in self.unplaced[sender]
 
     def would_purge(self, message: Message) -> list[Message]:
         """A message without a place purges nothing."""
@@ -72,8 +77,8 @@ class PlacedQueue:
     def place(self, runs: Sequence[tuple[Rank, Seq]]) -> None:
         """Give out positions, run by run."""
         for sender, upto in runs:
-            unplaced, first = self.unplaced[sender], self.reached[sender] + 1
-            for seq in range(first, upto + 1):
+            unplaced, place_of = self.unplaced[sender], self.place_of[sender]
+            for seq in range(self.reached[sender] + 1, upto + 1):
                 if sender == 0 and seq in self.orders:
                     self.orders.remove(seq)
                     continue
@@ -81,7 +86,7 @@ class PlacedQueue:
                 message = unplaced.pop(seq, None)
                 if message is not None:
                     self.placed[self.last] = message
-                    self.place_of[sender, seq] = self.last
+                    place_of[seq] = self.last
             self.reached[sender] = max(self.reached[sender], upto)
 
     def note_order(self, seq: Seq) -> None:
@@ -112,16 +117,16 @@ class PlacedQueue:
         before = self.newest.pop(message.item, 0)
         if before:
             old = self.placed.pop(before)
-            del self.place_of[old.sender, old.seq]
+            del self.place_of[old.sender][old.seq]
             purged.append((old, before, message))
         if not message.keep:
             self.newest[message.item] = position
 
     def pop(self) -> Message:
-        """Hand out the next."""
-        self.position = next(iter(self.placed))
+        """Hand out the next, which `has_next` has found."""
+        self.position = self.cursor
         message = self.placed.pop(self.position)
-        del self.place_of[message.sender, message.seq]
+        del self.place_of[message.sender][message.seq]
         if self.newest.get(message.item) == self.position:
             del self.newest[message.item]
         return message

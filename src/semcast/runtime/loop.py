@@ -1,8 +1,13 @@
 """The event loop of Semcast's own programs: uvloop where it is installed, else asyncio's."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+GC_ALLOCATIONS: Final = 20_000
+GC_YOUNG: Final = 20
+GC_OLD: Final = 100
 
 T = TypeVar("T")
 
@@ -21,6 +26,9 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`."""
+    """As `asyncio.run`, with less garbage collection: messages form no cycles, and looking for
+    them takes a fifth of a busy member's time."""
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS, GC_YOUNG, GC_OLD)
     with asyncio.Runner(loop_factory=_factory()) as runner:
         return runner.run(main)

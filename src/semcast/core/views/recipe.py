@@ -23,8 +23,9 @@ class ViewRecipe:
 
     A member that was silent for `timeout_s` is suspected; the timeout adapts upwards, to
     `timeout_max_s` at the most.  A coordinator that waits longer than `patience_s` for an answer
-    goes on without it.  Under overflow "exclude", a member that holds up a full buffer for
-    `exclude_after_s` is put out.  `multicast` has settings of `Recipe`, for every view.
+    goes on without it.  Order messages are at least `order_s` apart.  Under overflow "exclude", a
+    member that holds up a full buffer for `exclude_after_s` is put out.  `multicast` has settings
+    of `Recipe`, for every view.
     """
 
     protocol: str = "s-vsm"
@@ -37,7 +38,7 @@ class ViewRecipe:
     patience_s: float = 1.0
     retry_s: float = 0.05
     gather_s: float = 0.02
-    order_s: float = 0.001
+    order_s: float = 0.004
     exclude_after_s: float = 1.0
     chunk_bytes: int = 64 << 10
     multicast: dict[str, Any] = field(default_factory=dict)

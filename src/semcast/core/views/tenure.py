@@ -43,6 +43,7 @@ class Tenure:
         self.ordered: list[Seq] = [0] * len(view.members)  # by the sequencer: what it has placed
         self.last_own: Seq = 0  # the sequencer's last message that is no order
         self.order_at = NEVER
+        self.order_last = -NEVER
         self.told_at = NEVER  # when Reached is due
         self.told_last = -NEVER
         self.told = Reached(view.id, 0, 0)
@@ -180,14 +181,14 @@ class Tenure:
             self.order_at = NEVER
             return
         if self.order_at == NEVER:
-            self.order_at = now + self.recipe.order_s
+            self.order_at = max(now, self.order_last + self.recipe.order_s)
         if now < self.order_at:
             return
         runs = tuple((r, frontier[r] if r else self.last_own) for r in new)
         for rank, upto in runs:
             ordered[rank] = upto
         self.member.order(runs, now, self._inner)
-        self.order_at = NEVER
+        self.order_last, self.order_at = now, NEVER
 
     def _tell(self, now: float, out: Effects) -> None:
         """Count the own progress, and tell the others soon."""

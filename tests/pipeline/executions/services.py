@@ -1,10 +1,11 @@
-"""Services: Spark finds what the monitors find, on sound and on broken executions."""
+"""Random executions of a replicated service."""
 
 from random import Random
 
-from semcast.pipeline.check.verdict import NOT_APPLICABLE, check
-from semcast.specs.service import WITNESSLESS
 from semcast.terms.events import EXECUTE, JOIN, QUERY, RECOVER, REPLY, REQUEST, UPDATE
+
+from .execution import Execution
+from .faults import spoil
 
 NAMES = ("exactly_once_requests", "sequential_consistency")
 CHANGES = {
@@ -19,9 +20,9 @@ SERVERS, CLIENTS = (0, 1, 2), (10, 11, 12)
 class Service:
     """Three servers that go through the same updates, and clients that ask any of them."""
 
-    def __init__(self, executions, rng: Random) -> None:
+    def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.run = executions.Execution("replicated-data", "total", "none", 3)
+        self.run = Execution("replicated-data", "total", "none", 3)
         self.updates = []
         self.version = dict.fromkeys(SERVERS, 0)
         self.inc = dict.fromkeys(SERVERS, 1)
@@ -81,23 +82,23 @@ class Service:
             self.say(JOIN, pid, version=self.version[pid])
 
 
-def test_spark_finds_what_the_monitors_find(as_trace, executions, tmp_path) -> None:
+def drawn() -> list[Execution]:
+    """One in three is sound."""
     rng, runs = Random(1), []
     for number in range(900):
-        service = Service(executions, rng)
+        service = Service(rng)
         service.play()
         if number % 3:
-            executions.spoil(rng, service.run.events, CHANGES)
+            spoil(rng, service.run.events, CHANGES)
         service.run.number()
         runs.append(service.run)
-    assert executions.disagreements(as_trace(tmp_path, runs), runs, NAMES) == []
+    return runs
 
 
-def test_without_a_witness_it_is_not_judged(as_trace, executions, tmp_path) -> None:
-    run = executions.Execution("replicated-data", "total", "none", 1)
+def without_a_witness() -> Execution:
+    """A query that does not tell the version it read."""
+    run = Execution("replicated-data", "total", "none", 1)
     run.say(EXECUTE, 0, note=UPDATE, client=7, request=1, position=1)
     run.say(EXECUTE, 0, note=QUERY, client=7, request=2)
     run.number()
-    trace = as_trace(tmp_path, [run])
-    verdict = check(trace, ["sequential_consistency"]).properties["sequential_consistency"]
-    assert (verdict.status, verdict.reason) == (NOT_APPLICABLE, WITNESSLESS)
+    return run

@@ -5,17 +5,21 @@ do is drawn at random, and at the end everybody gets what is left.  Monitors jud
 it would be read back from a trace.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from semcast.specs.monitors import Monitors
+from semcast.pipeline.check import causality, streams
 from semcast.specs.relation import Obsolescence
 from semcast.terms.events import CRASH, DELIVERY, RETRANSMISSION, Event
 from semcast.terms.messages import Message
 from semcast.traces.distances import Distances
 from semcast.traces.rows import event_of, row_of
 
+from .execution import Execution
+
+NAMES = (*streams.RULES, *causality.NAMES)
 SETTINGS = (
     *(("s-rm", "fifo", r) for r in ("item", "item", "item", "list", "bitmap", "all", "none")),
     *(("s-rm", "item", "item"), ("s-rm", "causal", "item"), ("s-rm", "causal", "list")),
@@ -25,37 +29,16 @@ NUMBERED = ("multicast", "receive", "deliver", "skip", "purge", "safe", "stable"
 
 
 @dataclass
-class Execution:
-    protocol: str
-    order: str
-    relation: str
-    n: int
-    f: int
-    complete: bool
+class ReadBack(Execution):
+    """Judged as it would be read back from a trace."""
+
     fault: str = ""
-    parameters: dict[str, str] = field(default_factory=lambda: {"skew_ms": "0"})
-    events: list[Event] = field(default_factory=list)
 
-    @property
-    def crashed(self) -> set[int]:
-        return {event.pid for event in self.events if event.kind == CRASH}
-
-    def number(self) -> None:
-        """Local indices, and one clock for all."""
-        counts = [0] * self.n
-        for place, event in enumerate(self.events, 1):
-            counts[event.pid] += 1
-            event.n, event.ts_ns = counts[event.pid], 1000 * place
-
-    def judged(self) -> Monitors:
-        """What the monitors find in the trace of it."""
-        monitors = Monitors(self.protocol, self.order, self.relation, self.f, self.n)
+    def told(self) -> Iterator[Event]:
         distances = Distances(self.relation)
         for event in self.events:
             row = row_of(event, distances)._asdict()
-            monitors.on_event(event_of(event.kind, row, self.relation))
-        monitors.on_end(frozenset(range(self.n)) - self.crashed, self.complete)
-        return monitors
+            yield event_of(event.kind, row, self.relation)
 
 
 class Group:
@@ -65,7 +48,8 @@ class Group:
         n = rng.randint(1, 4)
         protocol, order, relation = rng.choice(SETTINGS)
         self.rng, self.n = rng, n
-        self.run = Execution(protocol, order, relation, n, rng.randrange(n), rng.random() < 0.9)
+        f, complete = rng.randrange(n), rng.random() < 0.9
+        self.run = ReadBack(protocol, order, relation, n, f=f, complete=complete)
         self.relation = Obsolescence(relation)
         self.messages: list[list[Message]] = [[] for _ in range(n)]
         self.needs: dict[Message, list[int]] = {}
@@ -185,7 +169,7 @@ class Group:
         return sum(frontier[sender] >= seq for frontier in self.frontier) > self.run.f
 
 
-def execution(seed: int) -> Execution:
+def execution(seed: int) -> ReadBack:
     """A sound one, or one with a fault, by the seed alone."""
     rng = Random(seed)
     group = Group(rng)
@@ -194,11 +178,18 @@ def execution(seed: int) -> Execution:
         group.drain()
     if group.run.events and rng.random() < 0.8:
         spoil(group.run, rng)
+    crashes = (event.pid for event in group.run.events if event.kind == CRASH)
+    group.run.crashed = frozenset(crashes)
     group.run.number()
     return group.run
 
 
-def spoil(run: Execution, rng: Random) -> None:
+def drawn() -> list[ReadBack]:
+    """One for each seed."""
+    return [execution(seed) for seed in range(1500)]
+
+
+def spoil(run: ReadBack, rng: Random) -> None:
     """One fault."""
     events = run.events
     fault = run.fault = rng.choice(

@@ -1,0 +1,64 @@
+"""One execution: events in the order of occurrence, and what the monitors find in them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from semcast.specs.monitors import Monitors
+from semcast.terms.events import Event
+from semcast.terms.messages import Message
+
+RELATIONS = ("item", "none", "list", "bitmap", "all")
+
+
+@dataclass
+class Execution:
+    """One run: what it promises, how many processes it has, and its events."""
+
+    protocol: str
+    order: str
+    relation: str
+    n: int
+    events: list[Event] = field(default_factory=list)
+    parameters: dict[str, str] = field(default_factory=dict)
+    f: int = 0
+    complete: bool = True
+    crashed: frozenset[int] = frozenset()  # for good
+
+    def say(self, kind: str, pid: int, **told: Any) -> None:
+        self.events.append(Event(kind, pid, **told))
+
+    def number(self) -> None:
+        """Local indices and one clock for all."""
+        counts: dict[tuple[int, int], int] = {}
+        for place, event in enumerate(self.events, 1):
+            life = event.pid, event.inc
+            counts[life] = event.n = counts.get(life, 0) + 1
+            event.ts_ns = 10 * place
+
+    def told(self) -> Iterable[Event]:
+        """The events, as the monitors are told of them."""
+        return self.events
+
+    def judged(self) -> Monitors:
+        """What the monitors find."""
+        about = self.protocol, self.order, self.relation, self.f, self.n, self.parameters
+        monitors = Monitors(*about)
+        for event in self.told():
+            monitors.on_event(event)
+        monitors.on_end(frozenset(range(self.n)) - self.crashed, self.complete)
+        return monitors
+
+
+def random_message(rng: Random, relation: str, sender: int, seq: int) -> Message:
+    """A message with the annotation that the relation asks for."""
+    item, covers, keep = None, b"", rng.random() < 0.1
+    if relation == "item" and rng.random() < 0.8:
+        item = rng.randrange(3)
+    distances = [d for d in range(1, min(seq, 5)) if rng.random() < 0.4]
+    if relation == "list":
+        covers = tuple(distances)
+    elif relation == "bitmap":
+        covers = bytes([sum(1 << (d - 1) for d in distances)])
+    return Message(sender, seq, item, covers, keep, payload=bytes([sender, seq % 256]))
