@@ -74,10 +74,12 @@ soak: $(VENV)/fuzz $(VENV)/connect  ## over an hour: ten minutes of live traffic
 	@SEMCAST_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/pipeline
 	@$(BIN)/python bench/over_connect.py -m pytest tests/pipeline
 
-bench: $(VENV)/dev $(VENV)/spark  ## speed of simulator, buffers, journal and pipeline, as ratios
+bench: $(VENV)/dev $(VENV)/spark  ## speed of simulator, buffers, journal, views and pipeline, as ratios
 	@$(BIN)/python bench/buffer.py
 	@$(BIN)/python bench/journal.py
 	@$(BIN)/python bench/simulator.py
+	@$(BIN)/python bench/view_change.py
+	@$(BIN)/python bench/ordered.py --against jgroups,corosync
 	@$(BIN)/python bench/profiles.py
 	@$(BIN)/python bench/check.py
 	@$(BIN)/python bench/sweep.py

@@ -28,7 +28,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from semcast.pipeline.keyed_blocks import Columns
-from semcast.pipeline.profile import profile_file, profile_trace
+from semcast.pipeline.profile import CONF, profile_file, profile_trace
 from semcast.pipeline.session import Target, session
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import write_runs, write_table
@@ -36,6 +36,7 @@ from semcast.workloads.stock import stock_probabilities
 
 ITEMS = 100_000
 CORES = 2
+TARGET = Target(f"local[{CORES}]", conf=CONF)
 TICKS = os.sysconf("SC_CLK_TCK")
 Answer = tuple[int, int, int, float]  # messages, items, median distance, R(1000)
 
@@ -257,7 +258,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, session(Target(f"local[{CORES}]")) as spark:
+    with tempfile.TemporaryDirectory() as folder, session(TARGET) as spark:
         warm, top = Path(folder, "warm"), Path(folder)
         for _, runs in candidates(spark, warm, streams(100_000)["many items"]):
             runs["spark"]()

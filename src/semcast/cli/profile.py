@@ -65,6 +65,7 @@ def profile(
     """Say how much of a stream is superseded how soon, and which buffer admits a rate."""
     from semcast.models.advice import Rates
     from semcast.pipeline.keyed_blocks import Columns
+    from semcast.pipeline.profile import CONF
     from semcast.pipeline.profile_files import facts_of, write_profile
     from semcast.pipeline.session import session
 
@@ -73,7 +74,7 @@ def profile(
     _refuse_mixtures(source, columns, {"order": order, "sender": sender, "kind": kind})
     output = Output(json)
     output.progress("starting Spark")
-    with session(target_of(master, remote, conf)) as spark:
+    with session(target_of(master, remote, conf, CONF)) as spark:
         output.progress(f"reading {source}")
         found, bad = _profile(spark, source, columns, rates)
     facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad.rows}

@@ -1,5 +1,6 @@
 """The options of every command that runs on Spark, and of those that read keyed files."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -45,16 +46,20 @@ Kind: TypeAlias = Annotated[
 
 
 def target_of(
-    master: str = LOCAL, remote: str | None = None, conf: list[str] | None = None
+    master: str = LOCAL,
+    remote: str | None = None,
+    conf: list[str] | None = None,
+    ours: Mapping[str, str] | None = None,
 ) -> "Target":
-    """What these options mean."""
+    """What these options mean; `ours` are settings that suit the command."""
     from semcast.pipeline.session import Target
 
     settings = [each.partition("=") for each in conf or ()]
     for name, equals, _ in settings:
         if not equals or not name.startswith("spark."):
             raise ConfigError(f"conf: {name!r} is no setting of Spark; give spark.NAME=VALUE")
-    return Target(master, remote, {name: value for name, _, value in settings})
+    given = {name: value for name, _, value in settings}
+    return Target(master, remote, {**(ours or {}), **given})
 
 
 def some_target(master: str | None, remote: str | None, conf: list[str] | None) -> "Target | None":

@@ -26,6 +26,11 @@ from semcast.pipeline.trace import read_trace
 from semcast.traces.errors import BadFile
 
 STREAMS_MAX: Final = 100  # shown one by one, the longest first
+# Tasks count in Python; what is left to Spark is little, and compiling it costs more than it saves.
+CONF: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from semcast.pipeline.waves import Waves
 from semcast.terms.errors import SemcastError
 
 TASK_S: Final = 3.0
-TASKS_MIN: Final = 2  # in a wave: what a job costs beside its tasks is shared
+TASKS_MIN: Final = 4  # in a wave: what a job costs beside its tasks is shared
 LANES_MAX: Final = 8  # waves that together fill all slots
 
 SCHEMA: Final = StructType(
