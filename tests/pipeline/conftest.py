@@ -30,11 +30,9 @@ from semcast.traces.rows import row_of
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import event_table, write_table
 
-# Many small stages: compiling and replanning each would take longer than running it.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
 }
 
 

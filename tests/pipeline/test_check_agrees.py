@@ -37,12 +37,15 @@ class Recorded(NamedTuple):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_partition(spark):
-    """Of so few rows."""
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
+def planned_once(spark):
+    """Many small stages: replanning each would take longer than running it."""
+    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,8 @@ def compare_simulated(simulated, found, names) -> None:
         judged = promised(run.protocol, run.order) & set(names)
         if run.broken & GRANTED:
             judged -= {SYNCHRONY}
+        if "integrity" in run.broken:  # A number that was multicast twice has two views.
+            judged -= {"sending_view_delivery"}
         if not run.complete:
             judged = {name for name in judged if not PROPERTIES[name].is_liveness}
         assert seen.keys() & judged == run.broken & judged, run.label

@@ -44,8 +44,8 @@ def test_the_definition_agrees_with_replay(rows):
 
 
 def test_windows_agree_with_the_definition(spark):
-    """Two hundred streams at once, as senders; stretches of four rows, so that most are cut."""
-    cases = {str(number): rows for number, rows in enumerate(streams(1, 200))}
+    """Four hundred streams at once, as senders; stretches of four rows, so that most are cut."""
+    cases = {str(number): rows for number, rows in enumerate(streams(1, 400))}
     lines = [
         (sender, place, key, kind)
         for sender, rows in cases.items()

@@ -298,7 +298,7 @@ def test_packs_grow_to_a_task_and_shrink_at_the_end(slots: int) -> None:
         sizes += [len(pack) for pack in wave]
         taken += [run for pack in wave for run in pack]
     assert taken == runs
-    assert (sizes[0], sizes[-1]) == (6, 4 if slots == 1 else 1)  # One slot takes what is left.
+    assert (sizes[0], sizes[-1]) == (6, 2 if slots == 1 else 1)  # One slot takes what is left.
     assert sizes == sorted(sizes, reverse=True)
 
 
