@@ -1,8 +1,5 @@
 """Publishers, subscribers and loggers under the swarm: what it reaches, and that seeds decide."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -81,26 +78,6 @@ def test_the_draw_covers_its_ranges() -> None:
     assert {turn.loses_disk for turn in turns if isinstance(turn, Outage)} == {False, True}
     assert {turn.announced for turn in turns if isinstance(turn, Absence)} == {False, True}
     assert any(isinstance(turn, Stumble) for turn in turns)
-
-
-TRACE = """
-from semcast.sim.pubsub.case import run
-from semcast.sim.pubsub.draw import draw
-for protocol, seed in (("lbrm", 5), ("pbcast", 8), ("rpbcast", 9), ("rpbcast", 12)):
-    run(draw(protocol, seed), lambda event: print(event))
-"""
-
-
-def trace_under(hash_seed: str) -> bytes:
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-c", TRACE]
-    return subprocess.run(command, env=environment, check=True, capture_output=True).stdout
-
-
-def test_the_same_seed_gives_the_same_trace_byte_for_byte() -> None:
-    first = trace_under("1")
-    assert len(first) > 10_000
-    assert trace_under("2") == first
 
 
 def test_a_failure_prints_one_line_that_replays_it() -> None:

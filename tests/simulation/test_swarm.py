@@ -75,23 +75,31 @@ def test_the_swarm_reaches_what_it_is_for() -> None:
 
 
 TRACE = """
-from semcast.sim.case import run
-from semcast.sim.swarm import draw
-for protocol, seed in (("s-rm", 5), ("s-rm", 8), ("causal", 9), ("s-sm", 12)):
-    run(draw(protocol, seed), lambda event: print(event))
+import sys
+from semcast.sim.swarm import carry_out, draw
+for protocol, seed in zip(sys.argv[1:], (5, 8, 9, 12)):
+    carry_out(draw(protocol, seed), print)
 """
 
 
-def trace_under(hash_seed: str) -> bytes:
+def trace_under(hash_seed: str, *protocols: str) -> bytes:
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-c", TRACE]
+    command = [sys.executable, "-c", TRACE, *protocols]
     return subprocess.run(command, env=environment, check=True, capture_output=True).stdout
 
 
-def test_the_same_seed_gives_the_same_trace_byte_for_byte() -> None:
-    first = trace_under("1")
+@pytest.mark.parametrize(
+    "protocols",
+    [
+        ("s-rm", "s-rm", "causal", "s-sm"),
+        ("lbrm", "pbcast", "rpbcast", "rpbcast"),
+        ("s-vsm", "s-vsm", "vs", "total"),
+    ],
+)
+def test_the_same_seed_gives_the_same_trace_byte_for_byte(protocols) -> None:
+    first = trace_under("1", *protocols)
     assert len(first) > 10_000
-    assert trace_under("2") == first
+    assert trace_under("2", *protocols) == first
 
 
 def test_a_failure_prints_one_line_that_replays_it() -> None:

@@ -1,8 +1,5 @@
 """Groups with views under the swarm: what it reaches, and that seeds decide."""
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -96,26 +93,6 @@ def test_a_swizzle_cuts_in_one_order_and_restores_in_another() -> None:
     ends = [cut.groups[0][0] for cut in sorted(cuts, key=lambda cut: cut.end)]
     assert sorted(starts) == sorted(ends)
     assert starts != ends
-
-
-TRACE = """
-from semcast.sim.views.case import run
-from semcast.sim.views.draw import draw
-for protocol, seed in (("s-vsm", 5), ("s-vsm", 8), ("vs", 9), ("total", 12)):
-    run(draw(protocol, seed), lambda event: print(event))
-"""
-
-
-def trace_under(hash_seed: str) -> bytes:
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-c", TRACE]
-    return subprocess.run(command, env=environment, check=True, capture_output=True).stdout
-
-
-def test_the_same_seed_gives_the_same_trace_byte_for_byte() -> None:
-    first = trace_under("1")
-    assert len(first) > 10_000
-    assert trace_under("2") == first
 
 
 def test_a_failure_prints_one_line_that_replays_it() -> None:

@@ -77,3 +77,14 @@ def test_lists_are_bounded() -> None:
 def test_no_bytes_bring_it_down(data: bytes) -> None:
     with contextlib.suppress(RemoteProtocolError):
         decode_view(data)
+
+
+def test_a_large_datagram_is_one_message_or_a_piece_of_state() -> None:
+    for datagram in (
+        views.Enclosed(4, Data((Message(1, 1, payload=bytes(300_000)),))),
+        views.StateChunk(4, 0, 300_000, bytes(300_000)),
+    ):
+        assert decode_view(encode(datagram)) == datagram
+    many = tuple(Message(1, seq, payload=bytes(90)) for seq in range(1, 4_000))
+    with pytest.raises(RemoteProtocolError):
+        decode_view(encode(views.Enclosed(4, Data(many))))

@@ -11,7 +11,7 @@ check over several fields (`first` <= `last`) cannot be annotated at all.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -37,18 +37,20 @@ NOTICES_MAX: Final = 1 << 12
 RANK_MAX: Final = 65_535
 SEQ_MAX: Final = 2**63 - 1
 
+T = TypeVar("T")
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Datagram] = msgspec.msgpack.Decoder(Datagram)
 
 
-class _Large(msgspec.Struct, array_like=True, tag=1):
+class Large(msgspec.Struct, array_like=True, tag=1):
     """A large datagram at a first look, which allocates nothing for what is in its elements."""
 
     messages: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=1)]
     purged: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=NOTICES_MAX)] = ()
 
 
-_large = msgspec.msgpack.Decoder(_Large)
+_large = msgspec.msgpack.Decoder(Large)
 
 
 def encode(datagram: Datagram | PubsubDatagram | ViewDatagram) -> bytes:
@@ -68,16 +70,25 @@ def encode(datagram: Datagram | PubsubDatagram | ViewDatagram) -> bytes:
 
 def decode(data: bytes) -> Datagram:
     """The datagram in these bytes, or `RemoteProtocolError`."""
+    datagram = decode_with(_decoder, data, _large)
+    check_datagram(datagram)
+    return datagram
+
+
+def decode_with(
+    decoder: msgspec.msgpack.Decoder[T],
+    data: bytes,
+    large: msgspec.msgpack.Decoder[Any] | None = None,
+) -> T:
+    """What the decoder makes of bytes nobody vouches for; if they are many, `large` looks first."""
     if len(data) > DATAGRAM_BYTES_MAX:
         raise RemoteProtocolError(f"{len(data)} bytes, at most {DATAGRAM_BYTES_MAX} are a datagram")
     try:
-        if len(data) > LARGE_BYTES:
-            _large.decode(data)
-        datagram = _decoder.decode(data)
+        if large is not None and len(data) > LARGE_BYTES:
+            large.decode(data)
+        return decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"not a datagram: {error}") from error
-    check_datagram(datagram)
-    return datagram
 
 
 def check_datagram(datagram: Datagram) -> None:

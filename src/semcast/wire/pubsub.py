@@ -41,7 +41,7 @@ from semcast.terms.pubsub import (
     Span,
     Welcome,
 )
-from semcast.wire.codec import DATAGRAM_BYTES_MAX, SEQ_MAX, check_message, check_purged, check_rank
+from semcast.wire.codec import SEQ_MAX, check_message, check_purged, check_rank, decode_with
 
 SIGNATURE_MAX: Final = 2**64 - 1
 
@@ -50,12 +50,7 @@ _decoder: msgspec.msgpack.Decoder[PubsubDatagram] = msgspec.msgpack.Decoder(Pubs
 
 def decode_pubsub(data: bytes) -> PubsubDatagram:
     """The datagram in these bytes, or `RemoteProtocolError`."""
-    if len(data) > DATAGRAM_BYTES_MAX:
-        raise RemoteProtocolError(f"{len(data)} bytes, at most {DATAGRAM_BYTES_MAX} are a datagram")
-    try:
-        datagram = _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a datagram: {error}") from error
+    datagram = decode_with(_decoder, data)
     _CHECKS[type(datagram)](datagram)
     return datagram
 

@@ -32,21 +32,26 @@ from semcast.terms.views import (
     ViewDatagram,
     WantState,
 )
-from semcast.wire.codec import DATAGRAM_BYTES_MAX, SEQ_MAX, check_datagram
+from semcast.wire.codec import SEQ_MAX, Large, check_datagram, decode_with
 
 PID_MAX: Final = 2**31 - 1
 
 _decoder: msgspec.msgpack.Decoder[ViewDatagram] = msgspec.msgpack.Decoder(ViewDatagram)
 
 
+class _LargeEnclosed(msgspec.Struct, array_like=True, tag=33):
+    """A large datagram of a view at a first look."""
+
+    view: int
+    datagram: Large
+
+
+_large = msgspec.msgpack.Decoder(_LargeEnclosed | StateChunk)
+
+
 def decode_view(data: bytes) -> ViewDatagram:
     """The datagram in these bytes, or `RemoteProtocolError`."""
-    if len(data) > DATAGRAM_BYTES_MAX:
-        raise RemoteProtocolError(f"{len(data)} bytes, at most {DATAGRAM_BYTES_MAX} are a datagram")
-    try:
-        datagram = _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a datagram: {error}") from error
+    datagram = decode_with(_decoder, data, _large)
     _CHECKS[type(datagram)](datagram)
     return datagram
 
