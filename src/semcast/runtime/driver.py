@@ -7,6 +7,7 @@ leave together when the event loop turns, or sooner when they fill a datagram.
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from time import monotonic, monotonic_ns, time_ns
 from typing import Any, Final, Protocol, TypeVar
@@ -70,7 +71,7 @@ def decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
         raise RemoteProtocolError(f"not what its kind says: {error}") from error
 
 
-class Driver:
+class Driver(ABC):
     """Lives from the moment there is a machine until the group is closed.
 
     `addresses` says where the processes are that the machine names by number.
@@ -106,43 +107,43 @@ class Driver:
         self._armed = float("inf")
 
     @property
+    @abstractmethod
     def everyone(self) -> Sequence[Address | None]:
         """Where to send what is for all: the multicast group, or each peer."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def last(self) -> int:
         """The number of the message that was multicast last."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def view(self) -> View:
         """Who is in the group."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_divider(self, divider: object) -> ViewChange | Confirmed:
         """The application has got as far as a divider in its mailbox; what to tell it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forget_member(self, name: str) -> None:
         """Go on without a member."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _hand_over(self, out: Effects) -> None:
         """Give the application what `out` has for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _conclude(self, out: Effects) -> None:
         """Draw the consequences of an input for this process."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _has_unsent(self) -> bool:
         """Whether anything may wait for company."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _bulk_bytes(self, datagram: Any) -> int:
         """How much of a datagram is what TCP is for."""
-        raise NotImplementedError
 
     def multicast(self, submissions: Sequence[Submission]) -> int:
         """How many of them, from the front, there was room for."""

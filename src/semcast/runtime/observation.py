@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from time import monotonic
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ NOTICEABLE: Final = 1 / 16  # of the buffer: less comes and goes with everyone
 _SILENT: Final = (Report(0, 0, 0, 0), Report(0, 0, 0, 0))
 
 
-class Observation:
+class Observation(ABC):
     """Lives as long as the group; changes nothing."""
 
     def __init__(self, options: Options, transport: Transport, *, is_sealed: bool) -> None:
@@ -28,9 +29,9 @@ class Observation:
         self._since = monotonic()
         self._loop = asyncio.get_running_loop()
 
+    @abstractmethod
     def snapshot(self) -> Snapshot:
         """Everything at this moment."""
-        raise NotImplementedError
 
     def latest(self) -> Snapshot:
         """The snapshot, for other threads than the event loop's."""

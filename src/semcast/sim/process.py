@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from semcast.faults import Constant, Failpoint, Latency, Tripwire, cut_short
 from semcast.faults.limits import within
 from semcast.sim.clock import Clock, Processor
+from semcast.sim.halting import PAUSED, Halting
 from semcast.sim.network import Network
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
@@ -28,8 +29,7 @@ Handler: TypeAlias = Callable[..., None]
 ALWAYS_READY: Final = 2**62
 TIMER_REPEATS_MAX: Final = 10_000
 
-_CRASHED: Final = 1
-_PAUSED: Final = 2
+_CRASHED: Final = 2
 _BUSY: Final = 4
 
 
@@ -123,7 +123,7 @@ class Producer:
         self.is_blocked = False
 
 
-class Process:
+class Process(Halting):
     """Drives one member until it crashes.
 
     Invariant: `_out` is empty between handlers, except while the process is busy with the one
@@ -166,8 +166,6 @@ class Process:
         self._inbox: deque[tuple[Handler, tuple[Any, ...]]] = deque()
         self._socket = 0
         self._socket_max = socket_datagrams_max
-        self._held = 0
-        self._stopped = 0
         self._finishes_late = False
         self._armed = [inf]
         self._repeats = 0
@@ -198,28 +196,11 @@ class Process:
         """The crash of `rank` is announced here."""
         self._enter(self.member.forget, rank)
 
-    def pause(self) -> None:
-        """Handle nothing until as many `resume` as `pause` were called."""
-        self._stopped += 1
-        self._held |= _PAUSED
-
-    def resume(self) -> None:
-        """Handle what has waited, in order."""
-        self._stopped = max(self._stopped - 1, 0)
-        if self._stopped:
-            return
-        self._held &= ~_PAUSED
+    def _go_on(self) -> None:
         if self._finishes_late:
             self._finishes_late = False
             self._finish()
         self._drain()
-
-    def heal(self) -> None:
-        """No pause and no failpoint from here on."""
-        self._tripwire = None
-        if self._stopped:
-            self._stopped = 1
-            self.resume()
 
     def crash(self, announced_after_s: float | None = None) -> None:
         """Stop for good; the effects of an unfinished handler are lost with the process."""
@@ -272,7 +253,7 @@ class Process:
 
     def _finish(self) -> None:
         """The handler's time is over: its outputs leave and the next input enters."""
-        if self._held & _PAUSED:
+        if self._held & PAUSED:
             self._finishes_late = True
         elif not self._held & _CRASHED:
             self._held &= ~_BUSY

@@ -190,7 +190,8 @@ class ViewHost(Driver):
             self.end(ExcludedFromGroup(f"the group has taken in another process as {name}"))
 
     def _has_unsent(self) -> bool:
-        return True
+        tenures = self.member.tenures
+        return bool(tenures) and not tenures[-1].member.outbox.is_empty
 
     def _bulk_bytes(self, datagram: Any) -> int:
         if isinstance(datagram, StateChunk):

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from semcast.core.pubsub.participant import Participant
 from semcast.faults import Constant, Failpoint, Latency, Tripwire, cut_short
 from semcast.sim.clock import Clock
+from semcast.sim.halting import Halting
 from semcast.sim.process import TIMER_REPEATS_MAX, Handler, Observer, Producer
 from semcast.sim.pubsub.disk import Disk
 from semcast.terms.effects import Effects
@@ -26,8 +27,7 @@ from semcast.terms.messages import Message
 SOCKET_DATAGRAMS_MAX: Final = 256
 NO_WAIT: Final = Constant(0.0)
 
-_DOWN: Final = 1
-_PAUSED: Final = 2
+_DOWN: Final = 2
 
 
 class Carrier(Protocol):
@@ -42,7 +42,7 @@ Born: TypeAlias = Callable[[int, int, float, tuple[Any, ...]], Participant]
 """(pid, incarnation, now, records on its disk) → the participant of a new life."""
 
 
-class Station:
+class Station(Halting):
     """Invariant: `_out` is empty between handlers; tickets up to `_synced` were told durable."""
 
     def __init__(
@@ -81,8 +81,6 @@ class Station:
         self._on_crash = on_crash
         self._out = Effects(recording=bool(observers or failpoints))
         self._inbox: deque[tuple[Handler, tuple[Any, ...]]] = deque()
-        self._held = 0
-        self._pauses = 0
         self._armed = inf
         self._repeats = 0
         self._written = self._synced = 0
@@ -129,27 +127,10 @@ class Station:
         elif len(self._inbox) < SOCKET_DATAGRAMS_MAX:
             self._inbox.append((self._on_datagram, (source, datagram)))
 
-    def pause(self) -> None:
-        """Handle nothing until as many `resume` as `pause` were called."""
-        self._pauses += 1
-        self._held |= _PAUSED
-
-    def resume(self) -> None:
-        """Handle what has waited, in order."""
-        self._pauses = max(self._pauses - 1, 0)
-        if self._pauses:
-            return
-        self._held &= ~_PAUSED
+    def _go_on(self) -> None:
         while self._inbox and not self._held:
             handler, args = self._inbox.popleft()
             self._enter(handler, *args)
-
-    def heal(self) -> None:
-        """No pause and no failpoint from here on."""
-        self._tripwire = None
-        if self._pauses:
-            self._pauses = 1
-            self.resume()
 
     def crash(self, *, loses_disk: bool = False) -> None:
         """Everything but the disk is lost, and of that what was not synced, or all."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from semcast.core.views.member import ViewMember
 from semcast.faults import Failpoint, Latency, Tripwire, cut_short
 from semcast.sim.clock import Clock
+from semcast.sim.halting import PAUSED, Halting
 from semcast.sim.network import Network
 from semcast.sim.process import TIMER_REPEATS_MAX, Consumer, Handler, Observer, Producer
 from semcast.sim.pubsub.station import NO_WAIT, SOCKET_DATAGRAMS_MAX
@@ -31,12 +32,11 @@ from semcast.terms.views import EXCLUDED, LEFT, Installation, Life, ViewDatagram
 Born: TypeAlias = Callable[[Life, float], tuple[ViewMember, Application, Consumer]]
 """(a life, now) → its member, its application, and how fast that is."""
 
-_DOWN: Final = 1
-_PAUSED: Final = 2
+_DOWN: Final = 2
 _AWAY: Final = 4  # not started, or it left
 
 
-class Station:
+class Station(Halting):
     """Invariant: `_out` is empty between handlers; `_earlier` submissions were of lives before."""
 
     def __init__(
@@ -79,7 +79,6 @@ class Station:
         self._inbox: deque[tuple[Handler, tuple[Any, ...]]] = deque()
         self._is_connected = True
         self._held = _AWAY
-        self._pauses = 0
         self._skew_s = 0.0
         self.wants_to_leave = False
         self._earlier = 0
@@ -139,20 +138,10 @@ class Station:
         """A datagram reaches this process's socket."""
         if not self._is_connected:
             return
-        if self._held != _PAUSED or len(self._inbox) < SOCKET_DATAGRAMS_MAX:
+        if self._held != PAUSED or len(self._inbox) < SOCKET_DATAGRAMS_MAX:
             self._enter(self._on_datagram, source, datagram)
 
-    def pause(self) -> None:
-        """Handle nothing until as many `resume` as `pause` were called."""
-        self._pauses += 1
-        self._held |= _PAUSED
-
-    def resume(self) -> None:
-        """Handle what has waited, in order."""
-        self._pauses = max(self._pauses - 1, 0)
-        if self._pauses:
-            return
-        self._held &= ~_PAUSED
+    def _go_on(self) -> None:
         while self._inbox and not self._held:
             handler, args = self._inbox.popleft()
             self._enter(handler, *args)
@@ -164,12 +153,9 @@ class Station:
             self._arm()
 
     def heal(self) -> None:
-        """No pause and no failpoint from here on."""
-        self._tripwire = None
+        """Also, nothing cuts it off."""
         self._is_connected = True
-        if self._pauses:
-            self._pauses = 1
-            self.resume()
+        super().heal()
 
     def crash(self) -> None:
         """Everything that this life knows is lost."""
@@ -199,7 +185,7 @@ class Station:
             now = self.now
             handler(*args, now, self._out)
             self._carry_out(now)
-        elif self._held == _PAUSED:
+        elif self._held == PAUSED:
             self._inbox.append((handler, args))
 
     def _after(self, delay_s: float, handler: Handler, *args: Any) -> None:
