@@ -6,6 +6,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SEMCAST := $(BIN)/semcast
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEEDS  ?= 2000
+KERNEL := src/semcast/kernel/plain.py src/semcast/kernel/compiled.pxd hatch_build.py
+PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
 .DEFAULT_GOAL := help
@@ -22,6 +24,13 @@ $(VENV)/python:
 $(VENV)/lab: $(VENV)/python pyproject.toml constraints.txt
 	@echo "installing semcast[lab] into $(VENV)" >&2
 	@$(PIP) install -e '.[lab]'
+	@touch $@
+
+# Compiled when semcast is installed, and again when its source has changed.
+$(VENV)/kernel: $(KERNEL) | $(VENV)/lab
+	@SEMCAST_KERNEL=compiled $(BIN)/python -c 'import semcast.kernel' 2>/dev/null \
+	  || $(PIP) install --no-deps -e .
+	@$(BIN)/python -c 'from semcast.kernel import WHY_PLAIN as why; why and print("the plain kernel runs, slower:", why)' >&2
 	@touch $@
 
 $(VENV)/dev: $(VENV)/lab
@@ -45,9 +54,14 @@ $(VENV)/fuzz: $(VENV)/dev
 	@$(PIP) install -e '.[fuzz]'
 	@touch $@
 
-setup: $(VENV)/dev $(VENV)/spark  ## install everything for working on semcast
+$(VENV)/peers: $(VENV)/lab
+	@echo "installing semcast[peers] into $(VENV)" >&2
+	@$(PIP) install -e '.[peers]'
+	@touch $@
 
-demo: $(VENV)/lab  ## five live processes, one of them slow: reliable beside semantic
+setup: $(VENV)/kernel $(VENV)/dev $(VENV)/spark  ## install everything for working on semcast
+
+demo: $(VENV)/lab $(VENV)/kernel  ## five live processes, one of them slow: reliable beside semantic
 	@$(SEMCAST) demo --out out/demo
 
 check: $(VENV)/dev  ## format, lint, types, import rules
@@ -56,15 +70,19 @@ check: $(VENV)/dev  ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-test: check $(VENV)/spark  ## every check, under ten minutes on two cores
+test: check $(VENV)/spark $(VENV)/kernel  ## every check, under ten minutes on two cores
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore tests/pipeline
 	@$(BIN)/python -m pytest tests/pipeline
+	@echo "again with the plain kernel" >&2
+	@SEMCAST_KERNEL=plain $(BIN)/python -m pytest -n $(JOBS) tests/kernel tests/conformance/test_workload.py tests/conformance/test_networks.py
+	@SEMCAST_KERNEL=plain; export SEMCAST_KERNEL; for p in $(PROTOCOLS); do $(SEMCAST) sim swarm --protocol $$p --seeds 20 || exit 1; done
 
-swarm: $(VENV)/lab  ## SEEDS fault-injected runs of each protocol, then every mutant
-	@for p in s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total; do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
+swarm: $(VENV)/lab $(VENV)/kernel  ## SEEDS fault-injected runs of each protocol, a tenth on the plain kernel, every mutant
+	@for p in $(PROTOCOLS); do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
+	@SEMCAST_KERNEL=plain; export SEMCAST_KERNEL; for p in $(PROTOCOLS); do $(SEMCAST) sim swarm --protocol $$p --seeds $$(( ($(SEEDS) + 9) / 10 )) || exit 1; done
 	@$(SEMCAST) sim mutants
 
-soak: $(VENV)/fuzz $(VENV)/connect  ## over an hour: ten minutes of live traffic, faults, a million bad inputs
+soak: $(VENV)/fuzz $(VENV)/connect $(VENV)/kernel  ## over an hour: ten minutes of live traffic, faults, a million bad inputs
 	@$(BIN)/python bench/soak.py
 	@$(BIN)/python bench/views_live.py
 	@SOAK=1 $(BIN)/python -m pytest tests/conformance
@@ -74,7 +92,9 @@ soak: $(VENV)/fuzz $(VENV)/connect  ## over an hour: ten minutes of live traffic
 	@SEMCAST_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/pipeline
 	@$(BIN)/python bench/over_connect.py -m pytest tests/pipeline
 
-bench: $(VENV)/dev $(VENV)/spark  ## speed of simulator, buffers, journal, views and pipeline, as ratios
+bench: $(VENV)/dev $(VENV)/spark $(VENV)/kernel $(VENV)/peers  ## speed of groups beside other systems, of simulator, buffers, journal, views and pipeline, as ratios
+	@$(BIN)/python bench/kernel.py
+	@for b in throughput latency slow-receiver; do $(SEMCAST) bench $$b --against all --repeat 3 --out out/bench || exit 1; done
 	@$(BIN)/python bench/buffer.py
 	@$(BIN)/python bench/journal.py
 	@$(BIN)/python bench/simulator.py
@@ -84,8 +104,9 @@ bench: $(VENV)/dev $(VENV)/spark  ## speed of simulator, buffers, journal, views
 	@$(BIN)/python bench/check.py
 	@$(BIN)/python bench/sweep.py
 
-figures: $(VENV)/lab  ## the papers' figures into out/figures, with live points
+figures: $(VENV)/lab $(VENV)/kernel  ## the papers' figures into out/figures, with live points
 	@$(SEMCAST) figures all --live --out out/figures
 
 clean:  ## remove .venv and everything that was generated
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f src/semcast/kernel/compiled.*.so src/semcast/kernel/compiled.*.pyd

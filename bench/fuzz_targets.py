@@ -21,6 +21,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.messages import (
     EVERYONE,
+    SEQ_MAX,
     Data,
     Datagram,
     Excluded,
@@ -33,7 +34,7 @@ from semcast.terms.messages import (
     WindowEmpty,
 )
 from semcast.terms.messages import Ballot as Vote
-from semcast.wire import SEQ_MAX, decode, encode
+from semcast.wire import decode, encode
 from semcast.wire.fragments import Reassembly, split
 from semcast.wire.frames import FRAGMENT, HELLO, KINDS, WHOLE, member_id
 from semcast.wire.sealing import Key, Opener, Sealer

@@ -3,7 +3,7 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import randbelow
@@ -37,14 +37,28 @@ def version() -> str:
     return f"JGroups {number[1] if number else '?'}, {java.stdout.splitlines()[0]}"
 
 
+def java_compiler(source: Path, classes: Path) -> Sequence[str]:
+    """The command line that compiles a program against JGroups."""
+    return ("javac", "-nowarn", "-cp", str(JAR), "-d", str(classes), str(source))
+
+
+def free_group() -> int:
+    """A multicast port that keeps other groups out."""
+    return 20_000 + randbelow(20_000)
+
+
+def java(classes: Path, name: str, port: int) -> Sequence[str]:
+    """The command line of a compiled program."""
+    group = f"-Djgroups.udp.mcast_port={port}"
+    return ("java", *OPTIONS, group, "-cp", f"{JAR}:{classes}", name)
+
+
 @contextmanager
 def field(folder: Path, members: int) -> Iterator[Field]:
-    """Compiled on the spot; a port of its own keeps other groups out."""
+    """Compiled on the spot."""
     classes = folder / "jgroups"
-    subprocess.run(["javac", "-nowarn", "-cp", JAR, "-d", classes, SOURCE], check=True)
-    port = f"-Djgroups.udp.mcast_port={20_000 + randbelow(20_000)}"
-    command = ("java", *OPTIONS, port, "-cp", f"{JAR}:{classes}", "Ordered")
-    yield Field([command] * members)
+    subprocess.run(java_compiler(SOURCE, classes), check=True)
+    yield Field([java(classes, "Ordered", free_group())] * members)
 
 
 JGROUPS = System("jgroups", missing, version, field)

@@ -9,6 +9,7 @@ from semcast.experiments import benchmark
 QUICK = ("--receivers", "1", "--seconds", "0.5")
 ROW = {
     "system": "semcast",
+    "version": "semcast 1",
     "receivers": 4,
     "size": 100,
     "datagram": None,

@@ -2,8 +2,9 @@
 
 import pytest
 
-from semcast.core.outbox import HEADER_BYTES, batches
+from semcast.core.outbox import batches
 from semcast.core.recipe import Recipe
+from semcast.kernel import HEADER_BYTES
 from semcast.terms.messages import (
     EVERYONE,
     Ballot,

@@ -10,7 +10,7 @@ from semcast.terms.messages import Message, Purged
 def store_of(text, **settings):
     store = RetransmissionStore(Recipe(**{"members": 3} | settings))
     for seq, letter in enumerate(text, start=1):
-        store.put(Message(0, seq, item=ord(letter)))
+        store.put([Message(0, seq, item=ord(letter))])
     return store
 
 
@@ -68,7 +68,7 @@ def test_an_answer_starts_where_the_question_does():
 def test_a_skipped_range_is_told_on():
     store = store_of("")
     store.skip(0, 1, 5, 9)
-    store.put(Message(0, 6, item=1))
+    store.put([Message(0, 6, item=1)])
     assert found(store, (1, 6)) == ([6], [Purged(0, 1, 5, 9)])
 
 

@@ -89,23 +89,37 @@ def test_purging_buffer(relation, seed, length):
     rng = Random(seed)
     recipe = Recipe(members=1, relation=relation, k=K, buffer=100)
     buffer, twin, arrivals = PurgingBuffer(recipe), DumbBuffer(relation), stream(recipe, 0, rng)
-    last = 0
+    last = stable = 0
     for _ in range(length):
-        action = rng.choice(["add", "add", "add", "purge", "remove", "settle"])
+        action = rng.choice(["add", "add", "run", "ask", "purge", "remove", "reclaim"])
         if action == "add":
             message = next(arrivals)
             last = message.seq
             buffer.add(message)
             twin.add(message)
+        elif action == "run":
+            run = [next(arrivals) for _ in range(rng.randint(1, 4))]
+            last = run[-1].seq
+            buffer.add_run(run)
+            for message in run:
+                twin.add(message)
+        elif action == "ask":
+            message = next(arrivals)
+            last = message.seq  # It is asked about, and does not come.
+            obsolete = {m.seq for m in twin.held if obsoletes(relation, m, message)}
+            assert {m.seq for m in buffer.would_purge(message)} == obsolete
         elif action == "purge":
             horizon = rng.randrange(last + 2)
             assert plain(buffer.purge(horizon)) == twin.purge(horizon)
         elif action == "remove" and twin.held:
             gone = twin.held.pop(rng.randrange(len(twin.held)))
             assert buffer.remove(gone.seq) is gone
-        elif action == "settle":
+        elif action == "reclaim":
             horizon = rng.randrange(last + 1)
-            buffer.settle(horizon)
+            gone = [m for m in twin.held if m.seq <= horizon]
+            assert buffer.remove_range(stable + 1, horizon) == gone
+            twin.held = twin.held[len(gone) :]
+            stable = max(stable, horizon)
             twin.applied = max(twin.applied, horizon)
         assert list(buffer.held.values()) == twin.held
 
@@ -242,7 +256,7 @@ def test_retransmission_store(protocol, relation, seed):
                 store.skip(0, message.seq, message.seq, message.seq + 1)
                 twin.gone[message.seq] = message.seq + 1
             else:
-                store.put(message)
+                store.put([message])
                 twin.lane.add(message)
         elif action == "safe":
             twin.safe = store.stream(0).safe = rng.randint(twin.safe, twin.last)

@@ -184,14 +184,14 @@ class Crowd:
     def mute(group: semcast.Group) -> None:
         """The member neither sends nor hears until it is unmuted."""
         transport = group._host._transport
-        transport.kept = transport.send, transport.on_frame
-        transport.send = lambda *_: None
+        transport.kept = transport.send_all, transport.on_frame
+        transport.send_all = lambda *_: None
         transport.on_frame = lambda *_: None
 
     @staticmethod
     def unmute(group: semcast.Group) -> None:
         transport = group._host._transport
-        transport.send, transport.on_frame = transport.kept
+        transport.send_all, transport.on_frame = transport.kept
 
     def crash(self, group: semcast.Group) -> None:
         """As good as killed."""

@@ -56,6 +56,15 @@ def test_missing_packages():
     )
 
 
+def test_which_kernel_runs():
+    assert doctor.kernel_build("", asked="") == Check("kernel", "ok", "compiled")
+    plain = doctor.kernel_build("it was not built", asked="")
+    assert (plain.status, plain.found) == ("warn", "plain: it was not built")
+    assert plain.advice == "with a C compiler: pip install --force-reinstall semcast"
+    asked = doctor.kernel_build("asked for by SEMCAST_KERNEL", asked="plain")
+    assert (asked.status, asked.advice) == ("warn", "unset SEMCAST_KERNEL")
+
+
 def test_keys_that_cannot_be_imported_do_not_end_the_examination(monkeypatch):
     monkeypatch.setitem(sys.modules, "semcast.runtime.keyring", None)
     monkeypatch.delattr("semcast.runtime.keyring")

@@ -29,7 +29,7 @@ def address_of(group):
 
 def mute(group):
     """The member neither sends nor hears: as good as crashed, and all else stays open."""
-    group._host._transport.send = lambda *_: None
+    group._host._transport.send_all = lambda *_: None
     group._host._transport.on_frame = lambda *_: None
 
 

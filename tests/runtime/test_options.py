@@ -175,6 +175,7 @@ def test_words_for_false(text, monkeypatch):
 
 def test_known_variables_that_are_no_options_are_let_be(monkeypatch):
     monkeypatch.setenv("SEMCAST_KEYS", "/somewhere")
+    monkeypatch.setenv("SEMCAST_KERNEL", "plain")
     resolve(members=3)
 
 
@@ -408,7 +409,8 @@ def test_the_recipe_has_what_was_asked_for():
         buffer=9,
         buffer_bytes=1024,
         message_bytes=2048,
-        gossip_after=1,
+        gossip_after=2,
+        direct_gossip=True,
         purge="lazy",
         overflow="error",
         period_s=0.03,
@@ -425,7 +427,8 @@ def test_the_recipe_has_what_was_asked_for():
         buffer=4096,
         message_bytes=1 << 20,
         period_s=0.01,
-        gossip_after=512,
+        gossip_after=1024,
+        direct_gossip=True,
         coalesce_s=0.001,
     )
 

@@ -21,6 +21,7 @@ from semcast.runtime.sockets import (
     open_tcp,
     open_unicast,
     shortages,
+    turn_away,
 )
 from semcast.terms.errors import ConfigError
 
@@ -318,3 +319,21 @@ def test_an_address_of_loopback_that_others_can_reach(namespaces):
     run(*f"ip -n {first} address add 10.79.0.1/32 dev lo".split())
     run(*f"ip -n {first} address add 127.0.0.1/8 dev lo".split())
     assert run(*inside(first, FINDS_LOOPBACK)) == "127.0.0.1\nFalse\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux filters in the kernel")
+def test_what_has_the_mark_is_turned_away_and_nothing_else():
+    mark = bytes(range(8))
+    others = [b"", mark, b"12" + mark[:7], b"12" + mark[:7] + b"x", mark + b"1234", bytes(60_000)]
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hearing,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending,
+    ):
+        hearing.bind(("127.0.0.1", 0))
+        hearing.setblocking(False)
+        turn_away(hearing, 2, mark)
+        for datagram in (b"12" + mark, *others, b"34" + mark + bytes(1000)):
+            sending.sendto(datagram, hearing.getsockname())
+        assert [hearing.recv(65_535) for _ in others] == others
+        with pytest.raises(BlockingIOError):
+            hearing.recv(65_535)

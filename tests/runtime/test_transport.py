@@ -2,11 +2,25 @@
 
 import asyncio
 import socket
+import sys
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from semcast.runtime import transport as module
-from semcast.runtime.transport import DRAIN_MAX, WAITING_MAX, Transport
+from semcast.runtime.transport import (
+    DRAIN_MAX,
+    SOL_UDP,
+    TRAIN_BYTES,
+    TRAIN_MAX,
+    UDP_GRO,
+    WAITING_MAX,
+    Transport,
+    cut,
+    trains,
+)
 from semcast.terms.errors import RemoteProtocolError
 from semcast.wire.fragments import Reassembly
 from semcast.wire.frames import (
@@ -140,12 +154,73 @@ async def test_a_wake_up_that_takes_long_ends_early(ends, monkeypatch):
 
 async def test_one_wake_up_drains_many_but_not_without_bound(ends, monkeypatch):
     monkeypatch.setattr(module, "DRAIN_S", 60.0)
+    monkeypatch.setattr(module, "QUIET_S", 60.0)
     ada, bob = ends(frame_bytes=100)
     count = DRAIN_MAX + 10
     for _ in range(count):
         ada.transport.send(WHOLE, b"", [bob.address])
     await bob.until(lambda end: len(end.received) == count)
     assert [len(drain) for drain in bob.drains if drain] == [DRAIN_MAX, 10]
+
+
+async def test_after_a_quiet_moment_one_datagram_is_taken_and_then_the_rest(ends, monkeypatch):
+    monkeypatch.setattr(module, "DRAIN_S", 60.0)
+    monkeypatch.setattr(module, "QUIET_S", -1.0)  # It is always quiet,
+    ada, bob = ends(frame_bytes=100)
+    for _ in range(3):
+        ada.transport.send(WHOLE, b"", [bob.address])
+    await bob.until(lambda end: end.received)
+    monkeypatch.setattr(module, "QUIET_S", 60.0)  # and now it is not.
+    await bob.until(lambda end: len(end.received) == 3)
+    assert [len(drain) for drain in bob.drains if drain] == [1, 2]
+
+
+SIZES = st.integers(1, 2 * FRAME_BYTES) | st.sampled_from([30_000, 65_000])
+
+
+@given(st.lists(SIZES, min_size=1, max_size=300), st.integers(1, 100))
+def test_frames_leave_in_trains_that_the_kernel_can_cut(sizes, repeated):
+    frames = [bytes([place % 256]) * size for place, size in enumerate(sizes * repeated)][:300]
+    made = [list(train) for train in trains(frames)]
+    assert [frame for train in made for frame in train] == frames
+    for train in made:
+        assert len({len(frame) for frame in train[:-1]}) <= 1
+        assert 0 < len(train[-1]) <= len(train[0])
+        assert len(train) == 1 or sum(map(len, train)) <= TRAIN_BYTES
+        assert len(train) <= TRAIN_MAX
+        if len(train) > 1:
+            told = [(SOL_UDP, UDP_GRO, len(train[0]).to_bytes(4, sys.byteorder))]
+            assert cut(b"".join(train), told) == train
+    neighbours = pairwise(made)
+    assert all(
+        len(then[0]) > len(train[0])
+        or len(train[-1]) < len(train[0])
+        or len(train) == TRAIN_MAX
+        or (len(train) + 1) * len(train[0]) > TRAIN_BYTES
+        for train, then in neighbours
+    ), "no train could have been longer"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_many_bodies_go_to_the_kernel_at_once_and_arrive_one_by_one(ends, host):
+    ada, bob = ends(host)
+    bodies = [bytes([number]) * size for number, size in enumerate([300] * 100 + [299, 5, 700])]
+    ada.transport.send_all(WHOLE, bodies, [bob.address])
+    await bob.until(lambda end: len(end.received) == len(bodies))
+    assert [opened.body for opened in bob.received] == bodies
+    assert bob.transport.datagrams_in == ada.transport.datagrams_out == len(bodies)
+    assert bob.transport.bytes_in == ada.transport.bytes_out
+
+
+async def test_where_the_kernel_cannot_cut_frames_leave_one_by_one(ends, monkeypatch):
+    monkeypatch.setattr(module, "UDP_SEGMENT", 0x7FFF)  # which no kernel knows
+    ada, bob = ends()
+    bodies = [bytes([number]) for number in range(5)]
+    for _ in range(2):
+        ada.transport.send_all(WHOLE, bodies, [bob.address])
+    await bob.until(lambda end: len(end.received) == 10)
+    assert [opened.body for opened in bob.received] == bodies * 2
+    assert not ada.transport.discarded
 
 
 async def test_what_is_discarded_is_counted_by_reason(ends):

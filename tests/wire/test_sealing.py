@@ -15,6 +15,8 @@ from semcast.wire.frames import (
     FRAGMENT,
     HEADER_BYTES,
     HELLO,
+    MARK_PLACE,
+    MULTICAST,
     REPORT,
     TCP,
     UDP,
@@ -129,6 +131,15 @@ def test_our_own_frames_are_not_even_decrypted():
     frame = bytearray(sealer(sender=B).seal(WHOLE, b"body"))
     frame[-1] ^= 1
     assert reason(opener(), bytes(frame)) == "own"
+
+
+def test_frames_are_marked_with_who_made_them():
+    made = sealer(A, 3)
+    for other in (sealer(A, 4), sealer(C, 3), sealer(A, 3, group="games")):
+        assert other.mark != made.mark
+    for kind, channel in ((WHOLE, MULTICAST), (REPORT, TCP)):
+        frame = made.seal(kind, b"body", channel)
+        assert frame[MARK_PLACE : MARK_PLACE + len(made.mark)] == made.mark
 
 
 def test_without_keys_frames_in_clear_are_for_this_machine_only():

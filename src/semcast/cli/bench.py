@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from semcast.experiments.systems import Case
 
 # Of a row, in the table: the headings and the bars tell them.
-UNTOLD: Final = ("system", "receivers", "size", "datagram", "sealed", "runs", "spread")
+UNTOLD: Final = ("system", "version", "receivers", "size", "datagram", "sealed", "runs", "spread")
 
 Receivers: TypeAlias = Annotated[int, typer.Option(help="Fast receivers.")]
 Size: TypeAlias = Annotated[int, typer.Option(metavar="BYTES", help="Size of a payload.")]
 Seconds: TypeAlias = Annotated[float, typer.Option(help="How long each run sends.")]
 Against: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="LIST", help="Other systems, such as udp,semcast-reliable.")
+    str | None,
+    typer.Option(metavar="LIST", help="Other systems, such as udp,pyzmq,nats, or all there are."),
 ]
 Datagrams: TypeAlias = Annotated[
     str | None,
@@ -140,7 +141,7 @@ def run(
     import msgspec
 
     from semcast.experiments.benchmark import BENCHMARKS, faults_of, measure
-    from semcast.experiments.systems import cases_of, surroundings
+    from semcast.experiments.systems import cases_of, chosen, surroundings
 
     drawn = BENCHMARKS[name].drawn
     if out is not None:
@@ -149,10 +150,12 @@ def run(
         out.mkdir(parents=True, exist_ok=True)
     around = surroundings()
     against, datagrams, keys = compared
+    names, left_out = chosen(_names(against), name)
+    output.say(*(f"{other} is left out: {why}" for other, why in left_out.items()))
     with TemporaryDirectory() as directory:
-        cases = cases_of(_names(against), _sizes(datagrams), _names(keys), Path(directory))
+        cases = cases_of(names, _sizes(datagrams), _names(keys), Path(directory))
         rows = measure(name, settings, cases, repeat, _telling(output, settings, repeat))
-    output.say(settings.title, "", *numbers(rows))
+    output.say(settings.title, "", *numbers(rows), "", *versions(rows))
     for key, about in drawn.items():
         output.say("", *bars(rows, key, about, output))
     faults = faults_of(rows)
@@ -162,7 +165,7 @@ def run(
         files = benchmark_files.write(name, settings.title, rows, drawn, out)
         output.say("", *(f"{kind}: {path}" for kind, path in files.items()))
     told = {"benchmark": name, **msgspec.to_builtins(settings), "repeat": repeat, **around}
-    output.answer({"results": rows, "settings": told, **files})
+    output.answer({"results": rows, "left_out": left_out, "settings": told, **files})
     return 1 if faults else 0
 
 
@@ -174,6 +177,13 @@ def numbers(rows: "list[Row]") -> list[str]:
     by_row = table([{"": label(row), **{key: row[key] for key in keys}} for row in rows])
     by_key = table([{"": key, **{label(row): cell(row[key]) for row in rows}} for key in keys])
     return min(by_row, by_key, key=lambda lines: max(map(len, lines)))
+
+
+def versions(rows: "list[Row]") -> list[str]:
+    """What was measured, each once."""
+    from textwrap import wrap
+
+    return wrap("; ".join(dict.fromkeys(row["version"] for row in rows)), width())
 
 
 def bars(rows: "list[Row]", key: str, about: str, output: Output) -> list[str]:

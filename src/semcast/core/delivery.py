@@ -44,12 +44,15 @@ class DeliveryQueue:
         lane = self.lanes.get(message.sender)
         return lane is not None and message.seq in lane.held
 
+    def is_clear_of(self, sender: Rank) -> bool:
+        """Whether nothing of this sender waits here."""
+        lane = self.lanes.get(sender)
+        return lane is None or not lane.held
+
     def would_purge(self, message: Message) -> list[Message]:
         """What waits here and `message` would make obsolete."""
         lane = self.lanes.get(message.sender)
-        if lane is None:
-            return []
-        return [lane.held[seq] for seq in lane.index.obsoleted_by(message)]
+        return [] if lane is None else lane.would_purge(message)
 
     def push(self, message: Message) -> list[tuple[Message, Seq]]:
         """Queue the next message of its stream; purge if eager: pairs (purged, by)."""

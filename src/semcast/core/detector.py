@@ -7,15 +7,20 @@ reached a higher candidate reached the lower one, so two ballots merge into the 
 sets of voters; that is true whatever was lost, repeated or late, and needs no rounds.  A member
 behind the candidate lowers it to its own frontier; once more was agreed than it has reached, it
 has nothing to say, so that a slow member does not hold up safety.
+Departs, if `direct`: the sender of a stream hears how far each peer has come, which is the answer
+itself; so in a small group gossip goes to senders, and now and then to anybody, should one be gone.
 Rejected: gossiping everybody's frontier, n entries per stream instead of one.
 """
 
+from collections.abc import Mapping
 from random import Random
 
 from semcast.terms.effects import Effects
 from semcast.terms.messages import Ballot, Rank, SafetyGossip, Seq, StabilityGossip
 
 NEVER = float("inf")
+SMALL = 16  # In a group of so many, a sender can hear from everyone in every round;
+ANYBODY_EVERY = 4  # in one round of so many, gossip goes to anybody.
 
 
 class QuorumDetector:
@@ -32,6 +37,7 @@ class QuorumDetector:
         fanout: int,
         gossip: type[StabilityGossip] | type[SafetyGossip],
         after: int | None = None,
+        direct: bool = False,
     ) -> None:
         self.rank = rank
         self.quorum = quorum  # None: every member that was not forgotten
@@ -47,6 +53,9 @@ class QuorumDetector:
         self.agreed: list[Seq] = [0] * members
         self.candidate: list[Seq] = [0] * members
         self.voters: list[int] = [0] * members
+        self.claimed: list[Seq] = [0] * members  # how far each has come in the own stream
+        self.direct = direct and members <= SMALL
+        self.round = 0
         self.enabled = True
         self.open: dict[Rank, None] = {}  # streams not agreed up to what is known here
         self.closed: set[Rank] = set()  # streams that nobody can repair: nothing to agree on
@@ -105,6 +114,22 @@ class QuorumDetector:
             return []
         self._agree(sender, agreed)
         return [sender]
+
+    def on_claim(self, peer: Rank, frontier: Seq) -> list[Rank]:
+        """A peer has come so far in the own stream; whether that is news, as in `on_gossip`."""
+        rank, claimed = self.rank, self.claimed
+        if not self.direct or frontier <= claimed[peer] or rank in self.closed:
+            return []
+        claimed[peer] = frontier
+        claimed[rank] = self.frontier[rank]
+        voters = 0
+        for each in sorted(range(len(claimed)), key=claimed.__getitem__, reverse=True):
+            if claimed[each] <= self.agreed[rank]:
+                return []
+            voters |= 1 << each
+            if self._has_quorum(voters):
+                return self.on_agreed(rank, min(claimed[each], self.frontier[rank]))
+        return []
 
     def reached(self, ballot: Ballot) -> Seq:
         """The candidate, if a member that was not forgotten has reached it; else 0."""
@@ -183,13 +208,22 @@ class QuorumDetector:
             return
         for sender in self.open:
             self.told[sender] = self.frontier[sender]
-        targets = [peer for peer in self.peers if peer not in behind]
-        wanted = max(0, self.fanout - len(behind))
-        if len(targets) > wanted:
-            targets = self.rng.sample(targets, wanted)
         gossip = self._compose(self.open)
-        for peer in targets:
+        for peer in self._targets(behind):
             out.send.append((peer, gossip))
+
+    def _targets(self, answered: Mapping[Rank, object]) -> list[Rank]:
+        """Whom to tell besides those that are answered anyway."""
+        targets = [peer for peer in self.peers if peer not in answered]
+        self.round += 1
+        if (
+            self.direct
+            and self.round % ANYBODY_EVERY
+            and all(sender == self.rank or sender in self.peers for sender in self.open)
+        ):
+            return [peer for peer in targets if peer in self.open]
+        wanted = max(0, self.fanout - len(answered))
+        return self.rng.sample(targets, wanted) if len(targets) > wanted else targets
 
     def _compose(self, streams: dict[Rank, None]) -> StabilityGossip | SafetyGossip:
         ballots = []

@@ -8,6 +8,9 @@ At the bound: purge, then refuse.  Nothing that was admitted is dropped for want
 Only what waits is purged: a message that a ready application takes at once never is [SRM §6.3].
 """
 
+from collections.abc import Sequence
+
+from semcast import kernel
 from semcast.core.delivery import DeliveryQueue
 from semcast.core.placing import PlacedQueue
 from semcast.core.recipe import Recipe
@@ -85,25 +88,61 @@ class Holdings:
 
     def take(self, message: Message) -> None:
         """Count a message as held."""
-        self.messages += 1
-        self.bytes += len(message.payload)
-        if not self.held_of[message.sender]:
-            self.active += 1
-        self.held_of[message.sender] += 1
-        if message.sender == self.rank:
-            self.own_bytes += len(message.payload)
+        self._count(message.sender, 1, len(message.payload))
 
     def drop(self, message: Message, out: Effects) -> None:
         """Count a message as no longer held."""
-        self.messages -= 1
-        self.bytes -= len(message.payload)
-        self.held_of[message.sender] -= 1
-        if not self.held_of[message.sender]:
-            self.active -= 1
-        if message.sender == self.rank:
-            self.own_bytes -= len(message.payload)
+        self._count(message.sender, -1, -len(message.payload))
         if self.refused:
             out.room = True
+
+    def _count(self, sender: Rank, messages: int, payload: int) -> None:
+        before = self.held_of[sender]
+        after = self.held_of[sender] = before + messages
+        if not before or not after:
+            self.active += (after > 0) - (before > 0)
+        self.messages += messages
+        self.bytes += payload
+        if sender == self.rank:
+            self.own_bytes += payload
+
+    def admit_run(self, messages: Sequence[Message], source: Rank, out: Effects) -> int:
+        """Take in the next messages of a stream that pass without a decision: how many.
+
+        There is room for all of them, and each is for a ready application, or has to wait for
+        its place.  What they let purge is purged after the last.  The rest is for `admit`.
+        """
+        sender = messages[0].sender
+        is_own = sender == self.rank
+        held = self.elsewhere or is_own or self.placed is not None
+        count = len(messages)
+        if self.placed is None:
+            count = min(count, self.ready)
+        if held:
+            count = min(count, self.messages_max - self.messages)
+        if is_own:
+            count = min(count, self._share_left)
+        if count <= 0:
+            return 0
+        if count < len(messages):
+            messages = messages[:count]
+        payload = kernel.payload_bytes(messages)
+        if self.bytes + payload > self.bytes_max or (
+            is_own and (self.own_bytes + payload) * max(2, self.active + 1) > self.bytes_max
+        ):
+            return 0
+        if held:
+            self._count(sender, count, payload)
+        self._record_admission(messages, source, out)
+        if self.elsewhere or is_own:
+            self.store.put(messages)
+        if self.placed is None:
+            self._deliver(messages, out)
+        else:
+            self.placed.push_run(messages)
+        if self.elsewhere and not is_own:
+            self.purge_stored(sender, out)
+        return count
 
     def admit(self, message: Message, source: Rank, out: Effects) -> bool:
         """Queue the next message of its stream, keep it for others; False if there is no room."""
@@ -116,11 +155,11 @@ class Holdings:
             return False
         if held:
             self.take(message)
-        self._record_admission(message, source, out)
+        self._record_admission((message,), source, out)
         if stored:
-            self.store.put(message)
+            self.store.put((message,))
         if straight:
-            self._deliver(message, out)
+            self._deliver((message,), out)
         else:
             self._enqueue(message, out)
         if stored and message.sender != self.rank:  # Own messages purge once they have left.
@@ -138,6 +177,13 @@ class Holdings:
             return False
         self.relieve(out)
         return self._has_its_share
+
+    @property
+    def _share_left(self) -> int:
+        """How many more own messages the others would not mind."""
+        own = self.held_of[self.rank]
+        active = self.active + (own == 0)
+        return self.messages_max if active == 1 else -(-self.messages_max // active) - own
 
     @property
     def _has_its_share(self) -> bool:
@@ -163,16 +209,18 @@ class Holdings:
             if out.events is not None:
                 out.events[-1].position, out.events[-1].by_sender = position, by.sender
 
-    def _record_admission(self, message: Message, source: Rank, out: Effects) -> None:
+    def _record_admission(self, messages: Sequence[Message], source: Rank, out: Effects) -> None:
         if out.events is None:
             return
-        sender, seq, held = message.sender, message.seq, self.messages
-        if sender == self.rank:
-            note = ORDER if self.placed is not None and message.deps else ""
-            event = Event(MULTICAST, self.rank, sender, seq, message, 0, note, -1, held)
-        else:
-            event = Event(RECEIVE, self.rank, sender, seq, None, 0, "", source, held)
-        out.events.append(event)
+        held = self.messages - len(messages)
+        for message in messages:
+            sender, seq, held = message.sender, message.seq, held + 1
+            if sender == self.rank:
+                note = ORDER if self.placed is not None and message.deps else ""
+                event = Event(MULTICAST, self.rank, sender, seq, message, 0, note, -1, held)
+            else:
+                event = Event(RECEIVE, self.rank, sender, seq, None, 0, "", source, held)
+            out.events.append(event)
 
     def _make_room(self, message: Message, out: Effects) -> bool:
         """At the bound: purge, count on what the message itself supersedes, or reserve."""
@@ -181,8 +229,7 @@ class Holdings:
             return True
         swapped = [m for m in self.queue.would_purge(message) if not self.store.holds(m)]
         if message.sender == self.rank and not self.elsewhere:
-            buffer = self.store.stream(self.rank).buffer
-            swapped += [buffer.held[seq] for seq in buffer.index.obsoleted_by(message)]
+            swapped += self.store.stream(self.rank).buffer.would_purge(message)
         freed = sum(len(m.payload) for m in swapped)
         return (
             self.messages - len(swapped) < self.messages_max
@@ -228,9 +275,13 @@ class Holdings:
 
     def on_stable(self, sender: Rank, stable: Seq, out: Effects) -> None:
         """Every member has received up to `stable`."""
-        for message in self.store.reclaim(sender, stable):
-            if not self.queue.holds(message):
-                self.drop(message, out)
+        reclaimed = self.store.reclaim(sender, stable)
+        if not self.queue.is_clear_of(sender):
+            reclaimed = [message for message in reclaimed if not self.queue.holds(message)]
+        if reclaimed:
+            self._count(sender, -len(reclaimed), -kernel.payload_bytes(reclaimed))
+            if self.refused:
+                out.room = True
 
     def on_ready(self, count: int, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
@@ -243,20 +294,23 @@ class Holdings:
             message = self.queue.pop()
             if not self.store.holds(message):
                 self.drop(message, out)
-            self._deliver(message, out)
+            self._deliver((message,), out)
 
-    def _deliver(self, message: Message, out: Effects) -> None:
-        self.ready -= 1
-        self.delivered[message.sender] = message.seq
+    def _deliver(self, messages: Sequence[Message], out: Effects) -> None:
+        """Of one stream, in its order."""
+        self.ready -= len(messages)
+        self.delivered[messages[0].sender] = messages[-1].seq
         if self.skipped != self.told:
             out.skipped.append((len(out.deliver), self.skipped - self.told))
             self.told = self.skipped
-        out.deliver.append(message)
+        out.deliver += messages
+        position = 0
         if self.placed is not None:
-            out.positions.append(self.placed.position)
+            position = self.placed.position
+            out.positions.append(position)
         if out.events is not None:
-            sender, seq, held = message.sender, message.seq, self.messages
-            event = Event(DELIVER, self.rank, sender, seq, message, 0, "", -1, held)
-            if self.placed is not None:
-                event.position = self.placed.position
-            out.events.append(event)
+            for message in messages:
+                sender, seq, held = message.sender, message.seq, self.messages
+                event = Event(DELIVER, self.rank, sender, seq, message, 0, "", -1, held)
+                event.position = position
+                out.events.append(event)

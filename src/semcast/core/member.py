@@ -11,10 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from semcast import kernel
 from semcast.core.detector import NEVER, QuorumDetector
 from semcast.core.holdings import Holdings
-from semcast.core.obsolescence import annotator
-from semcast.core.outbox import Outbox, repairs, size_of
+from semcast.core.obsolescence import TagAnnotator, annotator
+from semcast.core.outbox import Outbox, repairs
 from semcast.core.placing import PlacedQueue
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
@@ -56,19 +57,22 @@ class Member:
         self.excluded = False
         self.deadline = NEVER  # when `on_time` wants to be called next
         self.annotator = annotator(recipe)
+        # Otherwise a message says more than its item, and is composed by itself.
+        self.composes_runs = recipe.order != "causal" and isinstance(self.annotator, TagAnnotator)
         self.holdings = Holdings(recipe, rank, placed)
         self.reception = Reception(recipe, rank, self.holdings)
         self.vetting = Vetting(recipe, rank, self.reception.frontier, places=placed is not None)
         self.recovery = Recovery(recipe, rank, self.reception, self.holdings, rng)
         self.outbox = Outbox(recipe, rank, self.holdings.store)
         frontier = self.reception.frontier
-        members, fanout, after = recipe.members, recipe.fanout, recipe.gossip_after
+        members, fanout = recipe.members, recipe.fanout
+        how = (recipe.gossip_after, recipe.direct_gossip)
         self.stability = QuorumDetector(
-            rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip, after
+            rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip, *how
         )
         quorum, period_s = recipe.f + 1, recipe.safety_period_s
         self.safety = QuorumDetector(
-            rank, members, quorum, frontier, rng, period_s, fanout, SafetyGossip, after
+            rank, members, quorum, frontier, rng, period_s, fanout, SafetyGossip, *how
         )
         self.needs_safety = recipe.needs_safety
         self.adapts = recipe.needs_safety and not recipe.safety_always
@@ -88,7 +92,8 @@ class Member:
             raise LocalProtocolError("this member was excluded; the group went on without it")
         accepted = 0
         try:
-            for submission in submissions:
+            accepted = self._multicast_run(submissions, now, out)
+            for submission in submissions[accepted:]:
                 if not self._multicast_one(submission, now, out):
                     self.holdings.refused = True
                     break
@@ -104,6 +109,22 @@ class Member:
             )
         return accepted
 
+    def _multicast_run(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """Send those that pass without a decision, from the front; how many."""
+        if not self.composes_runs or not submissions:
+            return 0
+        messages, size = kernel.compose(
+            Message, self.rank, self.last, submissions, self.recipe.message_bytes
+        )
+        count = self.holdings.admit_run(messages, self.rank, out) if messages else 0
+        if count:
+            if count < len(messages):
+                size = kernel.sizes_of(messages[:count])
+            self.last += count
+            self.reception.on_own(self.last)
+            self.outbox.add(self.last, size, now)
+        return count
+
     def _multicast_one(self, submission: Submission, now: float, out: Effects) -> bool:
         seq = self.last + 1
         annotation = self.annotator.annotate(seq, submission)
@@ -111,15 +132,16 @@ class Member:
         message = Message(
             self.rank, seq, item, covers, keep, self._deps(), submission.payload, submission.name
         )
-        self.vetting.check_own(message, size_of(message))
+        size = kernel.size_of(message)
+        self.vetting.check_own(message, size)
         if not self.holdings.fits(message):
             self.outbox.flush(now, out)  # What has left may be purged to make room.
         if not self.holdings.admit(message, self.rank, out):
             return False
         self.last = seq
         self.annotator.remember(seq, annotation)
-        self.reception.on_own(message)
-        self.outbox.add(message, now)
+        self.reception.on_own(seq)
+        self.outbox.add(seq, size, now)
         return True
 
     def order(self, runs: tuple[tuple[Rank, Seq], ...], now: float, out: Effects) -> None:
@@ -129,8 +151,8 @@ class Member:
         self.holdings.want(self.rank, seq)  # It is what makes room.
         self.holdings.admit(message, self.rank, out)
         self.last = seq
-        self.reception.on_own(message)
-        self.outbox.add(message, now)
+        self.reception.on_own(seq)
+        self.outbox.add(seq, kernel.size_of(message), now)
         self.outbox.flush(now, out)
         self._settle(now, out)
 
@@ -187,11 +209,11 @@ class Member:
             out.send.append((source, replace(last, answers=nack.number)))
 
     def _on_stability(self, source: Rank, g: StabilityGossip, now: float, out: Effects) -> None:
-        self._take_hints(source, g.ballots)
+        self._take_hints(source, g.ballots, out)
         self._on_stable(self.stability.on_gossip(source, g.ballots, now), out)
 
     def _on_safety(self, source: Rank, g: SafetyGossip, now: float, out: Effects) -> None:
-        self._take_hints(source, g.ballots)
+        self._take_hints(source, g.ballots, out)
         self._on_safe(self.safety.on_gossip(source, g.ballots, now), out)
 
     def _on_window_empty(self, source: Rank, w: WindowEmpty, now: float, out: Effects) -> None:
@@ -201,7 +223,7 @@ class Member:
         if e.member == self.rank:
             self.excluded = out.excluded = True
 
-    def _take_hints(self, source: Rank, ballots: tuple[Ballot, ...]) -> None:
+    def _take_hints(self, source: Rank, ballots: tuple[Ballot, ...], out: Effects) -> None:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
         for ballot in ballots:
             reached = self.stability.reached(ballot)
@@ -209,6 +231,9 @@ class Member:
             self.recovery.on_claim(source, ballot.sender, ballot.frontier)
             if ballot.sender == self.rank:
                 self.outbox.on_claim(source, ballot.frontier)
+                self._on_stable(self.stability.on_claim(source, ballot.frontier), out)
+                if self.needs_safety:
+                    self._on_safe(self.safety.on_claim(source, ballot.frontier), out)
 
     def _on_stable(self, streams: list[Rank], out: Effects) -> None:
         for sender in streams:

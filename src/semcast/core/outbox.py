@@ -12,27 +12,16 @@ What the sender knows to be safe goes along: were its buffers purged before thos
 these would fill up first and miss messages.
 """
 
+from collections.abc import Sequence
+
+from semcast import kernel
 from semcast.core.detector import NEVER
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
 from semcast.terms.effects import Effects
 from semcast.terms.messages import EVERYONE, Data, Message, Nack, Purged, Rank, Seq, WindowEmpty
 
-HEADER_BYTES = 24  # per message beside its payload; an estimate good enough to fill datagrams
 NOTICE_BYTES = 32
-DISTANCE_BYTES = 3
-DEPENDENCY_BYTES = 10
-
-
-def size_of(message: Message) -> int:
-    """About what a message takes in a datagram."""
-    covers = message.covers
-    listed = len(covers) if isinstance(covers, bytes) else DISTANCE_BYTES * len(covers)
-    name = message.name
-    named = len(name) if name.isascii() else len(name.encode())
-    return (
-        len(message.payload) + named + listed + DEPENDENCY_BYTES * len(message.deps) + HEADER_BYTES
-    )
 
 
 def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message, ...]]:
@@ -40,7 +29,7 @@ def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message,
     cut: list[tuple[Message, ...]] = []
     start = size = 0
     for place, message in enumerate(messages):
-        needs = size_of(message)
+        needs = kernel.size_of(message)
         if size and size + needs > datagram_bytes:
             cut.append(tuple(messages[start:place]))
             start, size = place, 0
@@ -91,13 +80,13 @@ class Outbox:
     def __repr__(self) -> str:
         return f"Outbox(sent={self.sent}, last={self.last}, pulling={list(self.pulling)})"
 
-    def add(self, message: Message, now: float) -> None:
-        """The next own message waits for its first transmission, in the store."""
-        self.last = message.seq
+    def add(self, last: Seq, size: int, now: float) -> None:
+        """Own messages up to `last` wait for their first transmission, in the store."""
+        self.last = last
         if self.alone:
-            self.sent = message.seq
+            self.sent = last
             return
-        self.unsent_bytes += size_of(message)
+        self.unsent_bytes += size
         if self.flush_at == NEVER:
             self.flush_at = now + self.coalesce_s
 
@@ -106,15 +95,16 @@ class Outbox:
         while self.sent < self.last:
             if now < self.flush_at and (self.is_blocked or self.unsent_bytes < self.datagram_bytes):
                 return
-            messages, notices, upto = self._next_batch()
-            size = sum(size_of(message) for message in messages)
+            messages, size, notices, upto = self._next_batch()
             cost = (size + NOTICE_BYTES * len(notices)) * self._copies()
             if self.rate is not None and not self._spend(cost, now):
                 return
             self.sent = upto
             self.unsent_bytes = max(0, self.unsent_bytes - size) if upto < self.last else 0
             if messages or notices:
-                self._transmit(Data(messages, notices, safe=self.store.stream(self.rank).safe), out)
+                self._transmit(
+                    Data(tuple(messages), notices, safe=self.store.stream(self.rank).safe), out
+                )
                 self.idle_at = now + self.idle_s
         self.flush_at = NEVER
 
@@ -164,27 +154,25 @@ class Outbox:
         del self.reached[member]
         self.pulling.pop(member, None)
 
-    def _next_batch(self) -> tuple[tuple[Message, ...], tuple[Purged, ...], Seq]:
-        """What goes into the next datagram, and up to which message that accounts for all."""
+    def _next_batch(self) -> tuple[Sequence[Message], int, tuple[Purged, ...], Seq]:
+        """What goes into the next datagram, its messages' size, and up to where that is all."""
         messages: list[Message] = []
         notices: list[Purged] = []
         kept = self.store.stream(self.rank)
         size, seq = 0, max(self.sent, kept.stable) + 1
-        while seq <= self.last and size < self.datagram_bytes:
-            message = kept.buffer.held.get(seq)
-            if message is not None:
-                size += size_of(message)
-                if messages and size > self.datagram_bytes:
-                    break
-                messages.append(message)
-                seq += 1
-                continue
+        while seq <= self.last:
+            room = self.datagram_bytes - size - NOTICE_BYTES * len(notices)
+            run, taken = kernel.fill(kept.buffer.held, seq, self.last, room, not messages)
+            messages += run
+            size += taken
+            seq += len(run)
             hole = kept.holes.at(seq)
-            assert hole is not None, "an own message is held, purged or stable"
+            assert hole or seq > self.last or seq in kept.buffer.held, "it is held or purged"
+            if hole is None or size + NOTICE_BYTES * len(notices) >= self.datagram_bytes:
+                break
             notices.append(Purged(self.rank, seq, hole.last, hole.witness))
-            size += NOTICE_BYTES
             seq = hole.last + 1
-        return tuple(messages), tuple(notices), seq - 1
+        return messages, size, tuple(notices), seq - 1
 
     def _spend(self, size: int, now: float) -> bool:
         """Leaky bucket: pay for a datagram, or set the time when there will be enough."""

@@ -57,6 +57,10 @@ class PlacedQueue:
         sender, seq = message.sender, message.seq
         return seq in self.place_of[sender] or seq in self.unplaced[sender]
 
+    def is_clear_of(self, sender: Rank) -> bool:
+        """Whether nothing of this sender waits here."""
+        return not self.place_of[sender] and not self.unplaced[sender]
+
     def would_purge(self, message: Message) -> list[Message]:
         """A message without a place purges nothing."""
         return []
@@ -69,6 +73,11 @@ class PlacedQueue:
         """The next message of its stream waits for its place."""
         self.unplaced[message.sender][message.seq] = message
         return []
+
+    def push_run(self, messages: Sequence[Message]) -> None:
+        """The next messages of a stream wait for their places."""
+        unplaced, first = self.unplaced[messages[0].sender], messages[0].seq
+        unplaced.update(zip(range(first, first + len(messages)), messages, strict=True))
 
     def withdraw(self, message: Message) -> bool:
         """Whether it waited for its place; if so, it does no more."""

@@ -11,6 +11,7 @@ a notice is, it is taken in portions.
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from semcast import kernel
 from semcast.core.holdings import Holdings
 from semcast.core.holes import Holes
 from semcast.core.recipe import Recipe
@@ -56,15 +57,20 @@ class Reception:
             self.known[sender] = seq
             self.gaps[sender] = None
 
-    def on_own(self, message: Message) -> None:
-        """The member's own message is in order by nature."""
-        self.frontier[message.sender] = self.known[message.sender] = message.seq
-        self.moved[message.sender] = None
+    def on_own(self, seq: Seq) -> None:
+        """The member's own messages are in order by nature."""
+        self.frontier[self.rank] = self.known[self.rank] = seq
+        self.moved[self.rank] = None
 
-    def on_messages(self, messages: tuple[Message, ...], source: Rank, out: Effects) -> None:
+    def on_messages(self, messages: Sequence[Message], source: Rank, out: Effects) -> None:
         """Take what comes next, keep what comes early, discard what was here before."""
         if self.ends is not None:
-            messages = tuple(m for m in messages if m.seq <= self.ends[m.sender])
+            messages = [m for m in messages if m.seq <= self.ends[m.sender]]
+        taken = self._take_run(messages, source, out) if messages else 0
+        if taken == len(messages):
+            return
+        if taken:
+            messages = messages[taken:]
         limit = self.limit
         for message in messages:
             sender, seq = message.sender, message.seq
@@ -87,6 +93,23 @@ class Reception:
                     self.gaps.pop(sender, None)
             else:
                 self._keep_ahead(message, source, out)
+
+    def _take_run(self, messages: Sequence[Message], source: Rank, out: Effects) -> int:
+        """Of messages that come next in a stream where nothing is early, take what just passes."""
+        sender = messages[0].sender
+        if self.ahead[sender] or self.notices[sender] or self.waiting or self.limit is not None:
+            return 0
+        run = kernel.in_order(messages, sender, self.frontier[sender])
+        if run:
+            next_ones = messages if run == len(messages) else messages[:run]
+            run = self.holdings.admit_run(next_ones, source, out)
+        if run:
+            last = messages[run - 1].seq
+            self._move(sender, last)
+            if last >= self.known[sender]:
+                self.known[sender] = last
+                self.gaps.pop(sender, None)
+        return run
 
     def on_notices(self, notices: tuple[Purged, ...], source: Rank, out: Effects) -> None:
         """Some messages were purged: they are nothing to wait for."""

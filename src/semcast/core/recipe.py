@@ -26,7 +26,8 @@ class Recipe:
     `buffer_bytes` their payload and `message_bytes` a single message; beyond the first two, at most
     one message per sender is admitted, so that no stream waits for another for ever.  Members
     gossip every `period_s`, and at once after `gossip_after` messages of a stream, so that a fast
-    one does not wait for it.  `f` defaults to (members - 1) // 2.  `unicast` is for networks
+    one does not wait for it; with `direct_gossip` mostly to those whose streams it is about.
+    `f` defaults to (members - 1) // 2.  `unicast` is for networks
     without multicast: first transmissions go to each member, and one that is far behind is left
     to pull.
     """
@@ -47,6 +48,7 @@ class Recipe:
     safety_period_s: float = 0.0
     fanout: int = 3
     gossip_after: int | None = None
+    direct_gossip: bool = False
     congested_at: float = 0.5
     safety_always: bool = False
     datagram_bytes: int = 1400

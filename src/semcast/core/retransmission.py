@@ -9,7 +9,7 @@ Departs: [SRB §2.5] infers a purge from the window and [SRM §5.3] fakes stabil
 notice is the same for every holder and survives the crash of the purger.
 """
 
-from itertools import takewhile
+from collections.abc import Sequence
 
 from semcast.core.holes import Holes
 from semcast.core.purging import PurgingBuffer
@@ -55,9 +55,9 @@ class RetransmissionStore:
         kept = self.streams.get(message.sender)
         return kept is not None and message.seq in kept.buffer.held
 
-    def put(self, message: Message) -> None:
-        """Keep the next message of its stream."""
-        self.stream(message.sender).buffer.add(message)
+    def put(self, messages: Sequence[Message]) -> None:
+        """Keep the next messages of a stream."""
+        self.stream(messages[0].sender).buffer.add_run(messages)
 
     def skip(self, sender: Rank, first: Seq, last: Seq, witness: Seq) -> None:
         """Keep the notice of messages that were purged before they came here."""
@@ -78,10 +78,8 @@ class RetransmissionStore:
     def reclaim(self, sender: Rank, stable: Seq) -> list[Message]:
         """Drop what every member has received."""
         kept = self.stream(sender)
-        gone = list(takewhile(lambda seq: seq <= stable, kept.buffer.held))
-        reclaimed = [kept.buffer.remove(seq) for seq in gone]
+        reclaimed = kept.buffer.remove_range(kept.stable + 1, stable)
         kept.stable = max(kept.stable, stable)
-        kept.buffer.settle(stable)
         kept.holes.forget(stable)
         return reclaimed
 

@@ -8,8 +8,10 @@ survive, such as one message listed twice as obsolete.
 from collections.abc import Sequence
 from itertools import pairwise
 
+from semcast import kernel
 from semcast.core.recipe import Recipe
 from semcast.core.recovery import RANGES_MAX
+from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.messages import (
     COVERS_MAX,
@@ -24,9 +26,6 @@ from semcast.terms.messages import (
     Seq,
     StabilityGossip,
 )
-
-ITEM_MIN, ITEM_MAX = -(1 << 63), (1 << 63) - 1
-NAME_MAX = 1024  # characters of an item's name, which the bound on bytes held does not count
 
 FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
 
@@ -51,14 +50,8 @@ class Vetting:
     def check(self, source: Rank, datagram: Datagram) -> None:
         """Refuse what `source` cannot mean in this group."""
         if isinstance(datagram, Data):
-            for message in datagram.messages:
-                if (
-                    message.sender != source
-                    or message.covers
-                    or message.deps
-                    or (message.item or 0) > ITEM_MAX
-                    or len(message.name) > NAME_MAX
-                ):
+            if not kernel.is_ordinary(datagram.messages, source):
+                for message in datagram.messages:
                     self._check_message(message, source)
             for notice in datagram.purged:
                 self._check_stream(notice.sender, source)
@@ -88,7 +81,7 @@ class Vetting:
                 d == rank and seq > last for m in messages for d, seq in m.deps
             ):
                 return True
-            return any(m.sender == rank and m.seq > last for m in messages) or any(
+            return kernel.latest_of(messages, rank) > last or any(
                 notice.sender == rank and notice.witness > last for notice in datagram.purged
             )
         if isinstance(datagram, StabilityGossip | SafetyGossip):

@@ -21,7 +21,8 @@ import numpy as np
 from semcast.experiments.fleet import WORKER, Fleet
 from semcast.experiments.footage import Footage, Period, Shots
 from semcast.experiments.plan import Diary, Load, Plan, Result, Tick
-from semcast.experiments.systems import SYSTEMS, Case
+from semcast.experiments.systems import Case, systems
+from semcast.experiments.worker import cpu_s_of
 from semcast.faults.limits import finite, positive, within
 from semcast.runtime.options import Options
 from semcast.terms.events import DELIVER, MULTICAST
@@ -37,6 +38,7 @@ SETTLE_S: Final = 60.0  # for receivers to take what was sent
 STILL_S: Final = 2.0  # Nobody took anything for so long: what has not come is lost.
 RECEIVERS_MAX: Final = 64
 LOOPBACK: Final = "127.0.0.1"
+NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
 Row = dict[str, Any]
 Ticks = Mapping[str, Tick]
@@ -89,11 +91,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(NamedTuple):
-    """What one run left: results by name, and memory that processes gained in its second half."""
+    """What one run left: results by name, memory that processes gained in its second half, and
+    processor time of servers."""
 
     settings: Settings
     results: Mapping[str, Result]
     growth_bytes: int | None
+    servers_cpu_s: float = 0.0
 
 
 class Benchmark(NamedTuple):
@@ -111,12 +115,12 @@ def common_row(run: Run) -> Row:
     sender, fast = results[SENDER], [results[name] for name in settings.fast]
     receivers = [result for name, result in results.items() if name != SENDER]
     deliveries = sum(result.taken for result in receivers)
-    cpu_us = sum(result.cpu_s for result in results.values()) * 1e6
+    cpu_s = run.servers_cpu_s + sum(result.cpu_s for result in results.values())
     fewest = min(result.taken for result in fast)
     return {
         "rate": min(result.taken / max(result.took_s, sender.seconds) for result in fast),
         "sender_rate": sender.sent / sender.seconds,
-        "cpu_us_per_delivery": cpu_us / deliveries if deliveries else None,
+        "cpu_us_per_delivery": cpu_s * 1e6 / deliveries if deliveries else None,
         "missed_ratio": max(0.0, 1 - fewest / sender.sent) if sender.sent else None,
     }
 
@@ -196,11 +200,13 @@ def _shots(diary: Diary) -> Shots:
     return Shots(*(np.frombuffer(column, np.int64) for column in columns))
 
 
-def plans_of(name: str, settings: Settings, case: Case) -> list[Plan]:
-    """One plan for each process of one run."""
+def plans_of(
+    name: str, settings: Settings, case: Case, ground: Mapping[str, Any] = NO_OPTIONS
+) -> list[Plan]:
+    """One plan for each process of one run; `ground` is what there is to know of where."""
     benchmark, names = BENCHMARKS[name], settings.names
     options = {
-        **SYSTEMS[case.system].options,
+        **systems()[case.system].options,
         "members": len(names),
         "order": settings.order,
         "buffer": settings.buffer,
@@ -208,6 +214,7 @@ def plans_of(name: str, settings: Settings, case: Case) -> list[Plan]:
         "key": case.key or False,
         "interface": LOOPBACK,
         "control": False,
+        **ground,
     }
     load = Load(
         stream=benchmark.stream, rate=settings.rate, seconds=settings.seconds, size=settings.size
@@ -231,6 +238,20 @@ def run_once(
     name: str, settings: Settings, case: Case, on_tick: OnTick = lambda _elapsed, _ticks: None
 ) -> Row:
     """One run of one case."""
+    system = systems()[case.system]
+    with system.ground() as (options, servers):
+        plans = plans_of(name, settings, case, options)
+        return BENCHMARKS[name].row(run_plans(plans, settings, system.worker, servers, on_tick))
+
+
+def run_plans(
+    plans: Sequence[Plan],
+    settings: Settings,
+    worker: Sequence[str] = WORKER,
+    servers: Sequence[int] = (),
+    on_tick: OnTick = lambda _elapsed, _ticks: None,
+) -> Run:
+    """Processes by these plans, from the start to when everyone has everything."""
     start = inf
     halfway: dict[str, Tick] = {}
 
@@ -240,15 +261,15 @@ def run_once(
             halfway.update(ticks)
         on_tick(max(0.0, elapsed), ticks)
 
-    plans = plans_of(name, settings, case)
-    with Fleet(plans, worker=SYSTEMS[case.system].worker) as fleet:
+    with Fleet(plans, worker=worker) as fleet:
         fleet.start()
-        start = monotonic()
+        start, cpu_before = monotonic(), sum(map(cpu_s_of, servers))
         fleet.send_all(settings.seconds + OVERTIME_S, watch)
         growth_bytes = _growth(halfway, fleet.ticks)
         settle(fleet)
+        cpu_s = sum(map(cpu_s_of, servers)) - cpu_before
         results = fleet.stop()
-    return BENCHMARKS[name].row(Run(settings, results, growth_bytes))
+    return Run(settings, results, growth_bytes, cpu_s)
 
 
 def _growth(before: Ticks, after: Ticks) -> int | None:
@@ -301,7 +322,7 @@ def measure(
 
 def _refuse(plan: Plan, case: Case) -> None:
     """Say at once what a member would say only when it runs."""
-    if SYSTEMS[case.system].worker is WORKER:
+    if systems()[case.system].worker is WORKER:
         Options.resolve(plan.group, {**plan.options, "name": plan.name})
 
 
@@ -309,6 +330,7 @@ def _summary(settings: Settings, case: Case, rows: Sequence[Row]) -> Row:
     by_key = {key: [row[key] for row in rows if row[key] is not None] for key in rows[0]}
     return {
         "system": case.system,
+        "version": systems()[case.system].version(),
         "receivers": settings.receivers,
         "size": settings.size,
         "datagram": case.datagram,
@@ -328,7 +350,7 @@ def faults_of(rows: Sequence[Row]) -> list[str]:
     """What a system that loses nothing lost all the same, in words."""
     told = []
     for row in rows:
-        if not SYSTEMS[row["system"]].loses_nothing:
+        if not systems()[row["system"]].loses_nothing:
             continue
         most = {key: high for key, (_, high) in row["spread"].items()}
         if most.get("wrong_items"):

@@ -5,14 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from semcast.experiments.benchmark import Row, label
 
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+COLOUR: Final = "#0072b2"
+GREY: Final = "#a6a6a6"
 WIDTH_INCHES: Final = 8.0
 BAR_INCHES: Final = 0.35
+ROWS_ALONE: Final = 6  # With more, panels stand in two columns.
 TITLE_INCHES: Final = 0.9
 
 
@@ -40,27 +43,37 @@ def _line(row: Row) -> Row:
 
 def _figure(title: str, rows: Sequence[Row], drawn: Mapping[str, str]) -> Figure:
     """A panel for each number that is drawn, a bar for each row, a line from least to most."""
-    height = len(drawn) * (TITLE_INCHES + BAR_INCHES * len(rows))
-    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    columns = 2 if len(rows) > ROWS_ALONE else 1
+    lines = -(-len(drawn) // columns)
+    height = lines * (TITLE_INCHES + BAR_INCHES * len(rows))
+    figure = Figure(figsize=(columns * WIDTH_INCHES, height), layout="constrained")
     FigureCanvasAgg(figure)
-    colours = [COLOURS[place % len(COLOURS)] for place in range(len(rows))]
-    panels = figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
-    for axes, (key, about) in zip(panels, drawn.items(), strict=True):
-        values = [row[key] or 0.0 for row in rows]
-        spreads = [
-            row["spread"].get(key, (value, value)) for row, value in zip(rows, values, strict=True)
-        ]
-        below = [value - low for value, (low, _) in zip(values, spreads, strict=True)]
-        above = [high - value for value, (_, high) in zip(values, spreads, strict=True)]
-        bars = axes.barh([label(row) for row in rows], values, color=colours, xerr=(below, above))
-        axes.bar_label(bars, [_shown(value) for value in values], padding=4)
+    panels = figure.subplots(lines, columns, squeeze=False).flat
+    for axes, (key, about) in zip(panels, drawn.items(), strict=False):
+        _draw(axes, rows, key)
         axes.set_title(about, loc="left", fontsize=10)
-        axes.invert_yaxis()
-        axes.margins(x=0.12)
-        axes.xaxis.set_major_formatter("{x:,g}")
-        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(drawn) :]:
+        axes.remove()
     figure.suptitle(title)
     return figure
+
+
+def _draw(axes: Axes, rows: Sequence[Row], key: str) -> None:
+    """One number; Semcast's own stand out."""
+    values = [row[key] or 0.0 for row in rows]
+    spreads = [
+        row["spread"].get(key, (value, value)) for row, value in zip(rows, values, strict=True)
+    ]
+    below = [value - low for value, (low, _) in zip(values, spreads, strict=True)]
+    above = [high - value for value, (_, high) in zip(values, spreads, strict=True)]
+    colours = [COLOUR if row["system"].startswith("semcast") else GREY for row in rows]
+    bars = axes.barh([label(row) for row in rows], values, color=colours, xerr=(below, above))
+    shown = ["–" if row[key] is None else _shown(row[key]) for row in rows]
+    axes.bar_label(bars, shown, padding=4)
+    axes.invert_yaxis()
+    axes.margins(x=0.16)
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _shown(value: float) -> str:

@@ -1,13 +1,17 @@
 """What can be measured side by side, and the surroundings that the numbers depend on.
 
 A system is the command line of a worker that reads plans and writes reports (`worker.main`), so
-that all are measured by the same means.
+that all are measured by the same means.  Those of others are in `bench/peers` of the source tree.
 """
 
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,30 +23,88 @@ from semcast.terms.errors import ConfigError, one_of
 
 NO_KEY: Final = "none"
 NEW_KEY: Final = "new"
+ALL: Final = "all"
+BENCH: Final = Path(__file__).parents[3] / "bench"  # in a source tree
 
 
-class System(NamedTuple):
+class Ground(NamedTuple):
+    """Where one run takes place: what its plans must know, and the servers whose cost counts."""
+
+    options: Mapping[str, Any] = {}
+    servers: Sequence[int] = ()  # process ids
+
+
+@dataclass(frozen=True)
+class System:
     """Something to measure; `options` go with every plan, before the benchmark's own.
 
-    `loses_nothing`: it is a fault if a message is missed that was not superseded.
+    `loses_nothing`: it is a fault if a message is missed that was not superseded.  `benchmarks`
+    are those that it can take part in, None for all.  `missing` says what it needs that is not
+    installed, "" if nothing; only then may the others be called.
     """
 
     worker: Sequence[str]
-    options: Mapping[str, Any]
-    loses_nothing: bool
-    can_seal: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
+    loses_nothing: bool = False
+    can_seal: bool = False
+    has_datagrams: bool = False  # whose size can be chosen
+    benchmarks: Sequence[str] | None = None
+    missing: Callable[[], str] = lambda: ""
+    version: Callable[[], str] = lambda: f"semcast {__version__}"
+    ground: Callable[[], AbstractContextManager[Ground]] = lambda: nullcontext(Ground())
 
 
-SYSTEMS: Final[dict[str, System]] = {
-    "semcast": System(WORKER, {"protocol": "s-rm"}, loses_nothing=True, can_seal=True),
-    "semcast-reliable": System(WORKER, {"protocol": "rm"}, loses_nothing=True, can_seal=True),
-    "udp": System(
-        (sys.executable, "-m", "semcast.experiments.raw_udp"),
-        {},
-        loses_nothing=False,
-        can_seal=False,
-    ),
+def _own(protocol: str) -> System:
+    options = {"protocol": protocol}
+    return System(WORKER, options, loses_nothing=True, can_seal=True, has_datagrams=True)
+
+
+OWN: Final[dict[str, System]] = {
+    "semcast": _own("s-rm"),
+    "semcast-reliable": _own("rm"),
+    "udp": System((sys.executable, "-m", "semcast.experiments.raw_udp"), has_datagrams=True),
 }
+
+
+@cache
+def systems() -> Mapping[str, System]:
+    """All that can be named here, by name."""
+    if not (BENCH / "peers" / "systems.py").is_file():
+        return OWN
+    sys.path.append(str(BENCH))
+    peers: Mapping[str, System] = import_module("peers.systems").PEERS
+    return {**OWN, **peers}
+
+
+def chosen(against: Sequence[str], benchmark: str) -> tuple[list[str], dict[str, str]]:
+    """Systems to measure, Semcast first; and if all were asked for, why others are left out."""
+    for name in against:
+        if name != ALL and name not in systems():
+            raise _unknown(name)
+    asked = dict.fromkeys(systems() if ALL in against else ["semcast", *against])
+    left_out = {name: why for name in asked if (why := _hindrance(name, benchmark))}
+    if ALL not in against:
+        for name, why in left_out.items():
+            raise ConfigError(f"against: {name} cannot be measured: {why}")
+    return [name for name in asked if name not in left_out], left_out
+
+
+def _unknown(name: str) -> ConfigError:
+    if systems() is not OWN:
+        return one_of("against", name, (*systems(), ALL))
+    return ConfigError(
+        f"against: {name!r} is not one of {', '.join(OWN)}; systems of others are measured from "
+        "Semcast's source tree (bench/peers), which this is not installed from"
+    )
+
+
+def _hindrance(name: str, benchmark: str) -> str:
+    """Why a system cannot take part, "" if it can."""
+    system = systems()[name]
+    if system.benchmarks is not None and benchmark not in system.benchmarks:
+        return f"it knows {', '.join(system.benchmarks)} alone"
+    missing = system.missing()
+    return missing and f"not installed: {missing}"
 
 
 class Case(NamedTuple):
@@ -58,22 +120,18 @@ class Case(NamedTuple):
 
 
 def cases_of(
-    against: Sequence[str], datagrams: Sequence[int | None], keys: Sequence[str], directory: Path
+    names: Sequence[str], datagrams: Sequence[int | None], keys: Sequence[str], directory: Path
 ) -> list[Case]:
-    """Everything to compare, Semcast first; a new key is put into the directory.
+    """Everything to compare; a new key is put into the directory.
 
-    What cannot seal is measured once, unsealed.
+    What cannot seal is measured once, unsealed, and likewise what has no datagrams to choose.
     """
-    for name in against:
-        if name not in SYSTEMS:
-            raise one_of("against", name, SYSTEMS)
-    systems = dict.fromkeys(["semcast", *against])
     files = [_key_file(key, directory) for key in keys]
     return [
-        Case(system, datagram, file)
-        for system in systems
-        for datagram in datagrams
-        for file in (files if SYSTEMS[system].can_seal else [None])
+        Case(name, datagram, file)
+        for name in names
+        for datagram in (datagrams if systems()[name].has_datagrams else [None])
+        for file in (files if systems()[name].can_seal else [None])
     ]
 
 

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 from itertools import cycle, repeat
 from math import inf
-from random import Random
+from os import sysconf
 from resource import RUSAGE_SELF, getpagesize, getrusage
 from time import monotonic, monotonic_ns
 from typing import Final, Protocol, TypeAlias
@@ -36,7 +36,7 @@ BEHIND_S: Final = 0.05  # A sender that was held up longer does not make up for 
 BATCH_MAX: Final = 64
 PREPARED_MAX: Final = 200_000
 FLOOD_BATCH: Final = 256  # messages that a sender without a pace sends at once,
-FLOOD: Final = 32 * FLOOD_BATCH  # and after which it begins again
+FLOOD: Final = 32 * FLOOD_BATCH  # and after which it begins again, unless it has more items
 TAKE_MAX: Final = 1024
 SERVE_S: Final = 0.005  # what a slow application takes at once keeps it busy so long, at most
 LATENCIES_MAX: Final = 20_000
@@ -47,6 +47,13 @@ def cpu_s() -> float:
     """Processor time of this process so far."""
     usage = getrusage(RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def cpu_s_of(pid: int) -> float:
+    """Of another process."""
+    with open(f"/proc/{pid}/stat") as told:
+        fields = told.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / sysconf("SC_CLK_TCK")
 
 
 def say(report: Report) -> None:
@@ -83,7 +90,7 @@ Source: TypeAlias = Callable[[float], AsyncIterator[list[Update]]]  # from a sta
 def source_of(load: Load) -> Source:
     """Makes up the load's messages now, so that they cost nothing when time counts."""
     if load.is_flood:
-        updates = load.flood(FLOOD)
+        updates = load.flood(max(FLOOD, load.d))
         return lambda _: flood(updates)
     schedule = load.prepared(PREPARED_MAX)
     return lambda start: paced(schedule, start)
@@ -140,12 +147,36 @@ class Notebook:
         return Diary(at_ns=at_ns.tobytes(), seq=self._numbers.tobytes(), item=items.tobytes())
 
 
+class Sample:
+    """How long stamped messages took: one of every so many, fewer the more there are.
+
+    Looking is cheap, since it happens while time counts.
+    """
+
+    def __init__(self) -> None:
+        self.latencies_us: list[float] = []
+        self._every = 1
+        self._seen = 0
+
+    def note(self, batch: list[Message]) -> None:
+        """Messages that came just now."""
+        now = monotonic_ns()
+        for message in batch[-self._seen % self._every :: self._every]:
+            sent_ns = int.from_bytes(message.payload[:STAMP_BYTES], "little")
+            self.latencies_us.append((now - sent_ns) / 1000)
+        self._seen += len(batch)
+        if len(self.latencies_us) > LATENCIES_MAX:
+            del self.latencies_us[1::2]
+            self._every *= 2
+
+
 class Worker:
     """Lives as long as its process."""
 
-    def __init__(self, plan: Plan, group: Channel) -> None:
+    def __init__(self, plan: Plan, group: Channel, spent_s: Callable[[], float] = cpu_s) -> None:
         self.plan = plan
         self.group = group
+        self.spent_s = spent_s
         self.sent = self.taken = self.skipped = 0
         self.start = self.taken_at = monotonic()
         self.seconds = 0.0
@@ -154,14 +185,13 @@ class Worker:
         self.is_sending = plan.load is not None
         self.recovers_at = inf  # when it stops being slow
         self.state: dict[tuple[str, str], int] = {}
-        self.latencies_us: list[float] = []
-        self.rng = Random(1)
-        self.cpu_before = cpu_s()
+        self.sample = Sample()
+        self.cpu_before = spent_s()
 
     def begin(self, start: float) -> None:
         """The start signal."""
         self.start = self.taken_at = start
-        self.cpu_before = cpu_s()
+        self.cpu_before = self.spent_s()
         if self.plan.slow_s is not None:
             self.recovers_at = start + self.plan.slow_s
 
@@ -209,7 +239,7 @@ class Worker:
     def _note(self, batch: list[Message]) -> None:
         self.taken += len(batch)
         if self.plan.is_stamped:
-            self._clock(batch)
+            self.sample.note(batch)
         if self.plan.only_counts:
             return
         for message in batch:
@@ -218,16 +248,6 @@ class Worker:
         if self.plan.keeps_diary:
             numbers = [message.seq for message in batch]
             self.taken_notes.note(self._elapsed_ns(), numbers, [m.item for m in batch])
-
-    def _clock(self, batch: list[Message]) -> None:
-        """How long the messages of a batch took; of many, each has the same chance to be kept."""
-        now, kept = monotonic_ns(), self.latencies_us
-        for place, message in enumerate(batch, self.taken - len(batch)):
-            sent_ns = int.from_bytes(message.payload[:STAMP_BYTES], "little")
-            if len(kept) < LATENCIES_MAX:
-                kept.append((now - sent_ns) / 1000)
-            elif (drawn := self.rng.randrange(place + 1)) < LATENCIES_MAX:
-                kept[drawn] = (now - sent_ns) / 1000
 
     async def tick(self) -> None:
         """Tell how things are, now and then."""
@@ -267,9 +287,9 @@ class Worker:
             skipped=self.skipped,
             seconds=monotonic() - self.start if self.is_sending else self.seconds,
             took_s=self.taken_at - self.start,
-            cpu_s=cpu_s() - self.cpu_before,
+            cpu_s=self.spent_s() - self.cpu_before,
             state=blake2b(lasts, digest_size=16).hexdigest(),
-            latencies_us=self.latencies_us,
+            latencies_us=self.sample.latencies_us,
             sent_diary=self.sent_notes.diary() if self.plan.keeps_diary else None,
             taken_diary=self.taken_notes.diary() if self.plan.keeps_diary else None,
             snapshot=self.group.snapshot(),
@@ -289,12 +309,12 @@ def join_group(plan: Plan) -> AbstractAsyncContextManager[Channel]:
     return semcast.join(plan.group, name=plan.name, **plan.options)
 
 
-async def work(join: Join) -> None:
+async def work(join: Join, spent_s: Callable[[], float]) -> None:
     """One life."""
     told = await commands()
     plan = msgspec.json.decode(await told.readline(), type=Plan)
     async with join(plan) as group:
-        worker = Worker(plan, group)
+        worker = Worker(plan, group, spent_s)
         say(Report(is_ready=True))
         taking = asyncio.create_task(worker.take())
         start = msgspec.json.decode(await told.readline(), type=Start)
@@ -316,10 +336,11 @@ async def work(join: Join) -> None:
     say(Report(result=result))
 
 
-def main(join: Join = join_group) -> int:
-    """Exit code 2 if the plan cannot be carried out."""
+def main(join: Join = join_group, spent_s: Callable[[], float] = cpu_s) -> int:
+    """Exit code 2 if the plan cannot be carried out; `spent_s` is what the channel costs so far,
+    if other processes work for it."""
     try:
-        run(work(join))
+        run(work(join, spent_s))
     except semcast.SemcastError as error:
         say(Report(error=str(error)))
         return 2

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from semcast import kernel
 from semcast.runtime import control, surroundings
 from semcast.runtime.addresses import multicast_address, show
 from semcast.runtime.interfaces import Ip, datagram_bytes, resolve_interface
@@ -71,6 +72,7 @@ def examine(interface: str | None, group: str | None) -> Iterator[Check]:
     yield Check("python", OK, surroundings.python())
     for package in ("semcast", "msgspec", "cryptography"):
         yield required(package, surroundings.version(package))
+    yield kernel_build(kernel.WHY_PLAIN, asked=kernel.ASKED)
     for package, use, extra in EXTRAS:
         yield optional(package, surroundings.version(package), use, extra)
     yield tried("udp lo", FAIL, udp_on_loopback)
@@ -121,6 +123,14 @@ def optional(package: str, version: str | None, use: str, extra: str) -> Check:
     if version is None:
         return Check(package, WARN, "not installed", f"for {use}: pip install 'semcast[{extra}]'")
     return Check(package, OK, version)
+
+
+def kernel_build(why_plain: str, *, asked: str) -> Check:
+    """Which build of the kernel runs: the plain one does the same, slower."""
+    if not why_plain:
+        return Check("kernel", OK, "compiled")
+    advice = "unset SEMCAST_KERNEL" if asked else f"with a C compiler: {REINSTALL}"
+    return Check("kernel", WARN, f"plain: {why_plain}", advice)
 
 
 def udp_on_loopback() -> Check:

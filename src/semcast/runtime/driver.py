@@ -8,7 +8,9 @@ leave together when the event loop turns, or sooner when they fill a datagram.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from time import monotonic, monotonic_ns, time_ns
 from typing import Any, Final, Protocol, TypeVar
 
@@ -30,6 +32,7 @@ log = logging.getLogger("semcast")
 
 BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
 CLOCK_READINGS: Final = 8
+LATE_S: Final = 0.001  # after its time, a timer tells of this process, not of others
 
 T = TypeVar("T")
 
@@ -148,13 +151,13 @@ class Driver(ABC):
     def multicast(self, submissions: Sequence[Submission]) -> int:
         """How many of them, from the front, there was room for."""
         now = monotonic()
+        if not self.since_turn:  # before what is handed over wakes the application: others wait
+            self._loop.call_soon(self._turn)
+        self.since_turn += len(submissions)
         try:
             return self.member.multicast(submissions, now, self._out)
         finally:
             self._carry_out(now)
-            if not self.since_turn:
-                self._loop.call_soon(self._turn)
-            self.since_turn += len(submissions)
 
     def _turn(self) -> None:
         """The event loop has come round: nobody else will fill up what waits for company."""
@@ -205,20 +208,25 @@ class Driver(ABC):
     def _send(self, sends: Sequence[tuple[int, Any]], *, repairs: bool) -> None:
         if repairs:
             sends = self._send_bulk(sends)
-        send, addresses = self._transport.send, self._addresses
+        for to, group in groupby(self._addressed(sends), itemgetter(1)):
+            self._transport.send_all(WHOLE, [encode(datagram) for datagram, _ in group], to)
+
+    def _addressed(
+        self, sends: Sequence[tuple[int, Any]]
+    ) -> Iterator[tuple[Any, list[Address | None]]]:
+        """One copy for each member, as with unicast, is to be encoded and sealed once."""
         place = 0
         while place < len(sends):
-            number, datagram = sends[place]
+            datagram = sends[place][1]
             to: list[Address | None] = []
-            # One copy for each member, as with unicast, is encoded and sealed once.
             while place < len(sends) and sends[place][1] is datagram:
                 number = sends[place][0]
                 if number == EVERYONE:
                     to += self.everyone
-                elif number in addresses:
-                    to.append(addresses[number])
+                elif number in self._addresses:
+                    to.append(self._addresses[number])
                 place += 1
-            send(WHOLE, encode(datagram), to)
+            yield datagram, to
 
     def _send_bulk(self, sends: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
         """Send over TCP what is much; what is left goes the usual way."""
@@ -246,11 +254,14 @@ class Driver(ABC):
         self._timer = self._loop.call_later(max(0.0, self._armed - now), self._ring)
 
     def _ring(self) -> None:
+        is_late = monotonic() - self._armed > LATE_S
         self._timer, self._armed = None, float("inf")
         if self.ended is not None:
             return  # Who has left gives no more votes.
+        if is_late or self._transport.is_behind:
+            self._transport.take_in()  # Others have spoken meanwhile; only this process slept.
         now = monotonic()
-        if self.member.deadline <= now:
+        if self.member.deadline <= now and not self._transport.is_behind:
             self.member.on_time(now, self._out)
             self._carry_out(now)
         if self._timer is None and self.member.deadline < self._armed:

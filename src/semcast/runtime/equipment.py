@@ -17,11 +17,11 @@ from semcast.runtime.interfaces import datagram_bytes
 from semcast.runtime.keyring import KeyRing, KeyRingWatch, keys_path
 from semcast.runtime.observation import Observation
 from semcast.runtime.options import Options
-from semcast.runtime.sockets import open_multicast, shortages
+from semcast.runtime.sockets import open_multicast, shortages, turn_away
 from semcast.runtime.transport import Transport
 from semcast.terms.errors import ConfigError
 from semcast.wire.fragments import Reassembly
-from semcast.wire.frames import member_id
+from semcast.wire.frames import MARK_PLACE, member_id
 from semcast.wire.sealing import Opener, Sealer
 
 KEYS_PERIOD_S: Final = 0.5
@@ -83,6 +83,7 @@ class Equipment:
             host, port = options.multicast
             hearing = open_multicast(interface, host, port, options.socket_buffer)
             self.stack.callback(hearing.close)
+            turn_away(hearing, MARK_PLACE, self.sealer.mark)
             multicast = hearing, interface.endpoint(host, port)
         for shortage in shortages(unicast, options.socket_buffer):
             log.warning("%s", shortage)

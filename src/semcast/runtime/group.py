@@ -7,11 +7,13 @@ member; so is one that takes its time between two messages, and that is fine.
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias
 
 import msgspec
 
+from semcast import kernel
 from semcast.runtime.driver import Driver
 from semcast.runtime.happenings import Confirmed, View, ViewChange
 from semcast.runtime.mailbox import Message
@@ -132,15 +134,15 @@ class Group:
 
             await group.multicast_many([Update(b"1", "a"), Update(b"2", "b")])
         """
-        batch: list[Submission] = []
-        try:
-            for update in updates:
-                batch.append(self._submission(update))
-                if len(batch) == SUBMIT_MAX:
-                    full, batch = batch, []
-                    await self._send(full)
-        finally:
-            last = await self._send(batch)
+        last = self._host.last
+        batches = iter(updates)
+        while batch := list(islice(batches, SUBMIT_MAX)):
+            made = kernel.submissions(Submission, batch, self._tags)
+            try:
+                for update in batch[len(made) :]:
+                    made.append(self._submission(update))
+            finally:
+                last = await self._send(made)
         return last
 
     async def _send(self, batch: Sequence[Submission]) -> Seq:

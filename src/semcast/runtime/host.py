@@ -8,11 +8,12 @@ from typing import Any, Final
 import msgspec
 
 from semcast.core.member import Member
+from semcast.kernel import letters
 from semcast.runtime.addresses import Address
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.driver import Driver, Journal, decoded
 from semcast.runtime.happenings import Confirmed, View, ViewChange
-from semcast.runtime.mailbox import Message
+from semcast.runtime.mailbox import Message, note_skipped
 from semcast.runtime.transport import Transport
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError, SemcastError
@@ -68,6 +69,7 @@ class Host(Driver):
         self.member = member
         self.relation = member.recipe.relation
         self.names = names
+        self._bases = [0] * len(names)  # A member has one life here: its numbers begin at 1.
         self._view = View(1, tuple(names), is_primary=True)
         self.reports: dict[Rank, tuple[Report, Report]] = {}  # the last two, also the own ones
         self.heard_at: dict[Rank, float] = {}
@@ -134,20 +136,9 @@ class Host(Driver):
             self.forget(rank, drained=goodbye.drained)
 
     def _hand_over(self, out: Effects) -> None:
-        skipped = dict(out.skipped)
-        names = self.names
         self.delivered += len(out.deliver)
-        messages = [
-            Message(
-                names[message.sender],
-                message.name or None,
-                message.payload,
-                message.seq,
-                skipped.get(place, 0) if skipped else 0,
-                message.keep,
-            )
-            for place, message in enumerate(out.deliver)
-        ]
+        messages = letters(Message, self.names, self._bases, out.deliver, ())
+        note_skipped(messages, out.skipped)
         out.deliver.clear()
         out.skipped.clear()
         self.mailbox.put(messages)  # last, since it may ask for more or fewer at once

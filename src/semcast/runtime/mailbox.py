@@ -5,6 +5,8 @@ messages from it, and asking for little makes a fast application miss some that 
 within one datagram.  The mailbox asks for what the application has shown it can take within
 `AHEAD_S`: a fast one misses nothing [SRM §6.3], a slow one is handed what is current.  From one
 that stays away for longer, what was asked for is withdrawn.
+Asking and measuring have their price, which small batches must not pay each time: more is asked
+for when half of it has come, and one batch is measured in `MEASURE_S`.
 """
 
 import asyncio
@@ -15,9 +17,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from semcast.kernel import letter_bytes
 from semcast.terms.errors import LocalProtocolError
 
 AHEAD_S: Final = 0.01
+MEASURE_S: Final = 0.002
 ASK_FIRST: Final = 64  # before anything is known about the application
 ASK_MAX: Final = 8192
 BYTES_MAX: Final = 8 << 20  # beyond it, nothing more is handed over
@@ -45,6 +49,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     skipped: int = 0
     kept: bool = False
     position: int = 0
+
+
+def note_skipped(messages: list[Message], skipped: Sequence[tuple[int, int]]) -> None:
+    """Tell, at places among messages, how many were passed over since the one before."""
+    for place, count in skipped:
+        messages[place] = msgspec.structs.replace(messages[place], skipped=count)
 
 
 class Appetite:
@@ -92,7 +102,7 @@ class Mailbox:
 
     def __init__(self, ask: Callable[[int], None]) -> None:
         self._ask = ask  # tell the protocol how many more the application can take, or fewer
-        self._messages: deque[Message] = deque()
+        self._messages: list[Message] = []
         self._dividers: deque[tuple[int, object]] = (
             deque()
         )  # each behind so many handed over in all
@@ -100,8 +110,11 @@ class Mailbox:
         self._bytes = 0  # of payload
         self._asked = 0  # and not yet handed over
         self._appetite = Appetite()
+        self._wanted = self._appetite.wanted
         self._taken = 0
-        self._taken_at = self._cpu_at = 0.0
+        self._taken_at = 0.0
+        self._cpu_at: float | None = None  # None: what was taken last is not measured
+        self._measured_at = -MEASURE_S
         self._turn: asyncio.Handle | None = None  # pending until the event loop comes round
         self._waiter: asyncio.Future[None] | None = None
         self._is_ended = False
@@ -117,8 +130,8 @@ class Mailbox:
             self._dividers.extend((self._handed + place, divider) for place, divider in dividers)
         self._asked -= len(messages)
         self._handed += len(messages)
-        self._messages.extend(messages)
-        self._bytes += sum(len(message.payload) for message in messages)
+        self._messages += messages
+        self._bytes += letter_bytes(messages)
         self._wake()
         is_away = self._taken and perf_counter() - self._taken_at > AHEAD_S
         if self._asked and (is_away or self._bytes > BYTES_MAX):
@@ -173,33 +186,42 @@ class Mailbox:
             limit = min(limit, self._before_divider())
         if not limit:
             return []
-        count = min(limit, len(self._messages))
-        if count == len(self._messages):
-            taken = list(self._messages)
-            self._messages.clear()
+        if limit >= len(self._messages):
+            taken, self._messages, self._bytes = self._messages, [], 0
         else:
-            taken = [self._messages.popleft() for _ in range(count)]
-        self._bytes -= sum(len(message.payload) for message in taken)
-        self._taken, self._taken_at, self._cpu_at = count, perf_counter(), thread_time()
-        self._turn = asyncio.get_running_loop().call_soon(self._on_turn)
+            taken = self._messages[:limit]
+            del self._messages[:limit]
+            self._bytes -= letter_bytes(taken)
+        self._begin(len(taken))
         return taken
+
+    def _begin(self, count: int) -> None:
+        """The application is busy with so many from now on."""
+        self._taken, self._taken_at = count, perf_counter()
+        if self._taken_at - self._measured_at >= MEASURE_S:
+            self._measured_at, self._cpu_at = self._taken_at, thread_time()
+            self._turn = asyncio.get_running_loop().call_soon(self._on_turn)
+        else:
+            self._cpu_at = None
 
     def _on_turn(self) -> None:
         self._turn = None
 
     def _measure(self) -> None:
         """The application comes back: what it took last time kept it busy until now."""
-        if not self._taken:
-            return
-        spent_s = perf_counter() - self._taken_at
-        if self._turn is not None:  # It waited for nothing; what others took of the processor
-            self._turn.cancel()  # is not its slowness.
-            spent_s = min(spent_s, thread_time() - self._cpu_at)
-        self._appetite.note(self._taken, spent_s)
+        if self._taken and self._cpu_at is not None:
+            spent_s = perf_counter() - self._taken_at
+            if self._turn is not None:  # It waited for nothing; what others took of the processor
+                self._turn.cancel()  # is not its slowness.
+                self._turn = None
+                spent_s = min(spent_s, thread_time() - self._cpu_at)
+            self._appetite.note(self._taken, spent_s)
+            self._wanted = self._appetite.wanted
         self._taken = 0
 
     def _want(self) -> None:
-        self._adjust(self._appetite.wanted)
+        if not self._wanted // 2 < self._asked <= self._wanted:
+            self._adjust(self._wanted)
 
     def _adjust(self, wanted: int) -> None:
         more, self._asked = wanted - self._asked, wanted

@@ -47,13 +47,13 @@ from semcast.runtime.values import (
     whole,
 )
 from semcast.terms.errors import ConfigError
+from semcast.terms.messages import RANK_MAX
 from semcast.terms.promises import ORDERS, PROTOCOLS
-from semcast.wire import RANK_MAX
 from semcast.wire.frames import hash64
 
 HEARTBEATS_PER_TIMEOUT: Final = 10
 SUSPECT_S_MAX: Final = 5.0  # to which a timeout that was too short grows at most
-GOSSIPS_PER_BUFFER: Final = 8  # Buffers are emptied by gossip, so they fill no further than that.
+GOSSIPS_PER_BUFFER: Final = 4  # Buffers are emptied by gossip, so they fill no further than that.
 TURN_S: Final = 0.001  # what a sender that never lets the event loop turn makes others wait
 _CONFIG_HELP: Final = (
     "TOML file with options for all groups at its top and for one under [groups.NAME]"
@@ -314,6 +314,7 @@ class Options:
             "purge": self.purge,
             "period_s": self.period,
             "fanout": self.fanout,
+            "direct_gossip": True,
             "gossip_after": max(1, self.buffer // GOSSIPS_PER_BUFFER),
             "datagram_bytes": datagram_bytes,
             "coalesce_s": TURN_S if self.coalesce is None else self.coalesce,

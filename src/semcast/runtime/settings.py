@@ -17,6 +17,7 @@ from semcast.terms.errors import ConfigError
 PREFIX: Final = "SEMCAST_"
 CONFIG: Final = "config"  # names the file, so it cannot stand in it
 KEYS: Final = "keys"  # where key rings are, known to the environment alone
+KERNEL: Final = "kernel"  # which build runs, likewise
 GROUPS: Final = "groups"
 
 
@@ -35,7 +36,7 @@ def gather(group: str, given: Mapping[str, object], names: Collection[str]) -> d
         for name, value in os.environ.items()
         if name.startswith(PREFIX) and value.strip()
     }
-    _refuse_unknown(environment, [_variable(name) for name in (*names, CONFIG, KEYS)])
+    _refuse_unknown(environment, [_variable(name) for name in (*names, CONFIG, KEYS, KERNEL)])
     config = given.get(CONFIG) or environment.get(_variable(CONFIG))
     settings = dict(_of_file(str(config), group, names)) if config else {}
     for name in names:

@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 import sys
+from array import array
 from contextlib import suppress
 from ipaddress import ip_network
 from typing import Final, NamedTuple
@@ -26,9 +27,20 @@ PROBE: Final = b"semcast probe"
 PROBE_BUFFER_BYTES: Final = 1 << 16
 
 # Linux has these, the socket module does not.
+SO_ATTACH_FILTER: Final = 26
 SO_SNDBUFFORCE: Final = 32
 SO_RCVBUFFORCE: Final = 33
 IP_MULTICAST_ALL: Final = 49
+
+# Instructions of a socket filter (linux/filter.h), and its answers.
+LOAD_LENGTH: Final = 0x80
+LOAD_WORD: Final = 0x20
+JUMP_IF_EQUAL: Final = 0x15
+JUMP_IF_AT_LEAST: Final = 0x35
+RETURN: Final = 0x06
+DROP: Final = 0
+ACCEPT: Final = 0xFFFFFFFF
+UDP_HEADER_BYTES: Final = 8
 
 # A socket buffer: its word, its option, the option for root, what limits it on Linux.
 BUFFERS: Final = (
@@ -81,6 +93,30 @@ def open_multicast(interface: Interface, host: str, port: int, buffer_bytes: int
         opened.close()
         raise
     return opened
+
+
+def turn_away(opened: socket.socket, place: int, mark: bytes) -> None:
+    """Let the kernel drop datagrams that have these bytes at this place; only Linux can.
+
+    Each of them would be a wake-up for nothing.  The kernel counts them as receive errors.
+    """
+    if sys.platform != "linux":
+        return
+    place += UDP_HEADER_BYTES  # where the filter begins to count
+    tests = [(LOAD_LENGTH, 0), (JUMP_IF_AT_LEAST, place + len(mark))]
+    for (word,) in struct.iter_unpack(">I", mark):
+        tests += [(LOAD_WORD, place), (JUMP_IF_EQUAL, word)]
+        place += struct.calcsize(">I")
+    steps = []
+    for number, (code, k) in enumerate(tests):
+        is_jump = code in (JUMP_IF_AT_LEAST, JUMP_IF_EQUAL)
+        if_not = len(tests) - number if is_jump else 0  # to the last step
+        steps.append(struct.pack("@HBBI", code, 0, if_not, k))
+    steps += [struct.pack("@HBBI", RETURN, 0, 0, answer) for answer in (DROP, ACCEPT)]
+    program = array("B", b"".join(steps))
+    described = struct.pack("@HP", len(steps), program.buffer_info()[0])
+    with suppress(OSError):
+        opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
 
 
 def open_tcp(interface: Interface, port: int) -> socket.socket:

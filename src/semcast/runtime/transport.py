@@ -1,14 +1,21 @@
 """Frames in and out of UDP sockets: sealed, opened, fragmented, counted.
 
 One wake-up drains the socket, up to a bound, and then hands over once: the protocol handles what
-came as one batch.  What the kernel does not take at once waits, bounded; beyond that it is lost,
-which the protocol repairs like any other loss.
+came as one batch.  After a quiet moment it takes one datagram alone: to look for a second in vain
+would cost more than to be woken again.  What was multicast is taken first: on the other socket
+members speak of it, and what only waits here must not seem lost.  What the kernel does not take
+at once waits, bounded; beyond that it is lost, which the protocol repairs like any other loss.
 """
 
 import asyncio
+import errno
 import socket
+import sys
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from math import inf
+from struct import Struct
 from time import monotonic
 from typing import Final
 
@@ -20,13 +27,48 @@ from semcast.wire.sealing import Opened, Opener, Sealer
 
 DRAIN_MAX: Final = 256  # datagrams per wake-up, and
 DRAIN_S: Final = 0.002  # for how long at most: the application must get its turn
+QUIET_S: Final = 0.0003  # since the wake-up before: datagrams come one by one
+BEHIND_S: Final = 0.02  # for how long multicasts come before all else
 WAITING_MAX: Final = 1024  # frames that the kernel did not take yet
 RECEIVE_BYTES: Final = 65_535
+
+# Linux takes and hands over several datagrams of one size, the last may be smaller, as one; the
+# socket module does not know how.
+SOL_UDP: Final = 17
+UDP_SEGMENT: Final = 103
+UDP_GRO: Final = 104
+SEGMENT: Final = Struct("@H")
+TOLD_BYTES: Final = socket.CMSG_SPACE(4)  # what is told beside a train: the size of its datagrams
+TRAIN_MAX: Final = 64
+TRAIN_BYTES: Final = 65_000
+UNCUT: Final = (errno.EINVAL, errno.EIO, errno.ENOPROTOOPT, errno.EOPNOTSUPP)
 
 
 def is_loopback(host: str) -> bool:
     """Whether a source address is of this machine."""
     return host.startswith("127.") or host == "::1"
+
+
+def trains(frames: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """At least one frame, in pieces that can leave as one each."""
+    begin, size = 0, len(frames[0])
+    for place in range(1, len(frames)):
+        length = place - begin
+        if (
+            len(frames[place]) > size
+            or len(frames[place - 1]) < size
+            or length == TRAIN_MAX
+            or (length + 1) * size > TRAIN_BYTES
+        ):
+            yield frames[begin:place]
+            begin, size = place, len(frames[place])
+    yield frames[begin:]
+
+
+def cut(received: bytes, told: Sequence[tuple[int, int, bytes]]) -> list[bytes]:
+    """The datagrams of a train."""
+    size = int.from_bytes(told[0][2], sys.byteorder)
+    return [received[place : place + size] for place in range(0, len(received), size)]
 
 
 class Transport:
@@ -51,10 +93,13 @@ class Transport:
         self.on_drained: Callable[[float], None] = lambda _: None
         self._loop = asyncio.get_running_loop()
         self._unicast = unicast
-        self._listening = [unicast] if multicast is None else [unicast, multicast[0]]
+        self._listening = [unicast] if multicast is None else [multicast[0], unicast]
         self._group = None if multicast is None else multicast[1]
         self._reassembly = reassembly
         self._fragmented = 0
+        self._drained_at = monotonic()
+        self._behind_since = inf
+        self._cuts = sys.platform == "linux"  # whether the kernel does, as far as is known
         self._waiting: deque[tuple[bytes, tuple[object, ...]]] = deque()
 
     @property
@@ -65,7 +110,10 @@ class Transport:
     def start(self) -> None:
         """Listen."""
         for sock in self._listening:
-            self._loop.add_reader(sock.fileno(), self._drain, sock)
+            if self._cuts and self.frame_bytes * 2 <= TRAIN_BYTES:
+                with suppress(OSError):  # An older kernel cuts trains apart by itself.
+                    sock.setsockopt(SOL_UDP, UDP_GRO, 1)
+            self._loop.add_reader(sock.fileno(), self._on_readable, sock)
 
     def close(self) -> None:
         """Stop, and give the ports back."""
@@ -77,12 +125,21 @@ class Transport:
 
     def send(self, kind: int, body: bytes, to: Sequence[tuple[object, ...] | None]) -> None:
         """One body to each address, or to the multicast group where there is none."""
+        self.send_all(kind, (body,), to)
+
+    def send_all(
+        self, kind: int, bodies: Sequence[bytes], to: Sequence[tuple[object, ...] | None]
+    ) -> None:
+        """Several bodies, in order, to each address or to the multicast group."""
         channel = MULTICAST if None in to else UDP
-        for frame in self._frames(kind, body, channel):
+        frames = [frame for body in bodies for frame in self._frames(kind, body, channel)]
+        for train in trains(frames):
             for address in to:
                 target = self._group if address is None else address
                 assert target is not None, "without multicast everyone has an address"
-                self._transmit(frame, target)
+                if len(train) == 1 or not self._transmit_train(train, target):
+                    for frame in train:
+                        self._transmit(frame, target)
 
     def _frames(self, kind: int, body: bytes, channel: int) -> list[bytes]:
         if len(body) <= self.body_bytes:
@@ -107,6 +164,20 @@ class Transport:
             self.datagrams_out += 1
             self.bytes_out += len(frame)
 
+    def _transmit_train(self, train: Sequence[bytes], target: tuple[object, ...]) -> bool:
+        """Give the kernel several frames at once to cut apart; False if it does not take them."""
+        if self._waiting or not self._cuts:
+            return False
+        size = SEGMENT.pack(len(train[0]))
+        try:
+            sent = self._unicast.sendmsg(train, [(SOL_UDP, UDP_SEGMENT, size)], 0, target)
+        except OSError as error:
+            self._cuts = error.errno not in UNCUT
+            return False
+        self.datagrams_out += len(train)
+        self.bytes_out += sent
+        return True
+
     def _delay(self, frame: bytes, target: tuple[object, ...]) -> None:
         if len(self._waiting) < WAITING_MAX:
             self._waiting.append((frame, target))
@@ -121,25 +192,60 @@ class Transport:
         if not self._waiting:
             self._loop.remove_writer(self._unicast.fileno())
 
-    def _drain(self, sock: socket.socket) -> None:
+    def _on_readable(self, sock: socket.socket) -> None:
         now = monotonic()
-        receive = sock.recvfrom
+        if sock is not self._listening[0]:
+            self.take_in()
+        elif now - self._drained_at > QUIET_S:
+            self._drain([sock], now, 1)
+        else:
+            self._drain([sock], now, DRAIN_MAX)
+
+    def take_in(self) -> None:
+        """Whatever has come, up to the bound; other frames only once all multicasts are in."""
+        self._drain(self._listening, monotonic(), DRAIN_MAX)
+
+    def _drain(self, socks: Sequence[socket.socket], now: float, datagrams_max: int) -> None:
         try:
-            for _ in range(DRAIN_MAX):
-                try:
-                    frame, address = receive(RECEIVE_BYTES)
-                except BlockingIOError:
-                    break
-                except OSError:
-                    self.discarded["unreachable"] += 1  # An earlier datagram of ours came back.
-                    continue
-                self.datagrams_in += 1
-                self.bytes_in += len(frame)
-                self.take(frame, address[:2], now)
-                if monotonic() - now > DRAIN_S:
-                    break
+            for sock in socks:
+                is_empty = self._receive(sock, now, datagrams_max)
+                if sock is self._listening[0] and datagrams_max > 1:
+                    self._note_backlog(now, is_empty=is_empty)
+                    if self.is_behind:
+                        break
         finally:
             self.on_drained(now)
+            self._drained_at = monotonic()
+
+    def _note_backlog(self, now: float, *, is_empty: bool) -> None:
+        if is_empty or (self.is_behind and now - self._behind_since > BEHIND_S):
+            self._behind_since = inf
+        elif not self.is_behind:
+            self._behind_since = now
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are multicasts to be taken in before anything else."""
+        return self._behind_since != inf
+
+    def _receive(self, sock: socket.socket, now: float, datagrams_max: int) -> bool:
+        """Whether the socket is empty now, for certain."""
+        receive, begin = sock.recvmsg, monotonic()
+        for _ in range(datagrams_max):
+            try:
+                received, told, _, address = receive(RECEIVE_BYTES, TOLD_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                self.discarded["unreachable"] += 1  # An earlier datagram of ours came back.
+                continue
+            self.bytes_in += len(received)
+            for frame in cut(received, told) if told else (received,):
+                self.datagrams_in += 1
+                self.take(frame, address[:2], now)
+            if monotonic() - begin > DRAIN_S:
+                break
+        return False
 
     def take(self, frame: bytes, address: Address, now: float) -> bool:
         """Open one frame and hand it over; False if it was discarded, and counted."""
@@ -149,7 +255,7 @@ class Transport:
                 whole = self._reassembly.add(opened.sender, opened.body, now)
                 if whole is None:
                     return True
-                opened = opened._replace(kind=whole[0], body=whole[1:])
+                opened = Opened(whole[0], opened.sender, opened.incarnation, whole[1:])
             self.on_frame(opened, address, now)
         except Refused as refused:
             if refused.reason != "own":  # Multicasts always come back.

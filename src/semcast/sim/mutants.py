@@ -4,7 +4,7 @@ Each mutant replaces one method for one run and is named after the mistake.  The
 here: nothing in the API leads to them.  A mutant that survives is a missing test.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -128,7 +128,7 @@ def deliver_twice(original: Any) -> Callable[..., Any]:
     def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
         newest = why == "duplicate" and message.seq == self.frontier[message.sender]
         if newest and self.holdings.ready > 0 and not self.holdings.queue:
-            self.holdings._deliver(message, out)
+            self.holdings._deliver((message,), out)
         else:
             original(self, message, why, source, out)
 
@@ -230,11 +230,11 @@ def no_reserve(original: Any) -> Callable[..., Any]:
 def drop_deliveries(original: Any) -> Callable[..., Any]:
     """The canary: every third message is not delivered, and nobody is told."""
 
-    def deliver(self: Holdings, message: Message, out: Effects) -> None:
-        if message.seq % 3 == 0:
-            self.ready -= 1
-        else:
-            original(self, message, out)
+    def deliver(self: Holdings, messages: Sequence[Message], out: Effects) -> None:
+        kept = [message for message in messages if message.seq % 3]
+        self.ready -= len(messages) - len(kept)
+        if kept:
+            original(self, kept, out)
 
     return deliver
 

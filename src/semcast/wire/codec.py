@@ -1,13 +1,14 @@
 """Datagrams as MessagePack, and back from bytes that nobody vouches for.
 
 Whatever bytes come in, `decode` returns a datagram whose numbers make sense or raises
-`RemoteProtocolError`; nothing else escapes.  msgspec checks shapes and types; the pass below
-checks ranges, so that no machine meets a negative rank, sequence number 0 or a message that
-obsoletes one before the first.  That a rank exists in this group is for the member to check.
+`RemoteProtocolError`; nothing else escapes.  msgspec checks shapes and types, and the numbers of
+messages; the pass below checks the rest, so that no machine meets a negative rank, sequence number
+0 or a message that obsoletes one before the first.  That a rank exists in this group is for the
+member to check.
 Memory is bounded by the datagram: msgspec allocates no more elements than bytes are there, and a
 large datagram, whose elements would take many times its size, carries one message.
-Rejected: range annotations on the messages' fields; the types stay free of wire limits, and a
-check over several fields (`first` <= `last`) cannot be annotated at all.
+Rejected: range annotations on every field; a check over several (`first` <= `last`) cannot be
+annotated at all, and two ways for one datagram are one too many.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,11 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from semcast import kernel
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.messages import (
+    RANK_MAX,
+    SEQ_MAX,
     Ballot,
     Data,
     Datagram,
@@ -34,8 +38,6 @@ from semcast.terms.views import ViewDatagram
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
 LARGE_BYTES: Final = 256 << 10  # well over what several messages are put together to
 NOTICES_MAX: Final = 1 << 12
-RANK_MAX: Final = 65_535
-SEQ_MAX: Final = 2**63 - 1
 
 T = TypeVar("T")
 
@@ -97,8 +99,9 @@ def check_datagram(datagram: Datagram) -> None:
 
 
 def _data(data: Data) -> None:
-    for message in data.messages:
-        check_message(message)
+    if not kernel.is_plain(data.messages):
+        for message in data.messages:
+            check_message(message)
     for notice in data.purged:
         check_purged(notice)
     if not 0 <= data.answers <= SEQ_MAX:
@@ -107,11 +110,8 @@ def _data(data: Data) -> None:
 
 
 def check_message(message: Message) -> None:
-    """Refuse a message whose numbers cannot be."""
-    check_rank(message.sender)
+    """Refuse a message that obsoletes or waits for what cannot be."""
     seq = message.seq
-    if not 1 <= seq <= SEQ_MAX:
-        raise _refused("seq", seq)
     covers = message.covers
     if covers:
         if isinstance(covers, bytes):

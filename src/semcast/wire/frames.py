@@ -33,6 +33,7 @@ CHANNELS: Final = 3
 # counter
 HEADER: Final = Struct("<2sBBIQQQQ")
 HEADER_BYTES: Final = HEADER.size
+MARK_PLACE: Final = 8  # of group, sender and incarnation: by them a member knows its own frames
 TAG_BYTES: Final = 16
 FRAME_BYTES_MAX: Final = 65_507  # what UDP over IPv4 carries
 CLEAR: Final = 0  # the key id of a frame that is not sealed

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.messages import SEQ_MAX
 from semcast.terms.pubsub import (
     LEFT,
     MEMBER,
@@ -41,7 +42,7 @@ from semcast.terms.pubsub import (
     Span,
     Welcome,
 )
-from semcast.wire.codec import SEQ_MAX, check_message, check_purged, check_rank, decode_with
+from semcast.wire.codec import check_message, check_purged, check_rank, decode_with
 
 SIGNATURE_MAX: Final = 2**64 - 1
 

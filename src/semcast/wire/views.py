@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.messages import SEQ_MAX
 from semcast.terms.views import (
     Accepted,
     Consent,
@@ -32,7 +33,7 @@ from semcast.terms.views import (
     ViewDatagram,
     WantState,
 )
-from semcast.wire.codec import SEQ_MAX, Large, check_datagram, decode_with
+from semcast.wire.codec import Large, check_datagram, decode_with
 
 PID_MAX: Final = 2**31 - 1
 

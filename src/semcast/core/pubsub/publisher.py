@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Sequence
 
 from semcast.core.obsolescence import annotator
-from semcast.core.outbox import batches, size_of
+from semcast.core.outbox import batches
 from semcast.core.pubsub.census import CensusTaker
 from semcast.core.pubsub.heartbeats import Heartbeats
 from semcast.core.pubsub.ranges import Ranges
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.recovery import NEVER
 from semcast.core.pubsub.storage import Restored, Storage
-from semcast.core.vetting import ITEM_MAX, ITEM_MIN, NAME_MAX
+from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX, size_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.events import ACKNOWLEDGE, MULTICAST, Event

@@ -6,8 +6,9 @@ within a period has seen a sample of many that miss it, and multicasts it once i
 
 from collections.abc import Iterable
 
-from semcast.core.outbox import NOTICE_BYTES, size_of
+from semcast.core.outbox import NOTICE_BYTES
 from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.kernel import size_of
 from semcast.terms.effects import Effects
 from semcast.terms.messages import EVERYONE, Message, Purged, Rank, Seq
 from semcast.terms.pubsub import Repair

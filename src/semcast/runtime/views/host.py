@@ -15,12 +15,13 @@ import msgspec
 
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe, quorum
+from semcast.kernel import letters
 from semcast.runtime.addresses import Address
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.driver import BULK_BYTES, Driver, Journal, decoded
 from semcast.runtime.happenings import Confirmed, View, ViewChange
 from semcast.runtime.host import ExcludedFromGroup
-from semcast.runtime.mailbox import Message
+from semcast.runtime.mailbox import Message, note_skipped
 from semcast.runtime.transport import Transport
 from semcast.runtime.views.introductions import Introductions, Standing, standing_decoder
 from semcast.runtime.views.lives import next_life, pid_of
@@ -202,7 +203,7 @@ class ViewHost(Driver):
 
     def _hand_over(self, out: Effects) -> None:
         deliver, installs, confirmed = out.deliver, out.installs, out.confirmed
-        positions, skipped = out.positions, dict(out.skipped)
+        positions, skipped = out.positions, out.skipped
         out.deliver, out.installs, out.confirmed = [], [], []
         out.positions, out.skipped = [], []
         messages: list[Message] = []
@@ -211,26 +212,17 @@ class ViewHost(Driver):
         if not self._are_named:
             self._name_members()
         for end, installation in [*installs, (len(deliver), None)]:
-            names, bases = self._names, self._shown.bases
-            for place in range(begin, end):
-                message = deliver[place]
-                messages.append(
-                    Message(
-                        names[message.sender],
-                        message.name or None,
-                        message.payload,
-                        bases[message.sender] + message.seq,
-                        skipped.get(place, 0) if skipped else 0,
-                        message.keep,
-                        positions[place] if positions else 0,
-                    )
-                )
+            of_view = slice(begin, end)
+            messages += letters(
+                Message, self._names, self._shown.bases, deliver[of_view], positions[of_view]
+            )
             begin = end
             if installation is not None:
                 dividers.append((end, self._install(installation)))
+        note_skipped(messages, skipped)
         dividers += [(len(messages), Confirmed(*each)) for each in confirmed]
         self.delivered += len(messages)
-        self.skipped += sum(skipped.values())
+        self.skipped += sum(count for _, count in skipped)
         self.mailbox.put(messages, dividers)  # last, since it may ask for more or fewer at once
 
     def _install(self, installation: Installation) -> _Entry:

@@ -28,9 +28,8 @@ from semcast.specs.multicast_with_crashes import AtLeastOnce, MulticastWithCrash
 from semcast.specs.reliable_multicast import ReliableMulticast
 from semcast.specs.violations import Ledger
 from semcast.terms.events import ACKNOWLEDGE, AGE, CRASH, DISK, JOIN, LEAVE, RECLAIM, Event
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.messages import SEQ_MAX, Rank, Seq
 from semcast.terms.pubsub import Record
-from semcast.wire import SEQ_MAX
 
 STEP_S = 0.25
 COPIES_MAX = 2  # of a datagram, as `Link.duplicate` makes them

@@ -106,6 +106,8 @@ def draw_multicast(order: str, relation: str, rng: Random) -> dict[str, Any]:
         "nack_delay_s": rng.choice((0.0, 0.002)),
         "timeout_max_s": 0.25,
         "unicast": rng.random() < 0.3,
+        "direct_gossip": rng.random() < 0.5,
+        "gossip_after": rng.choice((None, None, 4)),
     }
 
 

@@ -1,0 +1,103 @@
+"""What the kernel is measured on: runs of 480 messages of 100 bytes, as a large datagram has them.
+
+Functions that a kernel does not have are left out, so that kernels of different age compare.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from semcast.core.member import Member
+from semcast.core.recipe import Recipe
+from semcast.runtime.group import Update
+from semcast.runtime.mailbox import Message as Letter
+from semcast.terms.effects import Effects
+from semcast.terms.messages import EVERYONE, Message, Submission
+from semcast.wire.codec import decode, encode
+
+RUN = 480
+BATCHES = 40
+ITEMS = [Random(1).randrange(500) << 40 for _ in range(RUN)]
+NAMES = [f"item-{item >> 40}" for item in ITEMS]
+PAYLOAD = bytes(100)
+MESSAGES = tuple(
+    Message(1, place + 1, ITEMS[place], payload=PAYLOAD, name=NAMES[place]) for place in range(RUN)
+)
+SUBMISSIONS = [Submission(PAYLOAD, ITEMS[n], name=NAMES[n]) for n in range(RUN)]
+HELD = {message.seq: message for message in MESSAGES}
+LETTERS = [Letter("b", NAMES[n], PAYLOAD, n + 1) for n in range(RUN)]
+UPDATES = [Update(PAYLOAD, name) for name in NAMES]
+TAGS = dict(zip(NAMES, ITEMS, strict=True))
+
+CALLS: dict[str, Callable[[Callable[..., Any]], object]] = {
+    "size_of": lambda f: [f(message) for message in MESSAGES],
+    "sizes_of": lambda f: f(MESSAGES),
+    "payload_bytes": lambda f: f(MESSAGES),
+    "letter_bytes": lambda f: f(LETTERS),
+    "in_order": lambda f: f(MESSAGES, 1, 0),
+    "is_ordinary": lambda f: f(MESSAGES, 1),
+    "latest_of": lambda f: f(MESSAGES, 1),
+    "is_plain": lambda f: f(MESSAGES),
+    "tagged": lambda f: f(MESSAGES),
+    "compose": lambda f: f(Message, 1, 0, SUBMISSIONS, 1 << 20),
+    "fill": lambda f: f(HELD, 1, RUN, 1 << 20, True),
+    "take_range": lambda f: f(dict(HELD), 1, RUN),
+    "settle": lambda f: f(deque(MESSAGES), RUN),
+    "letters": lambda f: f(Letter, ("a", "b"), (0, 0), MESSAGES, ()),
+    "submissions": lambda f: f(Submission, UPDATES, TAGS),
+}
+
+
+def work(kernel: Any) -> dict[str, Callable[[], int]]:
+    """By function of this kernel, something that calls it and returns how many messages it took."""
+    return {
+        name: _calling(getattr(kernel, name), CALLS[name])
+        for name in CALLS
+        if hasattr(kernel, name)
+    }
+
+
+def _calling(function: Callable[..., Any], call: Callable[..., object]) -> Callable[[], int]:
+    def run() -> int:
+        for _ in range(BATCHES):
+            call(function)
+        return BATCHES * RUN
+
+    return run
+
+
+def member_to_member() -> int:
+    """A member multicasts batches, another takes the datagrams; bytes in between, no sockets."""
+    recipe = Recipe(members=2, buffer=2 * BATCHES * RUN, datagram_bytes=60_000)
+    members = [Member(recipe, rank, Random(rank)) for rank in range(2)]
+    for rank, member in enumerate(members):
+        _carry(members, rank, 0.0, partial(member.on_ready, 1 << 40, 0.0))
+    delivered = 0
+    for batch in range(1, BATCHES + 1):
+        now = batch / 1000
+        delivered += _carry(members, 0, now, partial(members[0].multicast, SUBMISSIONS, now))
+        delivered += _carry(members, 0, now, partial(members[0].flush, now))
+        for rank, member in enumerate(members):
+            if now >= member.deadline:
+                delivered += _carry(members, rank, now, partial(member.on_time, now))
+    if delivered != 2 * BATCHES * RUN:
+        raise SystemExit(f"{delivered} of {2 * BATCHES * RUN} deliveries happened")
+    return delivered
+
+
+def _carry(
+    members: Sequence[Member], rank: int, now: float, call: Callable[[Effects], object]
+) -> int:
+    """Call a member, and carry out what it asks for and what follows; returns the deliveries."""
+    out = Effects(recording=False)
+    call(out)
+    delivered = len(out.deliver)
+    for target, datagram in out.send:
+        taker = 1 - rank if target == EVERYONE else target
+        received = decode(encode(datagram))
+        delivered += _carry(
+            members, taker, now, partial(members[taker].on_datagram, rank, received, now)
+        )
+    return delivered

@@ -1,0 +1,66 @@
+"""The loops that every message passes, compiled where the package was built with a C compiler.
+
+`plain.py` is the source of both builds, and compiling it changes nothing but the speed.  Which one
+runs is chosen here, once: the compiled one if there is one that fits, unless SEMCAST_KERNEL names
+the other.
+"""
+
+from importlib import import_module
+from os import environ
+from pkgutil import get_data
+from types import FunctionType, ModuleType
+from typing import Final
+
+from semcast.kernel import plain
+from semcast.kernel.plain import *  # noqa: F403
+from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.messages import Message, Submission
+
+SOURCES: Final = ("plain.py", "compiled.pxd")
+FUNCTIONS: Final = frozenset(
+    name
+    for name, value in vars(plain).items()
+    if isinstance(value, FunctionType)
+    and value.__module__ == plain.__name__
+    and not name.startswith("_")
+)
+# No two fields are equal, so that none can be taken for another.
+MESSAGE: Final = Message(1, 2, 3, b"covers", True, ((4, 5),), b"payload", "name")
+SUBMISSION: Final = Submission(b"payload", 1, (2, 3), True, "name")
+
+
+def load_compiled() -> ModuleType:
+    """The compiled kernel; an ImportError says why there is none, or why it does not fit."""
+    try:
+        module = import_module("semcast.kernel.compiled")
+    except ModuleNotFoundError:
+        raise ImportError("it was not built") from None
+    except ValueError as error:  # A message is larger or smaller than when it was compiled.
+        raise ImportError(str(error)) from None
+    source = b"".join(get_data(__name__, name) or b"" for name in SOURCES)
+    if source != module.SOURCE:
+        raise ImportError("it was made from another plain.py")
+    if module.fields(MESSAGE, SUBMISSION) != plain.fields(MESSAGE, SUBMISSION):
+        raise ImportError("the fields of a message lie in another order")
+    return module
+
+
+def choose(asked: str) -> tuple[ModuleType, str]:
+    """The kernel that is to run, and why it is not the compiled one."""
+    if asked not in ("", "plain", "compiled"):
+        raise one_of("SEMCAST_KERNEL", asked, ("plain", "compiled"))
+    if asked == "plain":
+        return plain, "asked for by SEMCAST_KERNEL"
+    try:
+        return load_compiled(), ""
+    except ImportError as error:
+        if asked == "compiled":
+            advice = "reinstall semcast where there is a C compiler, or leave SEMCAST_KERNEL unset"
+            raise ConfigError(f"SEMCAST_KERNEL: no compiled kernel: {error}; {advice}") from None
+        return plain, str(error)
+
+
+ASKED: Final = environ.get("SEMCAST_KERNEL", "")
+_chosen, WHY_PLAIN = choose(ASKED)
+BUILD: Final = "plain" if _chosen is plain else "compiled"
+globals().update({name: getattr(_chosen, name) for name in FUNCTIONS})

@@ -1,0 +1,243 @@
+"""The loops over messages that every message passes: what is worth compiling.
+
+Plain Python that also compiles; compiling changes nothing but the speed.  New messages are made
+through the constructor it is given.  A *run* is messages of one sender, next to each other in its
+stream.  For the compiler, loop variables are declared, and what is counted here is a
+`cython.Py_ssize_t`, an `int` to everybody else; numbers that come from messages stay Python's,
+which do not overflow.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from semcast.terms.messages import Message, Submission
+
+if TYPE_CHECKING:
+    import cython
+
+HEADER_BYTES: Final = 24  # beside the payload; an estimate good enough to fill datagrams
+DISTANCE_BYTES: Final = 3
+DEPENDENCY_BYTES: Final = 10
+ITEM_MIN: Final = -(1 << 63)
+ITEM_MAX: Final = (1 << 63) - 1
+NAME_MAX: Final = 1024  # characters of an item's name, which the bound on bytes held does not count
+
+
+def fields(message: Message, submission: Submission) -> tuple[Any, ...]:
+    """All of them in order: whether the compiled kernel knows where they lie."""
+    return (
+        message.sender,
+        message.seq,
+        message.item,
+        message.covers,
+        message.keep,
+        message.deps,
+        message.payload,
+        message.name,
+        submission.payload,
+        submission.item,
+        submission.obsoletes,
+        submission.never_purge,
+        submission.name,
+    )
+
+
+def size_of(message: Message) -> int:
+    """About what a message takes in a datagram."""
+    return _size(message.payload, message.name, message.covers, message.deps)
+
+
+def _size(payload: Any, name: Any, covers: Any, deps: Any) -> int:
+    """Given fields, since what takes a message by a C call does not look whether it is one."""
+    size: cython.Py_ssize_t = len(payload) + HEADER_BYTES + DEPENDENCY_BYTES * len(deps)
+    size += len(name) if name.isascii() else len(name.encode())
+    if covers:
+        size += len(covers) if isinstance(covers, bytes) else DISTANCE_BYTES * len(covers)
+    return size
+
+
+def sizes_of(messages: Sequence[Message]) -> int:
+    """About what messages take in a datagram together."""
+    size: cython.Py_ssize_t = 0
+    message: Message
+    for message in messages:
+        size += _size(message.payload, message.name, message.covers, message.deps)
+    return size
+
+
+def payload_bytes(messages: Sequence[Message]) -> int:
+    """What is held when these are."""
+    size: cython.Py_ssize_t = 0
+    message: Message
+    for message in messages:
+        size += len(message.payload)
+    return size
+
+
+def in_order(messages: Sequence[Message], sender: int, seq: int) -> int:
+    """How many, from the front, come next after `seq` of `sender` and wait for nobody."""
+    count: cython.Py_ssize_t = 0
+    message: Message
+    for message in messages:
+        if message.seq != seq + 1 or message.sender != sender or message.deps:
+            break
+        seq += 1
+        count += 1
+    return count
+
+
+def is_ordinary(messages: Sequence[Message], source: int) -> bool:
+    """Whether all are of `source` and say nothing that depends on the group's recipe."""
+    message: Message
+    for message in messages:
+        if message.sender != source or message.covers or message.deps:
+            return False
+        item = message.item
+        if (item is not None and item > ITEM_MAX) or len(message.name) > NAME_MAX:
+            return False
+    return True
+
+
+def latest_of(messages: Sequence[Message], sender: int) -> int:
+    """The highest number of this sender among them, or 0."""
+    latest = 0
+    message: Message
+    for message in messages:
+        if message.sender == sender and message.seq > latest:
+            latest = message.seq
+    return latest
+
+
+def is_plain(messages: Sequence[Message]) -> bool:
+    """Whether none lists what it obsoletes or waits for."""
+    return not any(message.covers or message.deps for message in messages)
+
+
+def tagged(messages: Sequence[Message]) -> list[Any]:
+    """Those that have an item."""
+    return [message for message in messages if message.item is not None]
+
+
+def compose(
+    make: Callable[..., Any], rank: int, seq: int, submissions: Sequence[Submission], size_max: int
+) -> tuple[list[Any], int]:
+    """Messages after `seq` from submissions that are tagged at the most, and their size.
+
+    Stops before the first one that needs a closer look.
+    """
+    messages = []
+    size: cython.Py_ssize_t = 0
+    submission: Submission
+    for submission in submissions:
+        payload, item, name = submission.payload, submission.item, submission.name
+        needs: cython.Py_ssize_t = len(payload) + HEADER_BYTES
+        if item is not None:
+            needs += len(name) if name.isascii() else len(name.encode())
+            if not ITEM_MIN <= item <= ITEM_MAX or len(name) > NAME_MAX:
+                break
+        elif name:
+            break
+        if needs > size_max or submission.obsoletes:
+            break
+        seq += 1
+        size += needs
+        messages.append(make(rank, seq, item, b"", submission.never_purge, (), payload, name))
+    return messages, size
+
+
+def fill(
+    held: Mapping[int, Any], seq: int, last: int, room: int, is_empty: bool
+) -> tuple[list[Any], int]:
+    """Held messages from `seq` to `last` that lie next to each other and fit, and their size.
+
+    Into an empty datagram goes at least one, however large.
+    """
+    messages: list[Any] = []
+    size: cython.Py_ssize_t = 0
+    while seq <= last and size < room:
+        message: Message | None = held.get(seq)
+        if message is None:
+            break
+        needs: cython.Py_ssize_t = _size(
+            message.payload, message.name, message.covers, message.deps
+        )
+        if size + needs > room and (messages or not is_empty):
+            break
+        messages.append(message)
+        size += needs
+        seq += 1
+    return messages, size
+
+
+def take_range(held: dict[int, Any], first: int, last: int) -> list[Any]:
+    """Take out what is held from `first`, the lowest, to `last`; keys stand in their order."""
+    if last - first > 2 * len(held):
+        return [held.pop(seq) for seq in list(takewhile(lambda seq: seq <= last, held))]
+    taken = []
+    for seq in range(first, last + 1):
+        message = held.pop(seq, None)
+        if message is not None:
+            taken.append(message)
+    return taken
+
+
+def settle(unapplied: deque[Any], horizon: int) -> None:
+    """Take messages up to `horizon` from the front."""
+    while unapplied and unapplied[0].seq <= horizon:
+        unapplied.popleft()
+
+
+def letters(
+    make: Callable[..., Any],
+    names: Sequence[str],
+    bases: Sequence[int],
+    messages: Sequence[Message],
+    positions: Sequence[int],
+) -> list[Any]:
+    """What the application gets: senders by name, items as it calls them, numbers from a base on.
+
+    Without a total order there are no positions.
+    """
+    made = []
+    position = 0
+    message: Message
+    for place, message in enumerate(messages):
+        if positions:
+            position = positions[place]
+        sender = message.sender
+        seq = bases[sender] + message.seq
+        name, payload = message.name or None, message.payload
+        made.append(make(names[sender], name, payload, seq, 0, message.keep, position))
+    return made
+
+
+def letter_bytes(letters: Sequence[Any]) -> int:
+    """The payload of what the application gets."""
+    size: cython.Py_ssize_t = 0
+    for letter in letters:
+        size += len(letter.payload)
+    return size
+
+
+def submissions(
+    make: Callable[..., Any], updates: Sequence[Any], tags: Mapping[str, int]
+) -> list[Any]:
+    """What the application wants to send, as far as the tags of its items are known.
+
+    Stops before the first one that needs a closer look.
+    """
+    made = []
+    for update in updates:
+        payload, item = update.payload, update.item
+        if type(payload) is not bytes:
+            break
+        if item is None:
+            made.append(make(payload, None, update.obsoletes, update.never_purge))
+            continue
+        tag = tags.get(item) if type(item) is str else None
+        if tag is None:
+            break
+        made.append(make(payload, tag, update.obsoletes, update.never_purge, item))
+    return made

@@ -1,0 +1,170 @@
+"""What each function of the kernel returns, in both builds."""
+
+from collections import deque
+
+import msgspec
+import pytest
+
+from semcast.kernel import HEADER_BYTES, ITEM_MAX, NAME_MAX
+from semcast.runtime.group import Update
+from semcast.runtime.mailbox import Message as Letter
+from semcast.terms.messages import Message, Submission
+
+RUN = [Message(1, seq, item=seq % 2, payload=bytes(seq), name="a") for seq in (4, 5, 6)]
+BESIDE_PAYLOAD = HEADER_BYTES + 1
+
+
+def but(place: int, **fields: object) -> list[Message]:
+    """The run with another message in one place."""
+    changed = list(RUN)
+    changed[place] = msgspec.structs.replace(RUN[place], **fields)
+    return changed
+
+
+def test_fields_come_in_the_order_of_the_classes(build):
+    message = Message(1, 2, 3, b"\x04", True, ((5, 6),), b"7", "8")
+    submission = Submission(b"9", 10, (11,), True, "12")
+    told = build.fields(message, submission)
+    assert told == msgspec.structs.astuple(message) + msgspec.structs.astuple(submission)
+
+
+@pytest.mark.parametrize(
+    ("message", "size"),
+    [
+        (Message(0, 1), 0),
+        (Message(0, 1, payload=bytes(7)), 7),
+        (Message(0, 1, name="abc"), 3),
+        (Message(0, 1, name="é"), 2),
+        (Message(0, 1, covers=b"\x01\x02"), 2),
+        (Message(0, 1, covers=(1, 2)), 6),
+        (Message(0, 1, deps=((0, 1), (1, 1))), 20),
+    ],
+)
+def test_size_of_a_message(build, message, size):
+    assert build.size_of(message) == HEADER_BYTES + size
+
+
+def test_sizes_of_a_run(build):
+    assert build.sizes_of(RUN) == 15 + 3 * BESIDE_PAYLOAD
+    assert build.sizes_of(()) == 0
+    assert build.payload_bytes(RUN) == build.payload_bytes(tuple(RUN)) == 15
+    assert build.letter_bytes([Letter("ada", None, bytes(3), 1)] * 2) == 6
+
+
+@pytest.mark.parametrize(
+    ("messages", "sender", "seq", "count"),
+    [
+        (RUN, 1, 3, 3),
+        (RUN, 1, 4, 0),
+        (RUN, 0, 3, 0),
+        ((), 1, 3, 0),
+        (but(2, seq=7), 1, 3, 2),
+        (but(1, sender=0), 1, 3, 1),
+        (but(1, deps=((0, 1),)), 1, 3, 1),
+    ],
+)
+def test_how_many_come_next(build, messages, sender, seq, count):
+    assert build.in_order(messages, sender, seq) == count
+
+
+def test_what_is_ordinary(build):
+    assert build.is_ordinary(RUN, 1)
+    assert not build.is_ordinary(RUN, 0)
+    assert build.is_ordinary(but(1, item=ITEM_MAX, name="a" * NAME_MAX), 1)
+    for fields in (
+        {"sender": 0},
+        {"covers": b"\x01"},
+        {"deps": ((0, 1),)},
+        {"item": ITEM_MAX + 1},
+        {"name": "a" * (NAME_MAX + 1)},
+    ):
+        assert not build.is_ordinary(but(1, **fields), 1)
+
+
+def test_what_is_plain(build):
+    assert build.is_plain(but(1, sender=0, item=None))
+    assert not build.is_plain(but(2, covers=(1,)))
+    assert not build.is_plain(but(2, deps=((0, 1),)))
+
+
+def test_the_latest_of_a_sender(build):
+    assert build.latest_of(but(1, seq=9), 1) == 9
+    assert build.latest_of(but(2, sender=0), 1) == 5
+    assert build.latest_of(RUN, 0) == 0
+
+
+def test_those_with_an_item(build):
+    assert build.tagged(but(1, item=None)) == [RUN[0], RUN[2]]
+    assert build.tagged(but(1, item=0)) == but(1, item=0)
+
+
+def test_messages_are_composed_of_submissions(build):
+    tagged, plain = Submission(b"x", 7, never_purge=True, name="é"), Submission(b"yz")
+    assert build.compose(Message, 1, 4, [tagged, plain], 100) == (
+        [
+            Message(1, 5, 7, keep=True, payload=b"x", name="é"),
+            Message(1, 6, payload=b"yz"),
+        ],
+        2 * HEADER_BYTES + 5,
+    )
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        Submission(bytes(100)),
+        Submission(item=ITEM_MAX + 1),
+        Submission(item=1, name="a" * (NAME_MAX + 1)),
+        Submission(name="a"),
+        Submission(obsoletes=(1,)),
+    ],
+)
+def test_composing_stops_at_what_needs_a_closer_look(build, special):
+    size_max = 100 if special.payload else 2000
+    messages, _ = build.compose(Message, 1, 0, [Submission(), special, Submission()], size_max)
+    assert messages == [Message(1, 1)]
+
+
+def test_a_datagram_is_filled_with_neighbours(build):
+    held = {message.seq: message for message in RUN}
+    all_bytes = build.sizes_of(RUN)
+    assert build.fill(held, 4, 6, all_bytes, True) == (RUN, all_bytes)
+    assert build.fill(held, 4, 6, all_bytes - 1, True) == (RUN[:2], build.sizes_of(RUN[:2]))
+    assert build.fill(held, 4, 5, 1000, True)[0] == RUN[:2]
+    assert build.fill(held, 3, 6, 1000, True) == ([], 0)
+    assert build.fill(held, 4, 6, 1, True)[0] == RUN[:1]
+    assert build.fill(held, 4, 6, 1, False) == ([], 0)
+
+
+@pytest.mark.parametrize("last", [5, 1 << 70])
+def test_a_range_is_taken_out(build, last):
+    held = {message.seq: message for message in RUN}
+    taken = [message for message in RUN if message.seq <= last]
+    assert build.take_range(held, 1, last) == taken
+    assert list(held) == [message.seq for message in RUN if message.seq > last]
+
+
+def test_settling_takes_from_the_front(build):
+    unapplied = deque(RUN)
+    build.settle(unapplied, 5)
+    assert list(unapplied) == RUN[2:]
+    build.settle(unapplied, 9)
+    assert not unapplied
+
+
+def test_letters_speak_of_names(build):
+    messages = [Message(1, 4, payload=b"x", name="a"), Message(0, 1, keep=True)]
+    letters = [Letter("bob", "a", b"x", 14), Letter("ada", None, b"", 1, kept=True)]
+    made = build.letters(Letter, ["ada", "bob"], [0, 10], messages, ())
+    assert made == letters
+    made = build.letters(Letter, ["ada", "bob"], [0, 10], messages, [8, 9])
+    assert [letter.position for letter in made] == [8, 9]
+
+
+@pytest.mark.parametrize("special", [Update(bytearray(b"x")), Update(b"x", "new"), Update(b"x", 3)])
+def test_submissions_stop_at_what_needs_a_closer_look(build, special):
+    updates = [Update(b"x", "a", True), Update(b"y", obsoletes=(1,)), special]
+    assert build.submissions(Submission, updates, {"a": 7}) == [
+        Submission(b"x", 7, never_purge=True, name="a"),
+        Submission(b"y", obsoletes=(1,)),
+    ]
