@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from semcast.core.detector import NEVER, QuorumDetector
+from semcast.core.detector import ANYBODY_EVERY, NEVER, QuorumDetector
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Ballot, SafetyGossip, StabilityGossip
+from semcast.terms.messages import EVERYONE, Ballot, SafetyGossip, StabilityGossip
 
 PERIOD_S = 1.0
 
@@ -243,3 +243,66 @@ def test_a_ballot_says_what_is_known_and_does_not_change_afterwards():
     a.frontier[0] = 8
     a.on_gossip(1, (Ballot(0, 3, 3, b"\6", 0),), 0.0)
     assert ballot == Ballot(0, 5, 5, b"\1", 0)
+
+
+def direct(rank, frontier, quorum=None, members=3):
+    kind = StabilityGossip if quorum is None else SafetyGossip
+    return QuorumDetector(
+        rank, members, quorum, frontier, Random(7), PERIOD_S, 1, kind, direct=True
+    )
+
+
+def test_a_sender_counts_what_its_peers_claim():
+    sender = direct(0, [9, 0, 0])
+    assert not sender.on_claim(1, 7)
+    assert sender.on_claim(2, 5)
+    assert sender.agreed[0] == 5
+    assert not sender.on_claim(1, 8)
+    assert sender.on_claim(2, 8)
+    assert sender.agreed[0] == 8
+
+
+@pytest.mark.parametrize(("quorum", "agreed"), [(1, 9), (2, 7), (3, 5)])
+def test_of_f_plus_one_claims_the_lowest_is_safe(quorum, agreed):
+    sender = direct(0, [9, 0, 0], quorum)
+    for peer, frontier in ((1, 7), (2, 5)):
+        sender.on_claim(peer, frontier)
+    assert sender.agreed[0] == agreed
+
+
+def test_no_claim_makes_agreed_what_was_not_sent():
+    sender = direct(0, [3, 0, 0])
+    for peer in (1, 2):
+        sender.on_claim(peer, 4)
+    assert sender.agreed[0] == 3
+
+
+def test_gossip_goes_to_the_senders_and_now_and_then_to_anybody():
+    one = direct(1, [5, 0, 0, 0, 0], members=5)
+    rounds = [set(gossip(one)) for _ in range(ANYBODY_EVERY)]
+    assert rounds[:-1] == [{0}] * (ANYBODY_EVERY - 1)
+    assert len(rounds[-1]) == 1
+    one.forget(0)
+    assert gossip(one).keys() <= {2, 3, 4}
+
+
+def test_what_a_sender_announces_it_does_not_tell_each_peer_again():
+    sender = direct(0, [5, 0, 0])
+    sender.on_claim(1, 5)
+    sender.on_claim(2, 5)
+    out = Effects(recording=False)
+    sender.announce([EVERYONE], out)
+    assert [(to, ballots.ballots[0].agreed) for to, ballots in out.send] == [(EVERYONE, 5)]
+    late = (Ballot(0, 5, 0, b"", 0),)
+    sender.on_gossip(1, late, 0.0)
+    assert sender.deadline == NEVER
+    sender.on_gossip(1, late, 0.0)  # The announcement was lost.
+    sender.on_time(sender.deadline, out)
+    assert out.send[-1][0] == 1
+
+
+def test_who_completes_agreement_on_a_stream_tells_its_sender():
+    one = direct(1, [5, 0], members=2)
+    one.on_gossip(0, (Ballot(0, 5, 5, b"\x01", 0),), 0.0)
+    assert one.agreed[0] == 5
+    assert gossip(one)[0][0].agreed == 5

@@ -9,10 +9,12 @@ behind the candidate lowers it to its own frontier; once more was agreed than it
 has nothing to say, so that a slow member does not hold up safety.
 Departs, if `direct`: the sender of a stream hears how far each peer has come, which is the answer
 itself; so in a small group gossip goes to senders, and now and then to anybody, should one be gone.
+What its sender finds stable is announced before anything else leaves: were its buffer emptied
+before those of the others, these would have no room for what it sends next.
 Rejected: gossiping everybody's frontier, n entries per stream instead of one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
 from semcast.terms.effects import Effects
@@ -20,7 +22,7 @@ from semcast.terms.messages import Ballot, Rank, SafetyGossip, Seq, StabilityGos
 
 NEVER = float("inf")
 SMALL = 16  # In a group of so many, a sender can hear from everyone in every round;
-ANYBODY_EVERY = 4  # in one round of so many, gossip goes to anybody.
+ANYBODY_EVERY = 8  # in one round of so many, gossip goes to anybody.
 
 
 class QuorumDetector:
@@ -56,6 +58,7 @@ class QuorumDetector:
         self.claimed: list[Seq] = [0] * members  # how far each has come in the own stream
         self.direct = direct and members <= SMALL
         self.round = 0
+        self.excused: set[Rank] = set()  # peers that the last announcement may not have reached yet
         self.enabled = True
         self.open: dict[Rank, None] = {}  # streams not agreed up to what is known here
         self.closed: set[Rank] = set()  # streams that nobody can repair: nothing to agree on
@@ -102,7 +105,9 @@ class QuorumDetector:
             self._vote(sender)
             if self.agreed[sender] > before:
                 advanced.append(sender)
-            if ballot.agreed < self.agreed[sender] or self._owes_vote(ballot):
+            if sender == self.rank and peer in self.excused:
+                self.excused.remove(peer)
+            elif ballot.agreed < self.agreed[sender] or self._owes_vote(ballot):
                 self.behind.setdefault(peer, {})[sender] = None
         if (self.behind or (self.enabled and self.open)) and self.deadline == NEVER:
             self.deadline = now + self.period_s * self.rng.random()
@@ -115,21 +120,29 @@ class QuorumDetector:
         self._agree(sender, agreed)
         return [sender]
 
-    def on_claim(self, peer: Rank, frontier: Seq) -> list[Rank]:
-        """A peer has come so far in the own stream; whether that is news, as in `on_gossip`."""
+    def on_claim(self, peer: Rank, frontier: Seq) -> bool:
+        """A peer has come so far in the own stream; whether agreement advanced."""
         rank, claimed = self.rank, self.claimed
         if not self.direct or frontier <= claimed[peer] or rank in self.closed:
-            return []
+            return False
         claimed[peer] = frontier
         claimed[rank] = self.frontier[rank]
         voters = 0
         for each in sorted(range(len(claimed)), key=claimed.__getitem__, reverse=True):
             if claimed[each] <= self.agreed[rank]:
-                return []
+                return False
             voters |= 1 << each
             if self._has_quorum(voters):
-                return self.on_agreed(rank, min(claimed[each], self.frontier[rank]))
-        return []
+                self._agree(rank, min(claimed[each], self.frontier[rank]))
+                return True
+        return False
+
+    def announce(self, audience: Sequence[Rank], out: Effects) -> None:
+        """Tell what was agreed on the own stream."""
+        gossip = self._compose((self.rank,))
+        for each in audience:
+            out.send.append((each, gossip))
+        self.excused = set(self.peers)
 
     def reached(self, ballot: Ballot) -> Seq:
         """The candidate, if a member that was not forgotten has reached it; else 0."""
@@ -168,6 +181,8 @@ class QuorumDetector:
             if not candidate or not self._has_quorum(self.voters[sender]):
                 return
             self._agree(sender, candidate)
+            if self.direct and sender in self.peers:
+                self.behind.setdefault(sender, {})[sender] = None  # It counts for itself.
 
     def _has_quorum(self, voters: int) -> bool:
         if self.quorum is None:
@@ -221,11 +236,13 @@ class QuorumDetector:
             and self.round % ANYBODY_EVERY
             and all(sender == self.rank or sender in self.peers for sender in self.open)
         ):
+            if self.quorum is not None:
+                return []  # Gossip of stability makes the same claims.
             return [peer for peer in targets if peer in self.open]
         wanted = max(0, self.fanout - len(answered))
         return self.rng.sample(targets, wanted) if len(targets) > wanted else targets
 
-    def _compose(self, streams: dict[Rank, None]) -> StabilityGossip | SafetyGossip:
+    def _compose(self, streams: Iterable[Rank]) -> StabilityGossip | SafetyGossip:
         ballots = []
         for sender in streams:
             voters = self.voters[sender]

@@ -230,10 +230,16 @@ class Member:
             self.reception.learn(ballot.sender, max(ballot.frontier, reached))
             self.recovery.on_claim(source, ballot.sender, ballot.frontier)
             if ballot.sender == self.rank:
-                self.outbox.on_claim(source, ballot.frontier)
-                self._on_stable(self.stability.on_claim(source, ballot.frontier), out)
-                if self.needs_safety:
-                    self._on_safe(self.safety.on_claim(source, ballot.frontier), out)
+                self._on_claim(source, ballot.frontier, out)
+
+    def _on_claim(self, source: Rank, frontier: Seq, out: Effects) -> None:
+        """A peer has come so far in the own stream."""
+        self.outbox.on_claim(source, frontier)
+        if self.needs_safety and self.safety.on_claim(source, frontier):
+            self._on_safe([self.rank], out)
+        if self.stability.on_claim(source, frontier):
+            self.stability.announce(self.outbox.audience, out)
+            self._on_stable([self.rank], out)
 
     def _on_stable(self, streams: list[Rank], out: Effects) -> None:
         for sender in streams:

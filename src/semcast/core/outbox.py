@@ -113,6 +113,11 @@ class Outbox:
         """Whether every own message has left once."""
         return self.sent == self.last
 
+    @property
+    def audience(self) -> list[Rank]:
+        """To whom goes what is for all."""
+        return self.peers if self.unicast else [EVERYONE]
+
     def hurry(self, now: float) -> None:
         """What waits for company need not wait any longer."""
         if not self.is_blocked:
@@ -194,5 +199,5 @@ class Outbox:
         if now >= self.idle_at:
             self.idle_at = NEVER
             if self.sent == self.last and self.store.stream(self.rank).stable < self.last:
-                for peer in self.peers if self.unicast else [EVERYONE]:
+                for peer in self.audience:
                     out.send.append((peer, WindowEmpty(self.rank, self.last)))

@@ -32,7 +32,6 @@ log = logging.getLogger("semcast")
 
 BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
 CLOCK_READINGS: Final = 8
-LATE_S: Final = 0.001  # after its time, a timer tells of this process, not of others
 
 T = TypeVar("T")
 
@@ -254,14 +253,11 @@ class Driver(ABC):
         self._timer = self._loop.call_later(max(0.0, self._armed - now), self._ring)
 
     def _ring(self) -> None:
-        is_late = monotonic() - self._armed > LATE_S
         self._timer, self._armed = None, float("inf")
         if self.ended is not None:
             return  # Who has left gives no more votes.
-        if is_late or self._transport.is_behind:
-            self._transport.take_in()  # Others have spoken meanwhile; only this process slept.
         now = monotonic()
-        if self.member.deadline <= now and not self._transport.is_behind:
+        if self.member.deadline <= now:
             self.member.on_time(now, self._out)
             self._carry_out(now)
         if self._timer is None and self.member.deadline < self._armed:

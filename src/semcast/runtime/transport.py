@@ -2,9 +2,8 @@
 
 One wake-up drains the socket, up to a bound, and then hands over once: the protocol handles what
 came as one batch.  After a quiet moment it takes one datagram alone: to look for a second in vain
-would cost more than to be woken again.  What was multicast is taken first: on the other socket
-members speak of it, and what only waits here must not seem lost.  What the kernel does not take
-at once waits, bounded; beyond that it is lost, which the protocol repairs like any other loss.
+would cost more than to be woken again.  What the kernel does not take at once waits, bounded;
+beyond that it is lost, which the protocol repairs like any other loss.
 """
 
 import asyncio
@@ -14,7 +13,6 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from math import inf
 from struct import Struct
 from time import monotonic
 from typing import Final
@@ -28,7 +26,6 @@ from semcast.wire.sealing import Opened, Opener, Sealer
 DRAIN_MAX: Final = 256  # datagrams per wake-up, and
 DRAIN_S: Final = 0.002  # for how long at most: the application must get its turn
 QUIET_S: Final = 0.0003  # since the wake-up before: datagrams come one by one
-BEHIND_S: Final = 0.02  # for how long multicasts come before all else
 WAITING_MAX: Final = 1024  # frames that the kernel did not take yet
 RECEIVE_BYTES: Final = 65_535
 
@@ -93,12 +90,12 @@ class Transport:
         self.on_drained: Callable[[float], None] = lambda _: None
         self._loop = asyncio.get_running_loop()
         self._unicast = unicast
-        self._listening = [unicast] if multicast is None else [multicast[0], unicast]
+        self._listening = [unicast] if multicast is None else [unicast, multicast[0]]
         self._group = None if multicast is None else multicast[1]
         self._reassembly = reassembly
         self._fragmented = 0
         self._drained_at = monotonic()
-        self._behind_since = inf
+        self._hears_trains = False
         self._cuts = sys.platform == "linux"  # whether the kernel does, as far as is known
         self._waiting: deque[tuple[bytes, tuple[object, ...]]] = deque()
 
@@ -113,7 +110,8 @@ class Transport:
             if self._cuts and self.frame_bytes * 2 <= TRAIN_BYTES:
                 with suppress(OSError):  # An older kernel cuts trains apart by itself.
                     sock.setsockopt(SOL_UDP, UDP_GRO, 1)
-            self._loop.add_reader(sock.fileno(), self._on_readable, sock)
+                    self._hears_trains = True
+            self._loop.add_reader(sock.fileno(), self._drain, sock)
 
     def close(self) -> None:
         """Stop, and give the ports back."""
@@ -192,60 +190,31 @@ class Transport:
         if not self._waiting:
             self._loop.remove_writer(self._unicast.fileno())
 
-    def _on_readable(self, sock: socket.socket) -> None:
+    def _drain(self, sock: socket.socket) -> None:
         now = monotonic()
-        if sock is not self._listening[0]:
-            self.take_in()
-        elif now - self._drained_at > QUIET_S:
-            self._drain([sock], now, 1)
-        else:
-            self._drain([sock], now, DRAIN_MAX)
-
-    def take_in(self) -> None:
-        """Whatever has come, up to the bound; other frames only once all multicasts are in."""
-        self._drain(self._listening, monotonic(), DRAIN_MAX)
-
-    def _drain(self, socks: Sequence[socket.socket], now: float, datagrams_max: int) -> None:
+        told: Sequence[tuple[int, int, bytes]] = ()
+        datagrams_max = 1 if now - self._drained_at > QUIET_S else DRAIN_MAX
         try:
-            for sock in socks:
-                is_empty = self._receive(sock, now, datagrams_max)
-                if sock is self._listening[0] and datagrams_max > 1:
-                    self._note_backlog(now, is_empty=is_empty)
-                    if self.is_behind:
-                        break
+            for _ in range(datagrams_max):
+                try:
+                    if self._hears_trains:
+                        received, told, _, address = sock.recvmsg(RECEIVE_BYTES, TOLD_BYTES)
+                    else:  # which is quicker
+                        received, address = sock.recvfrom(RECEIVE_BYTES)
+                except BlockingIOError:
+                    break
+                except OSError:
+                    self.discarded["unreachable"] += 1  # An earlier datagram of ours came back.
+                    continue
+                self.bytes_in += len(received)
+                for frame in cut(received, told) if told else (received,):
+                    self.datagrams_in += 1
+                    self.take(frame, address[:2], now)
+                if datagrams_max > 1 and monotonic() - now > DRAIN_S:
+                    break
         finally:
             self.on_drained(now)
             self._drained_at = monotonic()
-
-    def _note_backlog(self, now: float, *, is_empty: bool) -> None:
-        if is_empty or (self.is_behind and now - self._behind_since > BEHIND_S):
-            self._behind_since = inf
-        elif not self.is_behind:
-            self._behind_since = now
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether there are multicasts to be taken in before anything else."""
-        return self._behind_since != inf
-
-    def _receive(self, sock: socket.socket, now: float, datagrams_max: int) -> bool:
-        """Whether the socket is empty now, for certain."""
-        receive, begin = sock.recvmsg, monotonic()
-        for _ in range(datagrams_max):
-            try:
-                received, told, _, address = receive(RECEIVE_BYTES, TOLD_BYTES)
-            except BlockingIOError:
-                return True
-            except OSError:
-                self.discarded["unreachable"] += 1  # An earlier datagram of ours came back.
-                continue
-            self.bytes_in += len(received)
-            for frame in cut(received, told) if told else (received,):
-                self.datagrams_in += 1
-                self.take(frame, address[:2], now)
-            if monotonic() - begin > DRAIN_S:
-                break
-        return False
 
     def take(self, frame: bytes, address: Address, now: float) -> bool:
         """Open one frame and hand it over; False if it was discarded, and counted."""

@@ -113,9 +113,11 @@ def resurrect_duplicates(original: Any) -> Callable[..., Any]:
     def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
         held = self.holdings.queue.holds(message) or self.holdings.store.holds(message)
         late = why == "duplicate" and message.seq <= self.frontier[message.sender]
-        if late and not held and self.holdings.queue:
+        queue = self.holdings.queue
+        if late and not held and queue and isinstance(queue, DeliveryQueue):
             self.holdings.take(message)
-            self.holdings.queue.push(message)
+            queue.push(message)
+            queue.lanes[message.sender].index.add(message)
         else:
             original(self, message, why, source, out)
 

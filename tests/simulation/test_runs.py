@@ -1,0 +1,37 @@
+"""Messages of a stream that are taken as a whole go the way that they would go one by one."""
+
+from collections import Counter
+
+import pytest
+
+from semcast.core.member import Member
+from semcast.core.reception import Reception
+from semcast.sim.swarm import run_seed
+
+
+def events_of(protocol, seed):
+    seen = []
+    outcome = run_seed(protocol, None, seed, seen.append)
+    assert not outcome.violations
+    return Counter(
+        (e.ts_ns, e.kind, e.pid, e.sender, e.seq, e.by_seq, e.note, e.peer, e.position)
+        for e in seen
+    )
+
+
+@pytest.mark.parametrize("protocol", ["s-rm", "s-sm", "s-vsm", "total"])
+def test_runs_change_nothing(protocol, monkeypatch):
+    lengths = Counter()
+    take_run = Reception._take_run
+
+    def counted(self, *args):
+        taken = take_run(self, *args)
+        lengths[taken] += 1
+        return taken
+
+    monkeypatch.setattr(Reception, "_take_run", counted)
+    as_runs = [events_of(protocol, seed) for seed in range(1, 13)]
+    assert max(lengths) > 1
+    monkeypatch.setattr(Reception, "_take_run", lambda *_: 0)
+    monkeypatch.setattr(Member, "_multicast_run", lambda *_: 0)
+    assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
