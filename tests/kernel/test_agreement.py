@@ -70,6 +70,9 @@ updates = st.lists(
 )
 
 
+by_items = st.dictionaries(numbers, st.lists(numbers, min_size=1, max_size=3).map(sorted))
+
+
 def _is_key(message: object) -> bool:
     return isinstance(getattr(message, "seq", 0), int)
 
@@ -91,6 +94,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "fill": st.tuples(held, numbers, numbers, numbers, st.booleans()),
     "take_range": st.tuples(held, st.integers(0, 9), st.integers(0, 9) | st.just(1 << 70)),
     "settle": st.tuples(sequences.map(deque), numbers),
+    "index_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),
+    "unindex_tagged": st.tuples(sequences, numbers, by_items),
+    "purge_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),
     "letters": st.tuples(
         st.just(Letter),
         st.lists(names, max_size=3),
@@ -102,12 +108,18 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
 }
 
 
+def _copy(argument: Any) -> Any:
+    if isinstance(argument, dict):
+        return {key: copy(value) for key, value in argument.items()}
+    return copy(argument)
+
+
 def outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> object:
     """What it returned, or that it refused, and what became of its arguments."""
-    mine = tuple(copy(argument) for argument in arguments)
+    mine = tuple(_copy(argument) for argument in arguments)
     try:
         answer = function(*mine)
-    except (TypeError, AttributeError, IndexError):
+    except (TypeError, AttributeError, IndexError, KeyError, ValueError):
         return "refused"
     return type(answer), answer, mine
 

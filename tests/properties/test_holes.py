@@ -22,7 +22,10 @@ def test_holes_say_what_a_table_would(steps):
     for step in steps:
         if step[0] == "add":
             _, first, length, witness = step
-            holes.add(first, first + length, witness)
+            if length:
+                holes.add(first, first + length, witness)
+            else:
+                holes.note([(first, witness)])
             for seq in range(first, first + length + 1):
                 twin[seq] = witness
             widen(twin, first, first + length)
@@ -35,7 +38,7 @@ def test_holes_say_what_a_table_would(steps):
             while last in twin:
                 del twin[last]
                 last -= 1
-        check(holes, twin)
+    check(holes, twin)
 
 
 def widen(twin, first, last):

@@ -249,13 +249,26 @@ class Holdings:
             self._purge(sender, out)
 
     def _purge(self, sender: Rank, out: Effects) -> None:
-        for purged, by in self.store.purge(sender):
-            self.purged += 1
-            if self.placed is not None and self.placed.withdraw(purged):
-                self.skipped += 1  # It waited for its place; nobody needs to see it there.
-            if not self.queue.holds(purged):
-                self.drop(purged, out)
-            self._record_purge(purged, by, RETRANSMISSION, out)
+        purged = self.store.purge(sender)
+        if not purged:
+            return
+        self.purged += len(purged)
+        gone = [message for message, _ in purged]
+        if self.placed is not None:  # What waits for its place, nobody needs to see there.
+            self.skipped += sum(self.placed.withdraw(message) for message in gone)
+        self._drop_run(gone, out)
+        if out.events is not None:
+            for message, by in purged:
+                self._record_purge(message, by, RETRANSMISSION, out)
+
+    def _drop_run(self, messages: list[Message], out: Effects) -> None:
+        """Count messages of one stream, no longer in the store, as held only if they are queued."""
+        sender = messages[0].sender
+        if not self.queue.is_clear_of(sender):
+            messages = [message for message in messages if not self.queue.holds(message)]
+        self._count(sender, -len(messages), -kernel.payload_bytes(messages))
+        if self.refused:
+            out.room = True
 
     def _left_queue(self, purged: Message, by: Seq, out: Effects) -> None:
         self.skipped += 1
@@ -276,12 +289,8 @@ class Holdings:
     def on_stable(self, sender: Rank, stable: Seq, out: Effects) -> None:
         """Every member has received up to `stable`."""
         reclaimed = self.store.reclaim(sender, stable)
-        if not self.queue.is_clear_of(sender):
-            reclaimed = [message for message in reclaimed if not self.queue.holds(message)]
         if reclaimed:
-            self._count(sender, -len(reclaimed), -kernel.payload_bytes(reclaimed))
-            if self.refused:
-                out.room = True
+            self._drop_run(reclaimed, out)
 
     def on_ready(self, count: int, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""

@@ -3,12 +3,16 @@
 Bounded: between two ranges lies a message that is held, so there are never more ranges than
 held messages plus one.  Merging keeps the later witness; since *safe* is a frontier, it vouches
 for every message that superseded one of the range.
+What was purged just now waits to be merged until somebody asks; most of it is forgotten before.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from semcast.terms.messages import Seq
+
+FRESH_MAX = 1 << 10  # More than so many are merged at once.
 
 
 class Hole(NamedTuple):
@@ -22,20 +26,37 @@ class Hole(NamedTuple):
 class Holes:
     """Disjoint, sorted, never adjacent."""
 
-    __slots__ = ("firsts", "holes")
+    __slots__ = ("firsts", "fresh", "holes")
 
     def __init__(self) -> None:
         self.firsts: list[Seq] = []
         self.holes: list[Hole] = []
+        self.fresh: list[tuple[Seq, Seq]] = []  # single messages with their witnesses, not merged
 
     def __repr__(self) -> str:
+        self.merge()
         return f"Holes({', '.join(f'{h.first}-{h.last} by {h.witness}' for h in self.holes)})"
 
     def __len__(self) -> int:
+        self.merge()
         return len(self.holes)
+
+    def note(self, purged: Iterable[tuple[Seq, Seq]]) -> None:
+        """Single messages are gone, each by its witness."""
+        self.fresh += purged
+        if len(self.fresh) > FRESH_MAX:
+            self.merge()
+
+    def merge(self) -> None:
+        """Give what is fresh its place."""
+        if self.fresh:
+            fresh, self.fresh = self.fresh, []
+            for seq, witness in fresh:
+                self.add(seq, seq, witness)
 
     def at(self, seq: Seq) -> Hole | None:
         """The hole that `seq` lies in."""
+        self.merge()
         place = bisect_right(self.firsts, seq) - 1
         if place >= 0 and self.holes[place].last >= seq:
             return self.holes[place]
@@ -57,6 +78,8 @@ class Holes:
 
     def forget(self, upto: Seq) -> None:
         """Nobody needs to hear of messages up to `upto` any more."""
+        if self.fresh:
+            self.fresh = [each for each in self.fresh if each[0] > upto]
         cut = bisect_right(self.firsts, upto)
         if cut == 0:
             return
@@ -68,5 +91,6 @@ class Holes:
 
     def forget_last(self) -> None:
         """Give up the range that lies furthest ahead."""
+        self.merge()
         self.firsts.pop()
         self.holes.pop()

@@ -171,9 +171,11 @@ class Outbox:
             messages += run
             size += taken
             seq += len(run)
+            if seq > self.last or seq in kept.buffer.held:
+                break
             hole = kept.holes.at(seq)
-            assert hole or seq > self.last or seq in kept.buffer.held, "it is held or purged"
-            if hole is None or size + NOTICE_BYTES * len(notices) >= self.datagram_bytes:
+            assert hole is not None, "an own message is held, purged or stable"
+            if size + NOTICE_BYTES * len(notices) >= self.datagram_bytes:
                 break
             notices.append(Purged(self.rank, seq, hole.last, hole.witness))
             seq = hole.last + 1

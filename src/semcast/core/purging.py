@@ -9,9 +9,10 @@ then they are not indexed either: while nothing is congested, an arrival costs i
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import takewhile
 
 from semcast import kernel
-from semcast.core.index import index
+from semcast.core.index import ItemIndex, index
 from semcast.core.recipe import Recipe
 from semcast.terms.messages import Message, Seq
 
@@ -19,16 +20,15 @@ from semcast.terms.messages import Message, Seq
 class PurgingBuffer:
     """One sender's messages in one buffer, in order of arrival, which is that of the stream."""
 
-    __slots__ = ("held", "index", "indexed", "only_tagged", "purges", "unapplied")
+    __slots__ = ("by_item", "held", "index", "indexed", "purges", "unapplied")
 
     def __init__(self, recipe: Recipe) -> None:
         self.held: dict[Seq, Message] = {}
         self.index = index(recipe)
         self.indexed: Seq = 0  # up to where messages are in the index
+        # Of the usual relation, the table itself: the kernel goes through it by whole batches.
+        self.by_item = self.index.held if isinstance(self.index, ItemIndex) else None
         self.purges = recipe.relation != "none"
-        self.only_tagged = (
-            recipe.relation == "item"
-        )  # What has no item neither purges nor is purged.
         self.unapplied: deque[Message] = deque()
 
     def __repr__(self) -> str:
@@ -45,18 +45,18 @@ class PurgingBuffer:
         first = messages[0].seq
         self.held.update(zip(range(first, first + len(messages)), messages, strict=True))
         if self.purges:
-            self.unapplied.extend(kernel.tagged(messages) if self.only_tagged else messages)
+            # Without an item, none purges or is purged.
+            self.unapplied.extend(messages if self.by_item is None else kernel.tagged(messages))
 
     def _index(self) -> None:
         """Let the index know what has come since it was last asked."""
-        late = []
-        for message in reversed(self.unapplied):
-            if message.seq <= self.indexed:
-                break
-            if not message.keep and message.seq in self.held:
-                late.append(message)
-        for message in reversed(late):
-            self.index.add(message)
+        if self.by_item is not None:
+            kernel.index_tagged(self.unapplied, self.indexed, self.held, self.by_item)
+        else:
+            late = list(takewhile(lambda m: m.seq > self.indexed, reversed(self.unapplied)))
+            for message in reversed(late):
+                if not message.keep and message.seq in self.held:
+                    self.index.add(message)
         if self.unapplied:
             self.indexed = max(self.indexed, self.unapplied[-1].seq)
 
@@ -76,9 +76,12 @@ class PurgingBuffer:
         """Let everything up to `last` go; nothing before `first` is held."""
         gone = kernel.take_range(self.held, first, last)
         if first <= self.indexed:
-            for message in gone:
-                if message.seq <= self.indexed and not message.keep:
-                    self.index.remove(message)
+            if self.by_item is not None:
+                kernel.unindex_tagged(gone, self.indexed, self.by_item)
+            else:
+                for message in gone:
+                    if message.seq <= self.indexed and not message.keep:
+                        self.index.remove(message)
         self.settle(last)
         return gone
 
@@ -88,10 +91,13 @@ class PurgingBuffer:
 
     def purge(self, horizon: Seq) -> list[tuple[Message, Seq]]:
         """Purge what held messages up to `horizon` make obsolete: pairs (purged, by)."""
-        purged: list[tuple[Message, Seq]] = []
         unapplied = self.unapplied
-        if unapplied and unapplied[0].seq <= horizon:
-            self._index()
+        if not unapplied or unapplied[0].seq > horizon:
+            return []
+        self._index()
+        if self.by_item is not None:
+            return kernel.purge_tagged(unapplied, horizon, self.held, self.by_item)
+        purged: list[tuple[Message, Seq]] = []
         while unapplied and unapplied[0].seq <= horizon:
             by = unapplied.popleft()
             if by.seq in self.held:

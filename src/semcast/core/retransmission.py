@@ -71,8 +71,7 @@ class RetransmissionStore:
             return []
         horizon = kept.safe if self.needs_safety else unapplied[-1].seq
         purged = kept.buffer.purge(horizon)
-        for message, by in purged:
-            kept.holes.add(message.seq, message.seq, by)
+        kept.holes.note((message.seq, by) for message, by in purged)
         return purged
 
     def reclaim(self, sender: Rank, stable: Seq) -> list[Message]:

@@ -112,7 +112,11 @@ def latest_of(messages: Sequence[Message], sender: int) -> int:
 
 def is_plain(messages: Sequence[Message]) -> bool:
     """Whether none lists what it obsoletes or waits for."""
-    return not any(message.covers or message.deps for message in messages)
+    message: Message
+    for message in messages:  # noqa: SIM110 (a loop compiles to less)
+        if message.covers or message.deps:
+            return False
+    return True
 
 
 def tagged(messages: Sequence[Message]) -> list[Any]:
@@ -185,8 +189,75 @@ def take_range(held: dict[int, Any], first: int, last: int) -> list[Any]:
 
 def settle(unapplied: deque[Any], horizon: int) -> None:
     """Take messages up to `horizon` from the front."""
-    while unapplied and unapplied[0].seq <= horizon:
+    while unapplied:
+        message: Message = unapplied[0]
+        if message.seq > horizon:
+            break
         unapplied.popleft()
+
+
+def index_tagged(
+    unapplied: deque[Any], after: int, held: Mapping[int, Any], by_item: dict[int, list[int]]
+) -> None:
+    """Enter, under their items, the numbers after `after` of what is held and may be purged."""
+    late = []
+    message: Message
+    for message in reversed(unapplied):
+        if message.seq <= after:
+            break
+        late.append(message)
+    for message in reversed(late):
+        seq, item = message.seq, message.item
+        if item is None or message.keep or seq not in held:
+            continue
+        known = by_item.get(item)
+        if known is None:
+            by_item[item] = [seq]
+        else:
+            known.append(seq)
+
+
+def unindex_tagged(gone: Sequence[Message], upto: int, by_item: dict[int, list[int]]) -> None:
+    """Strike out again what is gone and was entered, numbers up to `upto`."""
+    message: Message
+    for message in gone:
+        seq, item = message.seq, message.item
+        if item is None or message.keep or seq > upto:
+            continue
+        known = by_item[item]
+        if len(known) == 1:
+            del by_item[item]
+        else:
+            known.remove(seq)
+
+
+def purge_tagged(
+    unapplied: deque[Any], horizon: int, held: dict[int, Any], by_item: dict[int, list[int]]
+) -> list[tuple[Any, int]]:
+    """Let messages up to `horizon` purge what is held of their items: pairs (purged, by)."""
+    purged = []
+    while unapplied:
+        message: Message = unapplied[0]
+        by, item = message.seq, message.item
+        if by > horizon:
+            break
+        unapplied.popleft()
+        if item is None or by not in held:
+            continue
+        known = by_item.get(item)
+        if known is None:
+            continue
+        count: cython.Py_ssize_t = 0
+        for seq in known:
+            if seq >= by:
+                break
+            count += 1
+            purged.append((held.pop(seq), by))
+        if count == len(known):
+            del by_item[item]
+        elif count:
+            del known[:count]
+    return purged
 
 
 def letters(

@@ -11,7 +11,6 @@ from typing import Any
 from semcast.core.delivery import DeliveryQueue
 from semcast.core.detector import QuorumDetector
 from semcast.core.holdings import Holdings
-from semcast.core.index import ItemIndex
 from semcast.core.member import Member
 from semcast.core.purging import PurgingBuffer
 from semcast.core.reception import Reception
@@ -170,12 +169,16 @@ def purge_the_newer(original: Any) -> Callable[..., Any]:
 def purge_the_wrong_item(original: Any) -> Callable[..., Any]:
     """One item's update supersedes another's."""
 
-    def obsoleted_by(self: ItemIndex, message: Message) -> list[Seq]:
-        if message.item is None:
-            return []
-        return [seq for held in self.held.values() for seq in held if seq < message.seq]
+    def purge(self: PurgingBuffer, horizon: Seq) -> list[tuple[Message, Seq]]:
+        applied = [by for by in self.unapplied if by.seq <= horizon and by.item is not None]
+        purged: list[tuple[Message, Seq]] = original(self, horizon)
+        for by in applied if self.by_item is not None else []:
+            older = [m for m in self.held.values() if m.seq < by.seq and m.item is not None]
+            if by.seq in self.held:
+                purged += [(self.remove(m.seq), by.seq) for m in older if not m.keep]
+        return purged
 
-    return obsoleted_by
+    return purge
 
 
 def purge_what_must_stay(original: Any) -> Callable[..., Any]:
@@ -256,7 +259,7 @@ MUTANTS: dict[str, Mutant] = {
     "only-the-sender-repairs": Mutant(Recovery, "_target", only_the_sender_repairs, "sender-crash"),
     "tail-loss-undetected": Mutant(Reception, "learn", tail_loss_undetected, "lost-tail"),
     "purge-the-newer": Mutant(DeliveryQueue, "push", purge_the_newer, "slow-member"),
-    "purge-the-wrong-item": Mutant(ItemIndex, "obsoleted_by", purge_the_wrong_item, "slow-member"),
+    "purge-the-wrong-item": Mutant(PurgingBuffer, "purge", purge_the_wrong_item, "slow-member"),
     "purge-what-must-stay": Mutant(PurgingBuffer, "purge", purge_what_must_stay, "slow-member"),
     "move-across-kept": Mutant(DeliveryQueue, "_place", move_across_kept, "in-place"),
     "ignore-causality": Mutant(Reception, "_is_due", ignore_causality, "causal-relay", "causal"),
