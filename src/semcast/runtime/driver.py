@@ -30,6 +30,7 @@ from semcast.wire.frames import TCP, WHOLE
 
 log = logging.getLogger("semcast")
 
+TURN_MAX: Final = 512  # messages after which a sender lets the event loop turn
 BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
 CLOCK_READINGS: Final = 8
 
@@ -159,9 +160,14 @@ class Driver(ABC):
             self._carry_out(now)
 
     def _turn(self) -> None:
-        """The event loop has come round: nobody else will fill up what waits for company."""
-        self.since_turn = 0
-        if self._flushes_on_turn and self.ended is None and self._has_unsent():
+        """The event loop has come round: nobody else will fill up what waits for company.
+
+        A sender that was made to let it turn goes on, and does; else the time to coalesce ends it.
+        """
+        goes_on, self.since_turn = self.since_turn >= TURN_MAX, 0
+        if goes_on or not self._flushes_on_turn or self.ended is not None:
+            return
+        if self._has_unsent():
             now = monotonic()
             self.member.flush(now, self._out)
             self._carry_out(now)

@@ -14,7 +14,7 @@ from typing import Final, Protocol, Self, TypeAlias
 import msgspec
 
 from semcast import kernel
-from semcast.runtime.driver import Driver
+from semcast.runtime.driver import TURN_MAX, Driver
 from semcast.runtime.happenings import Confirmed, View, ViewChange
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
@@ -24,7 +24,6 @@ from semcast.workloads.items import item_tag
 
 TAGS_REMEMBERED: Final = 1 << 16
 TAKE_MAX: Final = 1024
-SUBMIT_MAX: Final = 256  # messages handed to the protocol at once
 
 Happening: TypeAlias = Message | ViewChange | Confirmed
 
@@ -136,7 +135,7 @@ class Group:
         """
         last = self._host.last
         batches = iter(updates)
-        while batch := list(islice(batches, SUBMIT_MAX)):
+        while batch := list(islice(batches, TURN_MAX)):
             made = kernel.submissions(Submission, batch, self._tags)
             try:
                 for update in batch[len(made) :]:
@@ -155,7 +154,7 @@ class Group:
             if not accepted:
                 await host.room.wait()
         last = host.last
-        if host.since_turn >= SUBMIT_MAX:
+        if host.since_turn >= TURN_MAX:
             await asyncio.sleep(0)  # A sender that never waits must not starve the protocol.
         return last
 

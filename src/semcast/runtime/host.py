@@ -17,12 +17,14 @@ from semcast.runtime.mailbox import Message, note_skipped
 from semcast.runtime.transport import Transport
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError, SemcastError
-from semcast.terms.messages import Data, Excluded, Rank
+from semcast.terms.messages import Data, Excluded, Rank, Seq
+from semcast.terms.messages import Message as CoreMessage
 from semcast.wire import decode
 from semcast.wire.frames import GOODBYE, REPORT, TCP, WHOLE
 from semcast.wire.sealing import Opened
 
 REPORT_PERIOD_S: Final = 1.0
+GATHERED_MAX: Final = 1024  # messages
 
 
 class ExcludedFromGroup(SemcastError):
@@ -73,6 +75,9 @@ class Host(Driver):
         self._view = View(1, tuple(names), is_primary=True)
         self.reports: dict[Rank, tuple[Report, Report]] = {}  # the last two, also the own ones
         self.heard_at: dict[Rank, float] = {}
+        self._gathered: list[CoreMessage] = []  # until another datagram comes, or no more
+        self._gathered_from: Rank = -1
+        self._gathered_safe: Seq = 0
         self._is_leaving = False  # and takes nothing more in
         self._ids = ids
         self._reporting = self._loop.call_later(REPORT_PERIOD_S, self._report)
@@ -116,14 +121,43 @@ class Host(Driver):
         self.heard_at[rank] = now
         if opened.kind == WHOLE:
             datagram = decode(opened.body)
-            if not (self._is_leaving and isinstance(datagram, Data)):
+            if type(datagram) is not Data:
+                self._take_gathered(now)
                 self.member.on_datagram(rank, datagram, now, self._out)
+            elif not self._is_leaving:
+                self._gather(rank, datagram, now)
         elif opened.kind == REPORT:
             self._on_report(rank, decoded(_report, opened.body))
         elif opened.kind == GOODBYE:
             self._on_goodbye(rank, decoded(_goodbye, opened.body))
         else:
             raise RemoteProtocolError(f"a frame of kind {opened.kind} from a member")
+
+    def _gather(self, rank: Rank, data: Data, now: float) -> None:
+        """First transmissions of one member that came one after the other are taken as one."""
+        if data.purged or data.answers or rank != self._gathered_from:
+            self._take_gathered(now)
+        if data.purged or data.answers:
+            self.member.on_datagram(rank, data, now, self._out)
+            return
+        self._gathered_from, self._gathered_safe = rank, data.safe
+        self._gathered += data.messages
+        if len(self._gathered) >= GATHERED_MAX:
+            self._take_gathered(now)
+
+    def _take_gathered(self, now: float) -> None:
+        if self._gathered:
+            data = Data(tuple(self._gathered), safe=self._gathered_safe)
+            self._gathered.clear()
+            self.member.on_datagram(self._gathered_from, data, now, self._out)
+
+    def on_drained(self, now: float) -> None:
+        """Every frame that had come was handled."""
+        try:
+            self._take_gathered(now)
+        except RemoteProtocolError:
+            self._transport.discarded["malformed"] += 1
+        super().on_drained(now)
 
     def _on_report(self, rank: Rank, report: Report) -> None:
         self._keep_report(rank, report)
