@@ -110,8 +110,12 @@ def test_the_defaults():
     assert options.multicast == multicast_address("quotes", 4)
     assert (options.peers, options.bind, options.interface, options.key) == (None,) * 4
     assert (options.protocol, options.order, options.relation) == ("s-rm", "fifo", "item")
-    assert (options.buffer, options.buffer_bytes, options.message_max) == (4096, 64 << 20, 1 << 20)
-    assert (options.period, options.join_timeout, options.linger) == (0.01, 30.0, 5.0)
+    assert (options.buffer, options.buffer_bytes, options.message_max) == (
+        16_384,
+        64 << 20,
+        1 << 20,
+    )
+    assert (options.period, options.join_timeout, options.linger) == (0.02, 30.0, 5.0)
     assert options.control is True
     assert Options(group="quotes", members=3, buffer=None) == options
 
@@ -127,7 +131,7 @@ def test_the_call_wins_over_the_environment_over_the_groups_table_over_the_top(m
         return resolve(members=3, **given).buffer
 
     config = write("buffer = 1\n[groups.other]\nbuffer = 2")
-    assert buffer() == 4096
+    assert buffer() == 16_384
     assert buffer(config=config) == 1
     config = write("buffer = 1\n[groups.quotes]\nbuffer = 3")
     assert buffer(config=config) == 3
@@ -424,10 +428,10 @@ def test_the_recipe_has_what_was_asked_for():
         members=3,
         order="item",
         chain_limit=8,
-        buffer=4096,
+        buffer=16_384,
         message_bytes=1 << 20,
-        period_s=0.01,
-        gossip_after=1024,
+        period_s=0.02,
+        gossip_after=4096,
         direct_gossip=True,
         coalesce_s=0.001,
     )

@@ -120,7 +120,7 @@ class Options:
         whole(0),
         "how many members may crash; default the largest minority, with views always that",
     )
-    buffer: int = option(4096, whole(1), "messages held at most, for delivery or retransmission")
+    buffer: int = option(16_384, whole(1), "messages held at most, for delivery or retransmission")
     buffer_bytes: int = option("64 MiB", size(1), "payload held at most")
     purge: str = option("eager", choice(*PURGING), f"when to purge: {', '.join(PURGING)}")
     overflow: str = option(
@@ -136,7 +136,7 @@ class Options:
     rejoin: bool = option(
         True, parse_flag, "with views: come back by itself if the group went on without this member"
     )
-    period: float = option("10 ms", above_zero(parse_seconds), "time between two rounds of gossip")
+    period: float = option("20 ms", above_zero(parse_seconds), "time between two rounds of gossip")
     fanout: int = option(3, whole(1), "members that each round of gossip is sent to")
     datagram: int | None = option(
         None,
