@@ -20,7 +20,7 @@ import msgspec
 from semcast.kernel import letter_bytes
 from semcast.terms.errors import LocalProtocolError
 
-AHEAD_S: Final = 0.01
+AHEAD_S: Final = 0.005
 MEASURE_S: Final = 0.002
 ASK_FIRST: Final = 64  # before anything is known about the application
 ASK_MAX: Final = 8192

@@ -13,6 +13,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from struct import Struct
 from time import monotonic
 from typing import Final
@@ -41,6 +42,7 @@ TRAIN_BYTES: Final = 65_000
 UNCUT: Final = (errno.EINVAL, errno.EIO, errno.ENOPROTOOPT, errno.EOPNOTSUPP)
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether a source address is of this machine."""
     return host.startswith("127.") or host == "::1"
