@@ -109,14 +109,15 @@ class Holdings:
     def admit_run(self, messages: Sequence[Message], source: Rank, out: Effects) -> int:
         """Take in the next messages of a stream that pass without a decision: how many.
 
-        There is room for all of them, and each is for a ready application, or has to wait for
-        its place.  What they let purge is purged after the last.  The rest is for `admit`.
+        There is room for all of them, and the application takes each of them at once, or none.
+        What they let purge from the store is purged after the last.  The rest is for `admit`.
         """
         sender = messages[0].sender
         is_own = sender == self.rank
-        held = self.elsewhere or is_own or self.placed is not None
+        straight = self.ready > 0 and self.placed is None
+        held = self.elsewhere or is_own or not straight
         count = len(messages)
-        if self.placed is None:
+        if straight:
             count = min(count, self.ready)
         if held:
             count = min(count, self.messages_max - self.messages)
@@ -136,10 +137,13 @@ class Holdings:
         self._record_admission(messages, source, out)
         if self.elsewhere or is_own:
             self.store.put(messages)
-        if self.placed is None:
+        if straight:
             self._deliver(messages, out)
-        else:
+        elif self.placed is not None:
             self.placed.push_run(messages)
+        else:
+            for message in messages:
+                self._enqueue(message, out)
         if self.elsewhere and not is_own:
             self.purge_stored(sender, out)
         return count

@@ -100,16 +100,20 @@ class Reception:
         if self.ahead[sender] or self.notices[sender] or self.waiting or self.limit is not None:
             return 0
         run = kernel.in_order(messages, sender, self.frontier[sender])
-        if run:
-            next_ones = messages if run == len(messages) else messages[:run]
-            run = self.holdings.admit_run(next_ones, source, out)
-        if run:
-            last = messages[run - 1].seq
+        taken = 0
+        while taken < run:  # What the application takes at once, then what has to wait.
+            rest = messages if run - taken == len(messages) else messages[taken:run]
+            more = self.holdings.admit_run(rest, source, out)
+            if not more:
+                break
+            taken += more
+        if taken:
+            last = messages[taken - 1].seq
             self._move(sender, last)
             if last >= self.known[sender]:
                 self.known[sender] = last
                 self.gaps.pop(sender, None)
-        return run
+        return taken
 
     def on_notices(self, notices: tuple[Purged, ...], source: Rank, out: Effects) -> None:
         """Some messages were purged: they are nothing to wait for."""
