@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from semcast.terms.messages import Seq
 
-FRESH_MAX = 1 << 10  # More than so many are merged at once.
+FRESH_MAX = 1 << 12  # More than so many are merged at once.
 
 
 class Hole(NamedTuple):
@@ -49,10 +49,19 @@ class Holes:
 
     def merge(self) -> None:
         """Give what is fresh its place."""
-        if self.fresh:
-            fresh, self.fresh = self.fresh, []
-            for seq, witness in fresh:
-                self.add(seq, seq, witness)
+        if not self.fresh:
+            return
+        self.fresh.sort()
+        (first, latest), *rest = self.fresh
+        last, self.fresh = first, []
+        for seq, witness in rest:
+            if seq > last + 1:
+                self.add(first, last, latest)
+                first, latest = seq, witness
+            last = seq
+            if witness > latest:
+                latest = witness
+        self.add(first, last, latest)
 
     def at(self, seq: Seq) -> Hole | None:
         """The hole that `seq` lies in."""
