@@ -30,6 +30,11 @@ from semcast.traces.rows import row_of
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import event_table, write_table
 
+# A JVM that compiles quickly rather than well, and starts with room for what it will load.
+SHORT_LIFE = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+    "-XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms1g -Xmn600m"
+)
 # Queries of a few rows: to compile a plan, or to make it anew after each stage, takes longer.
 AS_PLANNED = {
     "spark.sql.codegen.wholeStage": "false",
@@ -40,14 +45,11 @@ AS_PLANNED = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two cores, two partitions, and a JVM that does not live long enough to compile well.
-
-    Plans run as they are; elsewhere as for users.
-    """
+    """Two cores, two partitions, plans as they are; elsewhere as for users."""
     remote, master = os.environ.get("SEMCAST_TEST_REMOTE"), os.environ.get("SEMCAST_TEST_MASTER")
     conf = {"spark.sql.shuffle.partitions": "2"}
     if remote is None:
-        conf["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        conf["spark.driver.extraJavaOptions"] = SHORT_LIFE
     if remote is None and master is None:
         conf |= AS_PLANNED
     target = Target(master or "local[2]", remote, conf)

@@ -5,7 +5,10 @@ takes the time of its queries, not that of its data.
 """
 
 from collections import Counter
-from functools import cache, reduce
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -20,25 +23,40 @@ from semcast.sim.scenarios import SCENARIOS
 from semcast.specs.service import WITNESSLESS
 from semcast.terms.promises import promised
 
-FEWER = 500
+FEWER = 300
 MULTICASTS = "multicasts"
+MIXED = "primary_order"  # Of partitionable views only those of services promise it.
 # A delivery that is late for several reasons, or after several, may be told of more than once.
 NOT_COUNTED = "item_order"
 SYNCHRONY = "semantic_view_synchrony"
 GRANTED = {"sending_view_delivery", "total_order"}  # by the query for it
 
 
-class Recorded(NamedTuple):
-    """Executions drawn at random and, after them, simulated ones, as one trace."""
+class Found(NamedTuple):
+    """Executions drawn at random and, after them, simulated ones; what Spark found in each."""
 
     drawn: list
     simulated: list
-    trace: Trace
+    violations: list[Counter[str]]
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """While the queries of one family are planned, those of another can run."""
+    threads = ThreadPoolExecutor(2)
+    yield threads
+    threads.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def simulated(executions, pool):
+    return pool.submit(executions.mutants.drawn)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def planned_once(spark):
-    """Many small stages: replanning each would take longer than running it."""
+def planned_once(simulated, spark):
+    """Many small stages: replanning each would take longer than running it.  The simulator runs
+    while Spark starts."""
     settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
     before = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
@@ -49,22 +67,27 @@ def planned_once(spark):
 
 
 @pytest.fixture(scope="module")
-def simulated(executions):
-    return executions.mutants.drawn()
+def found(as_trace, executions, simulated, pool, tmp_path_factory):
+    """By family, what Spark finds in its executions."""
 
-
-@pytest.fixture(scope="module")
-def recorded(as_trace, executions, simulated, tmp_path_factory):
-    """`recorded(name)` has the executions of a family."""
-
-    @cache
-    def record(name: str) -> Recorded:
+    def find(name: str, folder: Path) -> Found:
         family = executions.FAMILIES[name]
-        drawn, others = family.drawn(), [run for run in simulated if family.takes(run)]
-        trace = as_trace(tmp_path_factory.mktemp("agrees"), [*drawn, *others])
-        return Recorded(drawn, others, trace)
+        drawn, others = family.drawn(), [run for run in simulated.result() if family.takes(run)]
+        trace = as_trace(folder, [*drawn, *others])
+        each = [family.names] if name == MULTICASTS else [[one] for one in family.names]
+        frames = (asked(trace, names) for names in each)
+        violations = reduce(DataFrame.unionByName, frames)
+        return Found(drawn, others, counted(violations, len(drawn) + len(others)))
 
-    return record
+    folders = {name: tmp_path_factory.mktemp("agrees") for name in executions.FAMILIES}
+    return {name: pool.submit(find, name, folder) for name, folder in folders.items()}
+
+
+def asked(trace: Trace, names: Sequence[str]) -> DataFrame:
+    """On the runs that promise it where a trace has others too, or else directly."""
+    if len(names) > 1 or names == [MIXED]:
+        return violations_in(trace, names)
+    return PROPERTIES[names[0]].violations(trace)
 
 
 def counted(violations, runs: int) -> list[Counter[str]]:
@@ -105,34 +128,31 @@ def compare_simulated(simulated, found, names) -> None:
         assert seen.keys() & judged == run.broken & judged, run.label
 
 
-@pytest.mark.parametrize(
-    "name", [MULTICASTS, "synchronous views", "partitionable views", "loggers", "services"]
-)
-def test_spark_finds_what_the_monitors_find(executions, recorded, name) -> None:
-    """What belongs to single streams, on the runs that promise it, and also as often."""
-    names, (drawn, simulated, trace) = executions.FAMILIES[name].names, recorded(name)
-    if name == MULTICASTS:
-        violations = violations_in(trace, names)
-    else:
-        each = (PROPERTIES[one].violations(trace) for one in names)
-        violations = reduce(DataFrame.unionByName, each)
-    found = counted(violations, len(drawn) + len(simulated))
-    compare(drawn, found[: len(drawn)], names, is_counted=name == MULTICASTS)
-    compare_simulated(simulated, found[len(drawn) :], names)
-
-
-def test_it_does_not_matter_how_a_stream_is_cut_nor_where_it_is(recorded) -> None:
+def test_it_does_not_matter_how_a_stream_is_cut_nor_where_it_is(
+    as_trace, executions, found, tmp_path
+) -> None:
     """Blocks of three messages, of rows chosen from what the files hold."""
-    drawn, _, trace = recorded(MULTICASTS)
+    drawn = executions.FAMILIES[MULTICASTS].drawn()[: FEWER + 1]
+    trace = as_trace(tmp_path, drawn)
     some = trace._replace(events=trace.events.where(F.col("run_id") <= FEWER))
     small = counted(streams.violations(some, dict.fromkeys(streams.RULES), block=3), FEWER)
     compare(drawn[:FEWER], small, streams.RULES, is_counted=True)
 
 
+@pytest.mark.parametrize(
+    "name", [MULTICASTS, "synchronous views", "partitionable views", "loggers", "services"]
+)
+def test_spark_finds_what_the_monitors_find(executions, found, name) -> None:
+    """What belongs to single streams, on the runs that promise it, and also as often."""
+    names, (drawn, simulated, violations) = executions.FAMILIES[name].names, found[name].result()
+    compare(drawn, violations[: len(drawn)], names, is_counted=name == MULTICASTS)
+    compare_simulated(simulated, violations[len(drawn) :], names)
+
+
 def test_each_mutant_is_noticed_and_the_sound_protocol_is_not(executions, simulated) -> None:
     """A mutant of a group with a fixed membership breaks a property; others may break what only
     the simulator sees.  Whatever is broken, a query is asked about it above."""
-    for run in simulated:
+    for run in simulated.result():
         assert bool(run.violations) == (run.mutant is not None), run.label
         if run.mutant is not None and run.scenario in SCENARIOS:
             assert run.broken, run.label

@@ -23,6 +23,15 @@ KEYED = ("--key", "id", "--kind", "what", "--sender", "who")
 EVENTS = "events/*/*/*.parquet"
 
 
+@pytest.fixture(autouse=True)
+def adaptive(spark):
+    """How many files make a good size, Spark finds out as it writes them."""
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    yield
+    spark.conf.set("spark.sql.adaptive.enabled", before)
+
+
 class Killed(BaseException):
     """Nothing that handles errors handles it, as nothing handles `kill -9`."""
 

@@ -45,8 +45,13 @@ def table_of(schema: str, columns: Mapping[str, Any]) -> Any:
     """A table of `PART` or `MERGED`, null where a column is not given."""
     names = [column.split()[0] for column in schema.split(", ")]
     size = len(next(iter(columns.values())))
-    filled = [pa.array(columns.get(name, pa.nulls(size))).cast(_TYPES[name]) for name in names]
+    filled = [_arrow(columns.get(name, pa.nulls(size))).cast(_TYPES[name]) for name in names]
     return pa.table(filled, names)
+
+
+def _arrow(column: Any) -> Any:
+    """Of what is Arrow's in chunks, `pa.array` would make a Python object for each value."""
+    return column if isinstance(column, pa.ChunkedArray) else pa.array(column)
 
 
 class Streams:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from semcast.pipeline.java import class_options, ensure_java
+from semcast.pipeline.java import ensure_java
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 
@@ -103,7 +103,6 @@ def _started(target: Target) -> SparkSession:
         _reach("master", master, [(each.hostname or "", each.port or 7077) for each in hosts])
     ensure_java()
     conf = {**_CONF, **_CONF_JVM, **(_CONF_LOCAL if master.startswith("local") else {})}
-    conf["spark.driver.defaultJavaOptions"] = class_options()
     builder = SparkSession.builder.master(master).appName("semcast")
     for name, value in {**conf, **target.conf}.items():
         builder = builder.config(name, value)

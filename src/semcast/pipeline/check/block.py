@@ -97,6 +97,16 @@ class Firsts:
             self.is_first
         )
 
+    @cached_property
+    def least_place(self) -> Places:
+        """By row and pid, the least place from there on; NEVER in the row after the last."""
+        return _least_from(self.place)
+
+    @cached_property
+    def least_ts(self) -> Places:
+        """The same, the least time."""
+        return _least_from(self.ts)
+
     @property
     def next_cells(self) -> tuple[Any, Any]:
         """By record, where the rest of the stream begins at its process."""
@@ -111,6 +121,11 @@ class Firsts:
     def record(self, row: int, pid: int) -> Record | None:
         """The event itself."""
         return self.records[int(self._index[row, pid])] if self.place[row, pid] != NEVER else None
+
+
+def _least_from(values: Places) -> Places:
+    beyond = np.full((1, values.shape[1]), NEVER)
+    return np.minimum.accumulate(np.concatenate((values, beyond))[::-1])[::-1]
 
 
 def least(values: Places, rows: Any, columns: Any, by: Places) -> None:

@@ -23,11 +23,11 @@ class Earliest:
 
     def places(self, firsts: Firsts) -> Places:
         """By row and pid, where it stands; the row after the last is of the newer blocks."""
-        return _least_from(firsts.place, self._place)
+        return np.minimum(firsts.least_place, self._place)
 
     def times(self, firsts: Firsts) -> Places:
         """The same, its time."""
-        return _least_from(firsts.ts, self._ts)
+        return np.minimum(firsts.least_ts, self._ts)
 
     def record(self, firsts: Firsts, row: int, pid: int) -> Record | None:
         """The event itself."""
@@ -38,16 +38,10 @@ class Earliest:
 
     def carry(self, firsts: Firsts) -> None:
         """Take the events of this block over to the older ones."""
-        self._ts = np.minimum(self._ts, firsts.ts.min(axis=0))
-        rows = firsts.place.argmin(axis=0)
-        for pid in np.flatnonzero(firsts.place.min(axis=0) < self._place):
-            self._place[pid] = firsts.place[rows[pid], pid]
-            self._record[pid] = firsts.record(int(rows[pid]), int(pid))
-
-
-def _least_from(values: Places, carried: Places) -> Places:
-    least = np.concatenate((values, carried[None]))[::-1]
-    return np.minimum.accumulate(least)[::-1]
+        self._ts = np.minimum(self._ts, firsts.least_ts[0])
+        for pid in np.flatnonzero(firsts.least_place[0] < self._place).tolist():
+            self._place[pid] = firsts.least_place[0, pid]
+            self._record[pid] = firsts.record(int(firsts.place[:, pid].argmin()), pid)
 
 
 class PerItem:

@@ -65,15 +65,17 @@ class ItemOrder:
         """Judge each delivery by what may not be crossed, or else by its item."""
         for life, delivered in block.lives.items():
             later = self._lives.setdefault(life, Later(self._stream.n))
-            records = delivered.records[has_message(delivered.records)]
-            self._judge(block, records, later)
+            is_told = has_message(delivered.records)
+            told = delivered if is_told.all() else block.firsts(delivered.records[is_told])
+            self._judge(block, told, later)
 
     def on_end(self) -> None:
         """Nothing is left to judge."""
 
-    def _judge(self, block: Block, records: Records, later: "Later") -> None:
+    def _judge(self, block: Block, every: Firsts, later: "Later") -> None:
+        records = every.records
         is_fixed = ~has_item(records) | is_kept(records)
-        every, fixed = block.firsts(records), block.firsts(records[is_fixed])
+        fixed = block.firsts(records[is_fixed])
         passed = records["place"] > later.of_all.places(every)[every.next_cells]
         if passed.any() or not every.is_first.all():  # Else it is FIFO Order, which is more.
             self._judge_late(every, fixed, is_fixed, later)

@@ -7,7 +7,6 @@ a count and a few examples for each property.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Row
@@ -26,6 +25,7 @@ PASS: Final = "pass"
 FAIL: Final = "fail"
 NOT_APPLICABLE: Final = "not applicable"
 EXAMPLES: Final = 3
+_KIND: Final = ("protocol", "order", "complete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _kinds_of_run(trace: Trace, wanted: Iterable[str]) -> list[Row]:
 
 
 def _counted(runs: DataFrame) -> list[Row]:
-    kinds = runs.groupBy("protocol", "order", "complete", "absent", "is_witnessed")
+    kinds = runs.groupBy(*_KIND, _kind().alias("kind"), "absent", "is_witnessed")
     return kinds.agg(F.count("*").alias("runs")).collect()
 
 
@@ -162,12 +162,11 @@ def _reason_against(name: str, kind: Row) -> str:
 def _is_one_of(kinds: Sequence[Row]) -> Column:
     """Whether a row of `with_processes` is of one of these kinds, which lack no process.  Runs
     without a witness are left out by the property that needs one."""
-    key = ("protocol", "order", "complete")
-    conditions = (
-        reduce(Column.__and__, (F.col(name).eqNullSafe(F.lit(kind[name])) for name in key))
-        for kind in kinds
-    )
-    return (F.size("absent") == 0) & reduce(Column.__or__, conditions)
+    return (F.size("absent") == 0) & _kind().isin(*(kind["kind"] for kind in kinds))
+
+
+def _kind() -> Column:
+    return F.to_json(F.struct(*_KIND))
 
 
 def _tally(trace: Trace, found: DataFrame | None) -> DataFrame:
