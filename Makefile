@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SEMCAST := $(BIN)/semcast
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEEDS  ?= 2000
-KERNEL := src/semcast/kernel/plain.py src/semcast/kernel/compiled.pxd hatch_build.py
+KERNEL := $(addprefix src/semcast/kernel/,batches.py plain.py compiled.pxd) hatch_build.py
 PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 

@@ -1,7 +1,7 @@
 """Compiles the kernel when the package is built; where that cannot be done, the plain one runs.
 
-`src/semcast/kernel/plain.py` becomes `semcast.kernel.compiled`: in the wheel, or beside its source
-if the install is editable.  `python hatch_build.py` does the latter at once.
+`batches.py` and `plain.py` in `src/semcast/kernel` become `semcast.kernel.compiled`: in the wheel,
+or beside their source if the install is editable.  `python hatch_build.py` does the latter at once.
 """
 
 import os
@@ -19,6 +19,7 @@ from setuptools import Distribution, Extension
 
 ROOT = Path(__file__).parent
 KERNEL = Path("src", "semcast", "kernel")
+PARTS = ("batches.py", "plain.py")
 MODULE = "semcast.kernel.compiled"
 FILE = f"compiled{sysconfig.get_config_var('EXT_SUFFIX')}"
 SAFE = {"language_level": 3, "nonecheck": True}  # None among messages is an error, not a crash
@@ -77,8 +78,14 @@ def _translate(root: Path) -> Any:
     for folder in (package, package.parent):
         (folder / "__init__.py").touch()
     shutil.copy(root / KERNEL / "compiled.pxd", package)
-    plain = (root / KERNEL / "plain.py").read_text()
-    (package / "plain.py").write_text(f"{plain}\nSOURCE = {source_of(root)}\n")
+    parts = [(root / KERNEL / name).read_text() for name in PARTS]
+    lines = [
+        line
+        for line in "".join(parts).splitlines()
+        if not line.startswith("from semcast.kernel.")  # It is all one module.
+    ]
+    lines.append(f"SOURCE = {source_of(root)}\n")
+    (package / "plain.py").write_text("\n".join(lines))
     readable = [("CYTHON_COMPRESS_STRINGS", "0")]  # so that SOURCE can be found in the file
     small = [] if os.name == "nt" else ["-g0"]
     extension = Extension(
@@ -92,7 +99,7 @@ def _translate(root: Path) -> Any:
 
 def source_of(root: Path) -> bytes:
     """What the kernel is compiled from; built in, so that one of another source is not used."""
-    return b"".join((root / KERNEL / name).read_bytes() for name in ("plain.py", "compiled.pxd"))
+    return b"".join((root / KERNEL / name).read_bytes() for name in (*PARTS, "compiled.pxd"))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 import pytest
 
+from semcast import kernel
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Message
+from semcast.terms.messages import Data, Message
+from semcast.wire import encode
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_a_message_that_left_is_not_purged(buffer):
 
 
 def test_what_has_settled_purges_nothing_and_is_not_remembered(buffer):
-    assert [m.seq for m in buffer.remove_range(1, 3)] == [1, 2, 3]
+    assert [[m.seq for m in run] for run in buffer.remove_range(1, 3)] == [[1, 2, 3]]
     assert [m.seq for m in buffer.unapplied] == [4]
     assert pairs(buffer.purge(99)) == []
     assert list(buffer.held) == [4]
@@ -86,3 +88,45 @@ def test_an_emptied_buffer_keeps_nothing(buffer):
     assert not buffer.held
     assert not buffer.unapplied
     assert not buffer.index.held
+
+
+def batch(first, last, item=None):
+    messages = tuple(Message(0, seq, item, payload=b"x") for seq in range(first, last + 1))
+    return kernel.scan(encode(Data(messages)))
+
+
+def is_whole(runs):
+    return [isinstance(run, kernel.Batch) for run in runs]
+
+
+def test_batches_stay_whole_until_they_are_let_go():
+    buffer = PurgingBuffer(Recipe(members=1))
+    for first in (1, 4, 7):
+        buffer.add_run(batch(first, first + 2, item=1))
+    assert buffer.purge(0) == []
+    runs = buffer.remove_range(1, 5)
+    assert [[m.seq for m in run] for run in runs] == [[1, 2, 3], [4, 5]]
+    assert is_whole(runs) == [True, True]
+    assert pairs(buffer.purge(7)) == [(6, 7)]
+    runs = buffer.remove_range(6, 9)
+    assert [[m.seq for m in run] for run in runs] == [[7, 8, 9]]
+    assert is_whole(runs) == [False]
+
+
+@pytest.mark.parametrize(("relation", "stays"), [("item", True), ("none", True), ("all", False)])
+def test_batches_without_items_are_looked_into_only_if_they_may_purge(relation, stays):
+    buffer = PurgingBuffer(Recipe(members=1, relation=relation))
+    buffer.add_run(batch(1, 3))
+    assert pairs(buffer.purge(9)) == ([] if stays else [(1, 2), (2, 3)])
+    assert is_whole(buffer.remove_range(1, 3)) == [stays]
+
+
+def test_who_looks_finds_single_messages():
+    buffer = PurgingBuffer(Recipe(members=1))
+    buffer.add(Message(0, 1, 7))
+    buffer.add_run(batch(2, 3, item=7))
+    buffer.add(Message(0, 4))
+    buffer.add_run(batch(5, 6, item=8))
+    assert list(buffer.held) == [1, 2, 3, 4, 5, 6]
+    assert [m.seq for m in buffer.would_purge(Message(0, 7, 7))] == [1, 2, 3]
+    assert buffer.remove(5) == Message(0, 5, 8, payload=b"x")

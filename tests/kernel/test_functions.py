@@ -67,6 +67,12 @@ def test_how_many_come_next(build, messages, sender, seq, count):
     assert build.in_order(messages, sender, seq) == count
 
 
+def test_where_a_run_begins(build):
+    assert build.start_of(RUN) == build.start_of(tuple(RUN)) == (1, 4)
+    with pytest.raises(IndexError):
+        build.start_of(())
+
+
 def test_what_is_ordinary(build):
     assert build.is_ordinary(RUN, 1)
     assert not build.is_ordinary(RUN, 0)

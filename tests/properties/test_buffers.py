@@ -4,18 +4,21 @@ The twins know one thing: whether one message makes another obsolete.  They find
 by looking at each pair, again and again.
 """
 
+from itertools import chain
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semcast import kernel
 from semcast.core.delivery import DeliveryQueue
 from semcast.core.obsolescence import annotator
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import Data, Message, Submission
+from semcast.wire import encode
 
 RELATIONS = ["item", "bitmap", "list", "all", "update-fin", "none"]
 K = 6
@@ -82,6 +85,12 @@ def plain(purged):
     return sorted((message.seq, by) for message, by in purged)
 
 
+def as_it_came(run, rng):
+    """Now and then still in the bytes of a datagram, if it is of the usual kind."""
+    batch = kernel.scan(encode(Data(tuple(run)))) if rng.random() < 0.7 else None
+    return run if batch is None else batch
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
 @settings(max_examples=40)
@@ -100,7 +109,7 @@ def test_purging_buffer(relation, seed, length):
         elif action == "run":
             run = [next(arrivals) for _ in range(rng.randint(1, 4))]
             last = run[-1].seq
-            buffer.add_run(run)
+            buffer.add_run(as_it_came(run, rng))
             for message in run:
                 twin.add(message)
         elif action == "ask":
@@ -113,15 +122,16 @@ def test_purging_buffer(relation, seed, length):
             assert plain(buffer.purge(horizon)) == twin.purge(horizon)
         elif action == "remove" and twin.held:
             gone = twin.held.pop(rng.randrange(len(twin.held)))
-            assert buffer.remove(gone.seq) is gone
+            assert buffer.remove(gone.seq) == gone
         elif action == "reclaim":
             horizon = rng.randrange(last + 1)
             gone = [m for m in twin.held if m.seq <= horizon]
-            assert buffer.remove_range(stable + 1, horizon) == gone
+            assert list(chain(*buffer.remove_range(stable + 1, horizon))) == gone
             twin.held = twin.held[len(gone) :]
             stable = max(stable, horizon)
             twin.applied = max(twin.applied, horizon)
-        assert list(buffer.held.values()) == twin.held
+        if rng.random() < 0.3:  # Looking changes how they are held.
+            assert list(buffer.held.values()) == twin.held
 
 
 class DumbQueue:
@@ -256,7 +266,7 @@ def test_retransmission_store(protocol, relation, seed):
                 store.skip(0, message.seq, message.seq, message.seq + 1)
                 twin.gone[message.seq] = message.seq + 1
             else:
-                store.put([message])
+                store.put(as_it_came([message], rng))
                 twin.lane.add(message)
         elif action == "safe":
             twin.safe = store.stream(0).safe = rng.randint(twin.safe, twin.last)
@@ -264,7 +274,7 @@ def test_retransmission_store(protocol, relation, seed):
             assert plain(store.purge(0)) == twin.purge()
         elif action == "reclaim":
             stable = rng.randrange(twin.last + 1)
-            assert store.reclaim(0, stable) == twin.reclaim(stable)
+            assert list(chain(*store.reclaim(0, stable))) == twin.reclaim(stable)
         elif action == "find":
             first, limit = rng.randint(1, twin.last + 1), rng.randint(1, 5)
             last = first + rng.randrange(10)
@@ -275,9 +285,10 @@ def test_retransmission_store(protocol, relation, seed):
             assert gone <= told
             assert all(seq in twin.gone for seq in told)
             assert all(p.witness >= twin.gone[s] for p in notices for s in {p.first, p.last})
-        kept = store.stream(0)
-        assert list(kept.buffer.held.values()) == twin.lane.held
-        assert len(kept.holes) <= len(kept.buffer.held) + 1
+        if rng.random() < 0.3:
+            kept = store.stream(0)
+            assert list(kept.buffer.held.values()) == twin.lane.held
+            assert len(kept.holes) <= len(kept.buffer.held) + 1
     store.reclaim(0, twin.last)
     kept = store.stream(0)
     assert not kept.buffer.held

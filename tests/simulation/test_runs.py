@@ -4,9 +4,12 @@ from collections import Counter
 
 import pytest
 
+from semcast import kernel
 from semcast.core.member import Member
 from semcast.core.reception import Reception
 from semcast.sim.swarm import run_seed
+from semcast.terms.messages import Data
+from semcast.wire import codec, decode, encode
 
 
 def events_of(protocol, seed):
@@ -17,6 +20,22 @@ def events_of(protocol, seed):
         (e.ts_ns, e.kind, e.pid, e.sender, e.seq, e.by_seq, e.note, e.peer, e.position)
         for e in seen
     )
+
+
+def leave_in_bytes(patch):
+    """From now on members get datagrams as they come from the network; how long batches were."""
+    lengths = Counter()
+    on_datagram = Member.on_datagram
+
+    def received(self, source, datagram, *args):
+        datagram = decode(encode(datagram))
+        if isinstance(datagram, Data) and isinstance(datagram.messages, kernel.Batch):
+            lengths[len(datagram.messages)] += 1
+        on_datagram(self, source, datagram, *args)
+
+    patch.setattr(codec, "SCANS", True)
+    patch.setattr(Member, "on_datagram", received)
+    return lengths
 
 
 @pytest.mark.parametrize("protocol", ["s-rm", "s-sm", "s-vsm", "total"])
@@ -32,6 +51,10 @@ def test_runs_change_nothing(protocol, monkeypatch):
     monkeypatch.setattr(Reception, "_take_run", counted)
     as_runs = [events_of(protocol, seed) for seed in range(1, 13)]
     assert max(lengths) > 1
+    with monkeypatch.context() as patch:
+        batches = leave_in_bytes(patch)
+        assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
+        assert max(batches) > 1
     monkeypatch.setattr(Reception, "_take_run", lambda *_: 0)
     monkeypatch.setattr(Member, "_multicast_run", lambda *_: 0)
     assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs

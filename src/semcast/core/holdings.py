@@ -112,7 +112,7 @@ class Holdings:
         There is room for all of them, and the application takes each of them at once, or none.
         What they let purge from the store is purged after the last.  The rest is for `admit`.
         """
-        sender = messages[0].sender
+        sender, _ = kernel.start_of(messages)
         is_own = sender == self.rank
         straight = self.ready > 0 and self.placed is None
         held = self.elsewhere or is_own or not straight
@@ -127,6 +127,8 @@ class Holdings:
             return 0
         if count < len(messages):
             messages = messages[:count]
+        if not straight:
+            messages = list(messages)  # They wait one by one.
         payload = kernel.payload_bytes(messages)
         if self.bytes + payload > self.bytes_max or (
             is_own and (self.own_bytes + payload) * max(2, self.active + 1) > self.bytes_max
@@ -260,14 +262,13 @@ class Holdings:
         gone = [message for message, _ in purged]
         if self.placed is not None:  # What waits for its place, nobody needs to see there.
             self.skipped += sum(self.placed.withdraw(message) for message in gone)
-        self._drop_run(gone, out)
+        self._drop_run(sender, gone, out)
         if out.events is not None:
             for message, by in purged:
                 self._record_purge(message, by, RETRANSMISSION, out)
 
-    def _drop_run(self, messages: list[Message], out: Effects) -> None:
+    def _drop_run(self, sender: Rank, messages: Sequence[Message], out: Effects) -> None:
         """Count messages of one stream, no longer in the store, as held only if they are queued."""
-        sender = messages[0].sender
         if not self.queue.is_clear_of(sender):
             messages = [message for message in messages if not self.queue.holds(message)]
         self._count(sender, -len(messages), -kernel.payload_bytes(messages))
@@ -292,9 +293,8 @@ class Holdings:
 
     def on_stable(self, sender: Rank, stable: Seq, out: Effects) -> None:
         """Every member has received up to `stable`."""
-        reclaimed = self.store.reclaim(sender, stable)
-        if reclaimed:
-            self._drop_run(reclaimed, out)
+        for run in self.store.reclaim(sender, stable):
+            self._drop_run(sender, run, out)
 
     def on_ready(self, count: int, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
@@ -310,9 +310,10 @@ class Holdings:
             self._deliver((message,), out)
 
     def _deliver(self, messages: Sequence[Message], out: Effects) -> None:
-        """Of one stream, in its order."""
+        """Neighbours in one stream."""
         self.ready -= len(messages)
-        self.delivered[messages[0].sender] = messages[-1].seq
+        sender, first = kernel.start_of(messages)
+        self.delivered[sender] = first + len(messages) - 1
         if self.skipped != self.told:
             out.skipped.append((len(out.deliver), self.skipped - self.told))
             self.told = self.skipped

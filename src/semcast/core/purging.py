@@ -4,35 +4,69 @@ Guarantees: a message leaves by `purge` only while one that makes it obsolete is
 buffer [SRB §2.3, TP4 and TP5].  Work per arrival is proportional to what it purges.
 Idea: arrivals wait in `unapplied` until somebody lets them purge.  Eager or lazy, safe or not
 is therefore the caller's choice of when and how far, not another buffer [SRM §6.3].  Until
-then they are not indexed either: while nothing is congested, an arrival costs its place in a table.
+then they are not indexed either, and batches stay whole until somebody looks: while nothing is
+congested, an arrival costs next to nothing.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import cast
 
 from semcast import kernel
 from semcast.core.index import ItemIndex, index
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Message, Seq
+from semcast.terms.messages import SEQ_MAX, Message, Seq
 
 
 class PurgingBuffer:
     """One sender's messages in one buffer, in order of arrival, which is that of the stream."""
 
-    __slots__ = ("by_item", "held", "index", "indexed", "purges", "unapplied")
+    __slots__ = (
+        "_batches",
+        "_held",
+        "_tagged",
+        "_unapplied",
+        "by_item",
+        "index",
+        "indexed",
+        "purges",
+    )
 
     def __init__(self, recipe: Recipe) -> None:
-        self.held: dict[Seq, Message] = {}
+        self._held: dict[Seq, Message] = {}
+        self._batches: deque[kernel.Batch] = deque()  # after all that, while nobody looks
+        self._tagged = 0  # of them
         self.index = index(recipe)
         self.indexed: Seq = 0  # up to where messages are in the index
         # Of the usual relation, the table itself: the kernel goes through it by whole batches.
         self.by_item = self.index.held if isinstance(self.index, ItemIndex) else None
         self.purges = recipe.relation != "none"
-        self.unapplied: deque[Message] = deque()
+        self._unapplied: deque[Message] = deque()
 
     def __repr__(self) -> str:
         return f"PurgingBuffer(held={list(self.held)}, unapplied={len(self.unapplied)})"
+
+    @property
+    def held(self) -> dict[Seq, Message]:
+        """What is held, by number."""
+        if self._batches:
+            self._open_batches(SEQ_MAX)
+        return self._held
+
+    @property
+    def unapplied(self) -> deque[Message]:
+        """What has not purged yet and may."""
+        if self._batches:
+            self._open_batches(SEQ_MAX)
+        return self._unapplied
+
+    def _open_batches(self, upto: Seq) -> None:
+        batches = self._batches
+        while batches and batches[0].first <= upto:
+            batch = batches.popleft()
+            self._tagged -= batch.is_tagged
+            self._add_each(batch.messages())
 
     def add(self, message: Message) -> None:
         """Hold the next message of the stream; it purges nothing yet."""
@@ -42,28 +76,38 @@ class PurgingBuffer:
 
     def add_run(self, messages: Sequence[Message]) -> None:
         """Hold the next messages of the stream."""
+        if isinstance(messages, kernel.Batch):
+            self._batches.append(messages)
+            self._tagged += messages.is_tagged
+            return
+        if self._batches:
+            self._open_batches(SEQ_MAX)
+        self._add_each(messages)
+
+    def _add_each(self, messages: Sequence[Message]) -> None:
         first = messages[0].seq
-        self.held.update(zip(range(first, first + len(messages)), messages, strict=True))
+        self._held.update(zip(range(first, first + len(messages)), messages, strict=True))
         if self.purges:
             # Without an item, none purges or is purged.
-            self.unapplied.extend(messages if self.by_item is None else kernel.tagged(messages))
+            self._unapplied.extend(messages if self.by_item is None else kernel.tagged(messages))
 
     def _index(self) -> None:
         """Let the index know what has come since it was last asked."""
         if self.by_item is not None:
-            kernel.index_tagged(self.unapplied, self.indexed, self.held, self.by_item)
+            kernel.index_tagged(self._unapplied, self.indexed, self._held, self.by_item)
         else:
-            late = list(takewhile(lambda m: m.seq > self.indexed, reversed(self.unapplied)))
+            late = list(takewhile(lambda m: m.seq > self.indexed, reversed(self._unapplied)))
             for message in reversed(late):
-                if not message.keep and message.seq in self.held:
+                if not message.keep and message.seq in self._held:
                     self.index.add(message)
-        if self.unapplied:
-            self.indexed = max(self.indexed, self.unapplied[-1].seq)
+        if self._unapplied:
+            self.indexed = max(self.indexed, self._unapplied[-1].seq)
 
     def would_purge(self, message: Message) -> list[Message]:
         """What is held and `message` makes obsolete."""
+        held = self.held
         self._index()
-        return [self.held[seq] for seq in self.index.obsoleted_by(message)]
+        return [held[seq] for seq in self.index.obsoleted_by(message)]
 
     def remove(self, seq: Seq) -> Message:
         """Let one message go, for whatever reason."""
@@ -72,9 +116,26 @@ class PurgingBuffer:
             self.index.remove(message)
         return message
 
-    def remove_range(self, first: Seq, last: Seq) -> list[Message]:
-        """Let everything up to `last` go; nothing before `first` is held."""
-        gone = kernel.take_range(self.held, first, last)
+    def remove_range(self, first: Seq, last: Seq) -> list[Sequence[Message]]:
+        """Let everything up to `last` go, by runs; nothing before `first` is held."""
+        runs: list[Sequence[Message]] = []
+        gone = self._remove_each(first, last)
+        if gone:
+            runs.append(gone)
+        batches = self._batches
+        while batches and batches[0].first <= last:
+            batch = batches.popleft()
+            self._tagged -= batch.is_tagged
+            count = last - batch.first + 1
+            if count < len(batch):
+                batches.appendleft(batch[count:])
+                self._tagged += batch.is_tagged
+                batch = batch[:count]
+            runs.append(cast("Sequence[Message]", batch))
+        return runs
+
+    def _remove_each(self, first: Seq, last: Seq) -> list[Message]:
+        gone = kernel.take_range(self._held, first, last)
         if first <= self.indexed:
             if self.by_item is not None:
                 kernel.unindex_tagged(gone, self.indexed, self.by_item)
@@ -82,7 +143,7 @@ class PurgingBuffer:
                 for message in gone:
                     if message.seq <= self.indexed and not message.keep:
                         self.index.remove(message)
-        self.settle(last)
+        kernel.settle(self._unapplied, last)
         return gone
 
     def settle(self, horizon: Seq) -> None:
@@ -91,16 +152,18 @@ class PurgingBuffer:
 
     def purge(self, horizon: Seq) -> list[tuple[Message, Seq]]:
         """Purge what held messages up to `horizon` make obsolete: pairs (purged, by)."""
-        unapplied = self.unapplied
+        if self.purges and (self._tagged or self.by_item is None):
+            self._open_batches(horizon)
+        unapplied = self._unapplied
         if not unapplied or unapplied[0].seq > horizon:
             return []
         self._index()
         if self.by_item is not None:
-            return kernel.purge_tagged(unapplied, horizon, self.held, self.by_item)
+            return kernel.purge_tagged(unapplied, horizon, self._held, self.by_item)
         purged: list[tuple[Message, Seq]] = []
         while unapplied and unapplied[0].seq <= horizon:
             by = unapplied.popleft()
-            if by.seq in self.held:
+            if by.seq in self._held:
                 for seq in self.index.obsoleted_by(by):
                     purged.append((self.remove(seq), by.seq))  # noqa: PERF401
         return purged

@@ -96,7 +96,7 @@ class Reception:
 
     def _take_run(self, messages: Sequence[Message], source: Rank, out: Effects) -> int:
         """Of messages that come next in a stream where nothing is early, take what just passes."""
-        sender = messages[0].sender
+        sender, _ = kernel.start_of(messages)
         if self.ahead[sender] or self.notices[sender] or self.waiting or self.limit is not None:
             return 0
         run = kernel.in_order(messages, sender, self.frontier[sender])
@@ -108,7 +108,7 @@ class Reception:
                 break
             taken += more
         if taken:
-            last = messages[taken - 1].seq
+            last = self.frontier[sender] + taken
             self._move(sender, last)
             if last >= self.known[sender]:
                 self.known[sender] = last

@@ -11,10 +11,11 @@ notice is the same for every holder and survives the crash of the purger.
 
 from collections.abc import Sequence
 
+from semcast import kernel
 from semcast.core.holes import Holes
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Message, Purged, Rank, Seq
+from semcast.terms.messages import SEQ_MAX, Message, Purged, Rank, Seq
 
 
 class Kept:
@@ -57,7 +58,8 @@ class RetransmissionStore:
 
     def put(self, messages: Sequence[Message]) -> None:
         """Keep the next messages of a stream."""
-        self.stream(messages[0].sender).buffer.add_run(messages)
+        sender, _ = kernel.start_of(messages)
+        self.stream(sender).buffer.add_run(messages)
 
     def skip(self, sender: Rank, first: Seq, last: Seq, witness: Seq) -> None:
         """Keep the notice of messages that were purged before they came here."""
@@ -66,16 +68,12 @@ class RetransmissionStore:
     def purge(self, sender: Rank) -> list[tuple[Message, Seq]]:
         """Drop what is obsolete for certain: pairs (purged, by)."""
         kept = self.stream(sender)
-        unapplied = kept.buffer.unapplied
-        if not unapplied:
-            return []
-        horizon = kept.safe if self.needs_safety else unapplied[-1].seq
-        purged = kept.buffer.purge(horizon)
+        purged = kept.buffer.purge(kept.safe if self.needs_safety else SEQ_MAX)
         kept.holes.note((message.seq, by) for message, by in purged)
         return purged
 
-    def reclaim(self, sender: Rank, stable: Seq) -> list[Message]:
-        """Drop what every member has received."""
+    def reclaim(self, sender: Rank, stable: Seq) -> list[Sequence[Message]]:
+        """Drop what every member has received, and tell it by runs."""
         kept = self.stream(sender)
         reclaimed = kept.buffer.remove_range(kept.stable + 1, stable)
         kept.stable = max(kept.stable, stable)

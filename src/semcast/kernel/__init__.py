@@ -1,8 +1,8 @@
 """The loops that every message passes, compiled where the package was built with a C compiler.
 
-`plain.py` is the source of both builds, and compiling it changes nothing but the speed.  Which one
-runs is chosen here, once: the compiled one if there is one that fits, unless SEMCAST_KERNEL names
-the other.
+`batches.py` and `plain.py` are the source of both builds; compiling changes nothing but the speed.
+Which one runs is chosen here, once: the compiled one if there is one that fits, unless
+SEMCAST_KERNEL names the other.
 """
 
 from importlib import import_module
@@ -12,16 +12,17 @@ from types import FunctionType, ModuleType
 from typing import Final
 
 from semcast.kernel import plain
+from semcast.kernel.batches import *  # noqa: F403
 from semcast.kernel.plain import *  # noqa: F403
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.messages import Message, Submission
 
-SOURCES: Final = ("plain.py", "compiled.pxd")
+SOURCES: Final = ("batches.py", "plain.py", "compiled.pxd")
 FUNCTIONS: Final = frozenset(
     name
     for name, value in vars(plain).items()
     if isinstance(value, FunctionType)
-    and value.__module__ == plain.__name__
+    and value.__module__.startswith(__name__)
     and not name.startswith("_")
 )
 # No two fields are equal, so that none can be taken for another.
@@ -39,7 +40,7 @@ def load_compiled() -> ModuleType:
         raise ImportError(str(error)) from None
     source = b"".join(get_data(__name__, name) or b"" for name in SOURCES)
     if source != module.SOURCE:
-        raise ImportError("it was made from another plain.py")
+        raise ImportError("it was made from another source")
     if module.fields(MESSAGE, SUBMISSION) != plain.fields(MESSAGE, SUBMISSION):
         raise ImportError("the fields of a message lie in another order")
     return module
@@ -63,4 +64,4 @@ def choose(asked: str) -> tuple[ModuleType, str]:
 ASKED: Final = environ.get("SEMCAST_KERNEL", "")
 _chosen, WHY_PLAIN = choose(ASKED)
 BUILD: Final = "plain" if _chosen is plain else "compiled"
-globals().update({name: getattr(_chosen, name) for name in FUNCTIONS})
+globals().update({name: getattr(_chosen, name) for name in ("Batch", *FUNCTIONS)})

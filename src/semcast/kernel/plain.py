@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from semcast.kernel.batches import *  # noqa: F403
+from semcast.kernel.batches import NAME_MAX, Batch
 from semcast.terms.messages import Message, Submission
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ DISTANCE_BYTES: Final = 3
 DEPENDENCY_BYTES: Final = 10
 ITEM_MIN: Final = -(1 << 63)
 ITEM_MAX: Final = (1 << 63) - 1
-NAME_MAX: Final = 1024  # characters of an item's name, which the bound on bytes held does not count
 
 
 def fields(message: Message, submission: Submission) -> tuple[Any, ...]:
@@ -69,6 +70,8 @@ def sizes_of(messages: Sequence[Message]) -> int:
 
 def payload_bytes(messages: Sequence[Message]) -> int:
     """What is held when these are."""
+    if isinstance(messages, Batch):
+        return messages.payload_bytes
     size: cython.Py_ssize_t = 0
     message: Message
     for message in messages:
@@ -76,8 +79,18 @@ def payload_bytes(messages: Sequence[Message]) -> int:
     return size
 
 
+def start_of(messages: Sequence[Message]) -> tuple[int, int]:
+    """Whose the first of them is, and its number."""
+    if isinstance(messages, Batch):
+        return messages.sender, messages.first
+    message: Message = messages[0]
+    return message.sender, message.seq
+
+
 def in_order(messages: Sequence[Message], sender: int, seq: int) -> int:
     """How many, from the front, come next after `seq` of `sender` and wait for nobody."""
+    if isinstance(messages, Batch):
+        return messages.count if (messages.sender, messages.first) == (sender, seq + 1) else 0
     count: cython.Py_ssize_t = 0
     message: Message
     for message in messages:
@@ -90,6 +103,8 @@ def in_order(messages: Sequence[Message], sender: int, seq: int) -> int:
 
 def is_ordinary(messages: Sequence[Message], source: int) -> bool:
     """Whether all are of `source` and say nothing that depends on the group's recipe."""
+    if isinstance(messages, Batch):
+        return messages.sender == source
     message: Message
     for message in messages:
         if message.sender != source or message.covers or message.deps:
@@ -102,6 +117,8 @@ def is_ordinary(messages: Sequence[Message], source: int) -> bool:
 
 def latest_of(messages: Sequence[Message], sender: int) -> int:
     """The highest number of this sender among them, or 0."""
+    if isinstance(messages, Batch):
+        return messages.first + messages.count - 1 if messages.sender == sender else 0
     latest = 0
     message: Message
     for message in messages:
@@ -112,6 +129,8 @@ def latest_of(messages: Sequence[Message], sender: int) -> int:
 
 def is_plain(messages: Sequence[Message]) -> bool:
     """Whether none lists what it obsoletes or waits for."""
+    if isinstance(messages, Batch):
+        return True
     message: Message
     for message in messages:  # noqa: SIM110 (a loop compiles to less)
         if message.covers or message.deps:
@@ -271,6 +290,8 @@ def letters(
 
     Without a total order there are no positions.
     """
+    if isinstance(messages, Batch) and not positions:
+        return messages.letters(make, names[messages.sender], bases[messages.sender])
     made = []
     position = 0
     message: Message

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from semcast.core.member import Member
-from semcast.kernel import letters
+from semcast.kernel import join, letters
 from semcast.runtime.addresses import Address
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.driver import Driver, Journal, decoded
@@ -75,7 +75,8 @@ class Host(Driver):
         self._view = View(1, tuple(names), is_primary=True)
         self.reports: dict[Rank, tuple[Report, Report]] = {}  # the last two, also the own ones
         self.heard_at: dict[Rank, float] = {}
-        self._gathered: list[CoreMessage] = []  # until another datagram comes, or no more
+        self._gathered: list[Sequence[CoreMessage]] = []  # until another datagram, or no more
+        self._gathered_count = 0
         self._gathered_from: Rank = -1
         self._gathered_safe: Seq = 0
         self._is_leaving = False  # and takes nothing more in
@@ -141,14 +142,15 @@ class Host(Driver):
             self.member.on_datagram(rank, data, now, self._out)
             return
         self._gathered_from, self._gathered_safe = rank, data.safe
-        self._gathered += data.messages
-        if len(self._gathered) >= GATHERED_MAX:
+        self._gathered.append(data.messages)
+        self._gathered_count += len(data.messages)
+        if self._gathered_count >= GATHERED_MAX:
             self._take_gathered(now)
 
     def _take_gathered(self, now: float) -> None:
         if self._gathered:
-            data = Data(tuple(self._gathered), safe=self._gathered_safe)
-            self._gathered.clear()
+            data = Data(join(self._gathered), safe=self._gathered_safe)
+            self._gathered, self._gathered_count = [], 0
             self.member.on_datagram(self._gathered_from, data, now, self._out)
 
     def on_drained(self, now: float) -> None:
@@ -171,7 +173,9 @@ class Host(Driver):
 
     def _hand_over(self, out: Effects) -> None:
         self.delivered += len(out.deliver)
-        messages = letters(Message, self.names, self._bases, out.deliver, ())
+        messages: list[Message] = []
+        for run in out.deliver.runs:
+            messages += letters(Message, self.names, self._bases, run, ())
         note_skipped(messages, out.skipped)
         out.deliver.clear()
         out.skipped.clear()

@@ -1,11 +1,69 @@
 """Outputs of a machine, in the order they are carried out: persist, send, deliver, the rest."""
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Self
 
 from semcast.terms.events import Event
 from semcast.terms.messages import Message, Rank, Seq
 from semcast.terms.pubsub import Record
 from semcast.terms.views import Installation, ViewId
+
+
+class Deliveries(Sequence[Message]):  # noqa: PLW1641 (equal to lists, which have no hash)
+    """Messages in order; batches among them stay what they are for whoever goes by `runs`."""
+
+    __slots__ = ("_count", "runs")
+
+    def __init__(self) -> None:
+        self.runs: list[Sequence[Message]] = []  # lists among them are nobody else's
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(self.runs)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._made()[place]
+
+    def __delitem__(self, places: slice) -> None:
+        messages = self._made()
+        del messages[places]
+        self._count = len(messages)
+
+    def _made(self) -> list[Message]:
+        """All of them one by one."""
+        if len(self.runs) != 1 or not isinstance(self.runs[0], list):
+            self.runs = [list(self)]
+        (messages,) = self.runs
+        assert isinstance(messages, list)
+        return messages
+
+    def __iadd__(self, messages: Sequence[Message]) -> Self:
+        self._count += len(messages)
+        if not isinstance(messages, list | tuple):
+            self.runs.append(messages)
+        elif self.runs and isinstance(self.runs[-1], list):
+            self.runs[-1] += messages
+        else:
+            self.runs.append(list(messages))
+        return self
+
+    def append(self, message: Message) -> None:
+        """One more."""
+        self += (message,)
+
+    def clear(self) -> None:
+        """Everything was delivered."""
+        self.runs, self._count = [], 0
 
 
 class Effects:
@@ -42,7 +100,7 @@ class Effects:
     def __init__(self, *, recording: bool) -> None:
         self.persist: list[tuple[int, Record]] = []
         self.send: list[tuple[Rank, Any]] = []  # each kind of machine has its datagrams
-        self.deliver: list[Message] = []
+        self.deliver = Deliveries()
         self.skipped: list[tuple[int, int]] = []
         self.positions: list[int] = []
         self.installs: list[tuple[int, Installation]] = []

@@ -3,8 +3,9 @@
 Whatever bytes come in, `decode` returns a datagram whose numbers make sense or raises
 `RemoteProtocolError`; nothing else escapes.  msgspec checks shapes and types, and the numbers of
 messages; the pass below checks the rest, so that no machine meets a negative rank, sequence number
-0 or a message that obsoletes one before the first.  That a rank exists in this group is for the
-member to check.
+0 or a message that obsoletes one before the first.  The usual first transmission is recognised by
+the compiled kernel, which checks as much and leaves the messages in their bytes.  That a rank
+exists in this group is for the member to check.
 Memory is bounded by the datagram: msgspec allocates no more elements than bytes are there, and a
 large datagram, whose elements would take many times its size, carries one message.
 Rejected: range annotations on every field; a check over several (`first` <= `last`) cannot be
@@ -12,7 +13,7 @@ annotated at all, and two ways for one datagram are one too many.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -38,6 +39,7 @@ from semcast.terms.views import ViewDatagram
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
 LARGE_BYTES: Final = 256 << 10  # well over what several messages are put together to
 NOTICES_MAX: Final = 1 << 12
+SCANS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
 
 T = TypeVar("T")
 
@@ -72,6 +74,10 @@ def encode(datagram: Datagram | PubsubDatagram | ViewDatagram) -> bytes:
 
 def decode(data: bytes) -> Datagram:
     """The datagram in these bytes, or `RemoteProtocolError`."""
+    if SCANS and len(data) <= LARGE_BYTES:
+        batch = kernel.scan(data)
+        if batch is not None:
+            return Data(cast("tuple[Message, ...]", batch), safe=batch.safe)
     datagram = decode_with(_decoder, data, _large)
     check_datagram(datagram)
     return datagram

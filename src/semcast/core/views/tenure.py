@@ -255,7 +255,8 @@ class Tenure:
         if inner.deliver:
             shift = len(out.deliver)
             out.skipped.extend((place + shift, count) for place, count in inner.skipped)
-            out.deliver += inner.deliver
+            for run in inner.deliver.runs:
+                out.deliver += run
             out.positions += inner.positions
             inner.deliver.clear()
             inner.positions.clear()

@@ -25,7 +25,7 @@ from semcast.runtime.mailbox import Message, note_skipped
 from semcast.runtime.transport import Transport
 from semcast.runtime.views.introductions import Introductions, Standing, standing_decoder
 from semcast.runtime.views.lives import next_life, pid_of
-from semcast.terms.effects import Effects
+from semcast.terms.effects import Deliveries, Effects
 from semcast.terms.errors import LocalProtocolError, NoQuorum, RemoteProtocolError
 from semcast.terms.messages import Data, Submission
 from semcast.terms.views import (
@@ -204,7 +204,7 @@ class ViewHost(Driver):
     def _hand_over(self, out: Effects) -> None:
         deliver, installs, confirmed = out.deliver, out.installs, out.confirmed
         positions, skipped = out.positions, out.skipped
-        out.deliver, out.installs, out.confirmed = [], [], []
+        out.deliver, out.installs, out.confirmed = Deliveries(), [], []
         out.positions, out.skipped = [], []
         messages: list[Message] = []
         dividers: list[tuple[int, object]] = []
