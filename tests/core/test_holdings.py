@@ -1,12 +1,15 @@
 """One bound for everything held; at the bound purge, then refuse; only what waits is purged."""
 
+from random import Random
+
 import pytest
 
 from semcast.core.holdings import Holdings
+from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVERY, PURGE, RETRANSMISSION
-from semcast.terms.messages import Message
+from semcast.terms.messages import Ballot, Message, StabilityGossip, Submission
 
 
 class Books:
@@ -275,3 +278,16 @@ def test_a_share_makes_room_when_another_sender_falls_silent():
     books.holdings.on_stable(1, 1, books.out)
     assert books.out.room
     assert books.admit(0)
+
+
+def test_the_own_stream_keeps_to_the_window():
+    """What is not stable may all wait in somebody's socket."""
+    out = Effects(recording=False)
+    member = Member(Recipe(members=2, relation="none", window_bytes=100), 0, Random(1))
+    member.on_ready(100, 0.0, out)
+    assert member.multicast([Submission(bytes(30)) for _ in range(6)], 0.0, out) == 4
+    assert member.multicast([Submission(b"x")], 0.0, out) == 0
+    assert not out.room
+    member.on_datagram(1, StabilityGossip((Ballot(0, 2, 2, b"\x02", 0),)), 0.0, out)
+    assert out.room
+    assert member.multicast([Submission(bytes(300))], 0.0, out) == 1

@@ -22,14 +22,19 @@ def events_of(protocol, seed):
     )
 
 
+def is_batch(datagram):
+    return isinstance(datagram, Data) and isinstance(datagram.messages, kernel.Batch)
+
+
 def leave_in_bytes(patch):
     """From now on members get datagrams as they come from the network; how long batches were."""
     lengths = Counter()
     on_datagram = Member.on_datagram
 
     def received(self, source, datagram, *args):
-        datagram = decode(encode(datagram))
-        if isinstance(datagram, Data) and isinstance(datagram.messages, kernel.Batch):
+        if not is_batch(datagram):  # It may have come as bytes, which may be damaged on their way.
+            datagram = decode(encode(datagram))
+        if is_batch(datagram):
             lengths[len(datagram.messages)] += 1
         on_datagram(self, source, datagram, *args)
 

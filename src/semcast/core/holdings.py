@@ -39,6 +39,7 @@ class Holdings:
         self.eager = recipe.purge == "eager"
         self.messages_max = recipe.buffer
         self.bytes_max = recipe.buffer_bytes
+        self.window_bytes = recipe.window_bytes or recipe.buffer_bytes
         self.congested_messages = recipe.congested_at * recipe.buffer
         self.congested_bytes = recipe.congested_at * recipe.buffer_bytes
         self.queue = DeliveryQueue(recipe) if placed is None else placed
@@ -116,13 +117,11 @@ class Holdings:
         is_own = sender == self.rank
         straight = self.ready > 0 and self.placed is None
         held = self.elsewhere or is_own or not straight
-        count = len(messages)
-        if straight:
-            count = min(count, self.ready)
+        count = min(len(messages), self.ready) if straight else len(messages)
         if held:
             count = min(count, self.messages_max - self.messages)
         if is_own:
-            count = min(count, self._share_left)
+            count = self._own_share(messages, count)
         if count <= 0:
             return 0
         if count < len(messages):
@@ -130,9 +129,7 @@ class Holdings:
         if not straight:
             messages = list(messages)  # They wait one by one.
         payload = kernel.payload_bytes(messages)
-        if self.bytes + payload > self.bytes_max or (
-            is_own and (self.own_bytes + payload) * max(2, self.active + 1) > self.bytes_max
-        ):
+        if self.bytes + payload > self.bytes_max:
             return 0
         if held:
             self._count(sender, count, payload)
@@ -175,7 +172,7 @@ class Holdings:
         return True
 
     def _exceeds_share(self, message: Message, out: Effects) -> bool:
-        """Whether the own stream would take more than its part from those that are active.
+        """Whether the own stream would take more than its part, or than others have room for.
 
         Senders that each fill the buffer with messages of their own leave no room for the others'.
         """
@@ -184,18 +181,27 @@ class Holdings:
         self.relieve(out)
         return self._has_its_share
 
-    @property
-    def _share_left(self) -> int:
-        """How many more own messages the others would not mind."""
+    def _own_share(self, messages: Sequence[Message], count: int) -> int:
+        """How many of the first `count` own messages are no more than that for certain."""
         own = self.held_of[self.rank]
         active = self.active + (own == 0)
-        return self.messages_max if active == 1 else -(-self.messages_max // active) - own
+        if active > 1:
+            count = min(count, -(-self.messages_max // active) - own)
+        if count > 0:
+            payload = kernel.payload_bytes(messages[:count])
+            left = min(self.window_bytes, self.bytes_max // active) - self.own_bytes
+            if payload > left:
+                count = count * left // payload if left > 0 else 0  # if all are of one size
+        return count
 
     @property
     def _has_its_share(self) -> bool:
         own, active = self.held_of[self.rank], self.active
-        return (active > 1 and own > 0) and (
-            own * active >= self.messages_max or self.own_bytes * active >= self.bytes_max
+        if not own:
+            return False
+        return self.own_bytes >= self.window_bytes or (
+            active > 1
+            and (own * active >= self.messages_max or self.own_bytes * active >= self.bytes_max)
         )
 
     def _enqueue(self, message: Message, out: Effects) -> None:

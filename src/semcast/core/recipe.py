@@ -24,11 +24,12 @@ class Recipe:
 
     `buffer` bounds the distinct messages held for retransmission or delivery at a member,
     `buffer_bytes` their payload and `message_bytes` a single message; beyond the first two, at most
-    one message per sender is admitted, so that no stream waits for another for ever.  Members
-    gossip every `period_s`, and at once after `gossip_after` messages of a stream, so that a fast
-    one does not wait for it; with `direct_gossip` mostly to those whose streams it is about.
-    `f` defaults to (members - 1) // 2.  `unicast` is for networks
-    without multicast: first transmissions go to each member, and one that is far behind is left
+    one message per sender is admitted, so that no stream waits for another for ever.
+    `window_bytes` bounds the own payload that is not known to be stable: all of it may wait in
+    somebody's socket.  Members gossip every `period_s`, and at once after `gossip_after` messages
+    of a stream, so that a fast one does not wait for it; with `direct_gossip` mostly to those whose
+    streams it is about.  `f` defaults to (members - 1) // 2.  `unicast` is for networks without
+    multicast: first transmissions go to each member, and one that is far behind is left
     to pull.
     """
 
@@ -42,6 +43,7 @@ class Recipe:
     buffer: int = 1000
     buffer_bytes: int = 64 << 20
     message_bytes: int = 65_000
+    window_bytes: int | None = None
     purge: str = "eager"
     overflow: str = "block"
     period_s: float = 0.03
@@ -105,7 +107,7 @@ class Recipe:
             raise ConfigError(
                 f"timeout_min_s: {self.timeout_min_s} is above timeout_max_s {self.timeout_max_s}"
             )
-        for name in ("chain_limit", "gossip_after"):
+        for name in ("chain_limit", "gossip_after", "window_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: {value} is not at least 1")

@@ -311,6 +311,7 @@ class Options:
             "buffer": self.buffer,
             "buffer_bytes": self.buffer_bytes,
             "message_bytes": self.message_max,
+            "window_bytes": max(1, self.socket_buffer // 2),
             "purge": self.purge,
             "period_s": self.period,
             "fanout": self.fanout,

@@ -111,6 +111,7 @@ def draw_recipe(protocol: str, members: int, rng: Random) -> Recipe:
         unicast=rng.random() < 0.3,
         direct_gossip=rng.random() < 0.5,
         gossip_after=rng.choice((None, None, 4)),
+        window_bytes=rng.choice((None, None, 50)),
     )
 
 

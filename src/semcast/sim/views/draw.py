@@ -108,6 +108,7 @@ def draw_multicast(order: str, relation: str, rng: Random) -> dict[str, Any]:
         "unicast": rng.random() < 0.3,
         "direct_gossip": rng.random() < 0.5,
         "gossip_after": rng.choice((None, None, 4)),
+        "window_bytes": rng.choice((None, None, 50)),
     }
 
 
