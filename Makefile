@@ -95,6 +95,7 @@ soak: $(VENV)/fuzz $(VENV)/connect $(VENV)/kernel  ## over an hour: ten minutes 
 bench: $(VENV)/dev $(VENV)/spark $(VENV)/kernel $(VENV)/peers  ## speed of groups beside other systems, of simulator, buffers, journal, views and pipeline, as ratios
 	@$(BIN)/python bench/kernel.py
 	@for b in throughput latency slow-receiver; do $(SEMCAST) bench $$b --against all --repeat 3 --out out/bench || exit 1; done
+	@$(BIN)/python bench/growth.py --out out/growth
 	@$(BIN)/python bench/buffer.py
 	@$(BIN)/python bench/journal.py
 	@$(BIN)/python bench/simulator.py
