@@ -145,8 +145,8 @@ def test_a_surviving_mutant_fails(semcast, monkeypatch):
 
 def test_a_mutant_that_raises_is_caught(monkeypatch):
     def broken(original):
-        def deliver(self, message, out):
-            raise IndexError(message.seq)
+        def deliver(self, messages, out):
+            raise IndexError(len(messages))
 
         return deliver
 

@@ -48,7 +48,8 @@ class Holdings:
         self.bytes = 0
         self.held_of: list[int] = [0] * recipe.members
         self.active = 0  # how many senders have messages here
-        self.own_bytes = 0  # of the payload held, what this member sent itself
+        self.own_bytes = 0  # of the payload held, what this member sent itself,
+        self.own_stored_bytes = 0  # and of that, what is kept for others
         self.wanted: list[Seq] = [0] * recipe.members  # up to where the bound does not apply
         self.ready = 0  # how many messages the application would take now
         self.delivered: list[Seq] = [0] * recipe.members
@@ -135,7 +136,7 @@ class Holdings:
             self._count(sender, count, payload)
         self._record_admission(messages, source, out)
         if self.elsewhere or is_own:
-            self.store.put(messages)
+            self._put(messages, payload)
         if straight:
             self._deliver(messages, out)
         elif self.placed is not None:
@@ -160,7 +161,7 @@ class Holdings:
             self.take(message)
         self._record_admission((message,), source, out)
         if stored:
-            self.store.put((message,))
+            self._put((message,), len(message.payload))
         if straight:
             self._deliver((message,), out)
         else:
@@ -170,6 +171,12 @@ class Holdings:
         if self.messages > self.messages_max or self.bytes > self.bytes_max:
             self.relieve(out)  # It was admitted for what it supersedes.
         return True
+
+    def _put(self, messages: Sequence[Message], payload: int) -> None:
+        sender, _ = kernel.start_of(messages)
+        if sender == self.rank:
+            self.own_stored_bytes += payload
+        self.store.put(messages)
 
     def _exceeds_share(self, message: Message, out: Effects) -> bool:
         """Whether the own stream would take more than its part, or than others have room for.
@@ -189,7 +196,10 @@ class Holdings:
             count = min(count, -(-self.messages_max // active) - own)
         if count > 0:
             payload = kernel.payload_bytes(messages[:count])
-            left = min(self.window_bytes, self.bytes_max // active) - self.own_bytes
+            left = min(
+                self.window_bytes - self.own_stored_bytes,
+                self.bytes_max // active - self.own_bytes,
+            )
             if payload > left:
                 count = count * left // payload if left > 0 else 0  # if all are of one size
         return count
@@ -199,7 +209,7 @@ class Holdings:
         own, active = self.held_of[self.rank], self.active
         if not own:
             return False
-        return self.own_bytes >= self.window_bytes or (
+        return self.own_stored_bytes >= self.window_bytes or (
             active > 1
             and (own * active >= self.messages_max or self.own_bytes * active >= self.bytes_max)
         )
@@ -275,6 +285,8 @@ class Holdings:
 
     def _drop_run(self, sender: Rank, messages: Sequence[Message], out: Effects) -> None:
         """Count messages of one stream, no longer in the store, as held only if they are queued."""
+        if sender == self.rank:
+            self.own_stored_bytes -= kernel.payload_bytes(messages)
         if not self.queue.is_clear_of(sender):
             messages = [message for message in messages if not self.queue.holds(message)]
         self._count(sender, -len(messages), -kernel.payload_bytes(messages))
