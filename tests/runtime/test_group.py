@@ -632,3 +632,15 @@ async def test_a_tombstone_needs_items_and_a_relation_leaves_no_lists(join):
     with pytest.raises(LocalProtocolError, match="obsoletes"):
         await b.multicast(b"", item="x", obsoletes=[1])
     await b.close()
+
+
+async def test_what_stands_before_an_error_of_the_application_is_sent(meet, take):
+    def updates():
+        yield Update(b"1")
+        yield Update(b"2")
+        raise KeyError("mine")
+
+    async with meet("ab") as (a, b):
+        with pytest.raises(KeyError):
+            await a.multicast_many(updates())
+        assert payloads(await take(b, 2)) == [b"1", b"2"]

@@ -136,7 +136,7 @@ class Holdings:
             self._count(sender, count, payload)
         self._record_admission(messages, source, out)
         if self.elsewhere or is_own:
-            self._put(messages, payload)
+            self._put(sender, messages, payload)
         if straight:
             self._deliver(messages, out)
         elif self.placed is not None:
@@ -161,7 +161,7 @@ class Holdings:
             self.take(message)
         self._record_admission((message,), source, out)
         if stored:
-            self._put((message,), len(message.payload))
+            self._put(message.sender, (message,), len(message.payload))
         if straight:
             self._deliver((message,), out)
         else:
@@ -172,8 +172,7 @@ class Holdings:
             self.relieve(out)  # It was admitted for what it supersedes.
         return True
 
-    def _put(self, messages: Sequence[Message], payload: int) -> None:
-        sender, _ = kernel.start_of(messages)
+    def _put(self, sender: Rank, messages: Sequence[Message], payload: int) -> None:
         if sender == self.rank:
             self.own_stored_bytes += payload
         self.store.put(messages)

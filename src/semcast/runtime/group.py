@@ -133,15 +133,24 @@ class Group:
 
             await group.multicast_many([Update(b"1", "a"), Update(b"2", "b")])
         """
-        last = self._host.last
-        batches = iter(updates)
-        while batch := list(islice(batches, TURN_MAX)):
-            made = kernel.submissions(Submission, batch, self._tags)
+        last, given = self._host.last, iter(updates)
+        while True:
+            batch: list[Update] = []
             try:
-                for update in batch[len(made) :]:
-                    made.append(self._submission(update))
-            finally:
-                last = await self._send(made)
+                batch += islice(given, TURN_MAX)
+            finally:  # What came before an error of the application's is sent.
+                if batch:
+                    last = await self._send_updates(batch)
+            if not batch:
+                return last
+
+    async def _send_updates(self, batch: Sequence[Update]) -> Seq:
+        made = kernel.submissions(Submission, batch, self._tags)
+        try:
+            for update in batch[len(made) :]:
+                made.append(self._submission(update))
+        finally:
+            last = await self._send(made)
         return last
 
     async def _send(self, batch: Sequence[Submission]) -> Seq:

@@ -151,14 +151,14 @@ class Host(Driver):
         if self._gathered:
             data = Data(join(self._gathered), safe=self._gathered_safe)
             self._gathered, self._gathered_count = [], 0
-            self.member.on_datagram(self._gathered_from, data, now, self._out)
+            try:
+                self.member.on_datagram(self._gathered_from, data, now, self._out)
+            except RemoteProtocolError:  # here, since it is no fault of the frame that came next
+                self._transport.discarded["malformed"] += 1
 
     def on_drained(self, now: float) -> None:
         """Every frame that had come was handled."""
-        try:
-            self._take_gathered(now)
-        except RemoteProtocolError:
-            self._transport.discarded["malformed"] += 1
+        self._take_gathered(now)
         super().on_drained(now)
 
     def _on_report(self, rank: Rank, report: Report) -> None:
