@@ -1,10 +1,11 @@
 """Compiles the kernel when the package is built; where that cannot be done, the plain one runs.
 
-`batches.py` and `plain.py` in `src/semcast/kernel` become `semcast.kernel.compiled`: in the wheel,
-or beside their source if the install is editable.  `python hatch_build.py` does the latter at once.
+The parts of it in `src/semcast/kernel` become `semcast.kernel.compiled`: in the wheel, or beside
+their source if the install is editable.  `python hatch_build.py` does the latter at once.
 """
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -19,8 +20,11 @@ from setuptools import Distribution, Extension
 
 ROOT = Path(__file__).parent
 KERNEL = Path("src", "semcast", "kernel")
-PARTS = ("batches.py", "plain.py")
+PARTS = ("batches.py", "packing.py", "plain.py")
 MODULE = "semcast.kernel.compiled"
+OWN_IMPORT = re.compile(
+    r"^from semcast\.kernel\.\w+ import (\(.*?\)|.*?)$", re.DOTALL | re.MULTILINE
+)
 FILE = f"compiled{sysconfig.get_config_var('EXT_SUFFIX')}"
 SAFE = {"language_level": 3, "nonecheck": True}  # None among messages is an error, not a crash
 
@@ -78,14 +82,9 @@ def _translate(root: Path) -> Any:
     for folder in (package, package.parent):
         (folder / "__init__.py").touch()
     shutil.copy(root / KERNEL / "compiled.pxd", package)
-    parts = [(root / KERNEL / name).read_text() for name in PARTS]
-    lines = [
-        line
-        for line in "".join(parts).splitlines()
-        if not line.startswith("from semcast.kernel.")  # It is all one module.
-    ]
-    lines.append(f"SOURCE = {source_of(root)}\n")
-    (package / "plain.py").write_text("\n".join(lines))
+    source = "".join((root / KERNEL / name).read_text() for name in PARTS)
+    source = OWN_IMPORT.sub("", source)  # It is all one module.
+    (package / "plain.py").write_text(f"{source}SOURCE = {source_of(root)}\n")
     readable = [("CYTHON_COMPRESS_STRINGS", "0")]  # so that SOURCE can be found in the file
     small = [] if os.name == "nt" else ["-g0"]
     extension = Extension(

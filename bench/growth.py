@@ -96,7 +96,7 @@ def row(run: Run) -> Row:
 
 def _loaded(plan: Plan, load: Mapping[str, object]) -> Plan:
     changed = None if plan.load is None else replace(plan.load, **load)
-    return replace(plan, load=changed, only_counts=False)  # Purged ones must be counted too.
+    return replace(plan, load=changed)
 
 
 def size(place: float, line: str, seconds: float) -> Row:

@@ -9,9 +9,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from semcast import Update
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message as Letter
 from semcast.terms.effects import Effects
 from semcast.terms.messages import EVERYONE, Message, Submission
@@ -29,7 +29,7 @@ SUBMISSIONS = [Submission(PAYLOAD, ITEMS[n], name=NAMES[n]) for n in range(RUN)]
 HELD = {message.seq: message for message in MESSAGES}
 LETTERS = [Letter("b", NAMES[n], PAYLOAD, n + 1) for n in range(RUN)]
 UPDATES = [Update(PAYLOAD, name) for name in NAMES]
-TAGS = dict(zip(NAMES, ITEMS, strict=True))
+ROOM = (RUN, 1 << 20, 1 << 20)
 
 CALLS: dict[str, Callable[[Callable[..., Any]], object]] = {
     "size_of": lambda f: [f(message) for message in MESSAGES],
@@ -41,21 +41,33 @@ CALLS: dict[str, Callable[[Callable[..., Any]], object]] = {
     "latest_of": lambda f: f(MESSAGES, 1),
     "is_plain": lambda f: f(MESSAGES),
     "tagged": lambda f: f(MESSAGES),
-    "compose": lambda f: f(Message, 1, 0, SUBMISSIONS, 1 << 20),
     "fill": lambda f: f(HELD, 1, RUN, 1 << 20, True),
     "take_range": lambda f: f(dict(HELD), 1, RUN),
     "settle": lambda f: f(deque(MESSAGES), RUN),
     "letters": lambda f: f(Letter, ("a", "b"), (0, 0), MESSAGES, ()),
-    "submissions": lambda f: f(Submission, UPDATES, TAGS),
 }
 
 
 def work(kernel: Any) -> dict[str, Callable[[], int]]:
     """By function of this kernel, something that calls it and returns how many messages it took."""
+    calls = CALLS | _sending(kernel.Parcel) if hasattr(kernel, "Parcel") else CALLS
     return {
-        name: _calling(getattr(kernel, name), CALLS[name])
-        for name in CALLS
+        name: _calling(getattr(kernel, name), call)
+        for name, call in calls.items()
         if hasattr(kernel, name)
+    }
+
+
+def _sending(make_parcel: Callable[..., Any]) -> dict[str, Callable[..., object]]:
+    """Calls that kernels without parcels did not understand."""
+    from semcast.runtime.group import label_of
+
+    labels = {name: label_of(name) for name in NAMES}
+    parcel = make_parcel(UPDATES, labels, label_of, None)
+    return {
+        "compose": lambda f: f(Message, 1, 0, SUBMISSIONS, *ROOM),
+        "pack": lambda f: f(1, 0, parcel, *ROOM),
+        "submissions": lambda f: f(Submission, parcel),
     }
 
 

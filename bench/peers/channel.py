@@ -12,9 +12,9 @@ import msgspec
 from semcast.experiments.plan import Plan
 from semcast.experiments.raw_udp import RawMessage
 from semcast.experiments.worker import Join
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message
 from semcast.terms.errors import LocalProtocolError
+from semcast.terms.messages import Update
 
 decode = msgspec.msgpack.Decoder(RawMessage).decode
 _encode = msgspec.msgpack.Encoder().encode

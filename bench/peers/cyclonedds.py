@@ -31,8 +31,8 @@ from peers.channel import PeerChannel, decode, joining, keeps_latest
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message
+from semcast.terms.messages import Update
 
 DOMAIN = 0
 CONFIG = (

@@ -16,8 +16,8 @@ from peers_order.jgroups import java
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import cpu_s, cpu_s_of, main
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message
+from semcast.terms.messages import Update
 
 ROOM = 1000
 READ_BYTES = 1 << 16

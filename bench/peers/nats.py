@@ -14,8 +14,8 @@ from peers.channel import PeerChannel, decode, joining
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message
+from semcast.terms.messages import Update
 
 NO_ITEM = "all"
 AHEAD = 1024  # messages that the callback has handed over and nobody has taken

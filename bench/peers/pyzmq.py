@@ -12,8 +12,8 @@ from peers.channel import PeerChannel, decode, joining
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message
+from semcast.terms.messages import Update
 
 BLOCKED_MS = 20  # that a send may wait for room before other tasks get their turn
 POLL_S = 0.02

@@ -16,8 +16,8 @@ from peers.inbox import Inbox
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message
+from semcast.terms.messages import Update
 
 QUEUED = 1000
 LOT = 256

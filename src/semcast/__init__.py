@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from semcast.runtime.gathering import GroupComplete as GroupComplete
     from semcast.runtime.group import Group as Group
     from semcast.runtime.group import Relation as Relation
-    from semcast.runtime.group import Update as Update
     from semcast.runtime.happenings import Confirmed as Confirmed
     from semcast.runtime.happenings import View as View
     from semcast.runtime.happenings import ViewChange as ViewChange
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from semcast.terms.errors import LocalProtocolError as LocalProtocolError
     from semcast.terms.errors import NoQuorum as NoQuorum
     from semcast.terms.errors import SemcastError as SemcastError
+    from semcast.terms.messages import Update as Update
 
 __version__ = "0.1.0"
 
@@ -42,7 +42,7 @@ _HOMES = {
     "Relation": "runtime.group",
     "SemcastError": "terms.errors",
     "Snapshot": "runtime.snapshot",
-    "Update": "runtime.group",
+    "Update": "terms.messages",
     "View": "runtime.happenings",
     "ViewChange": "runtime.happenings",
     "join": "runtime.joining",

@@ -8,7 +8,7 @@ from semcast.core.holdings import Holdings
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
-from semcast.terms.events import DELIVERY, PURGE, RETRANSMISSION
+from semcast.terms.events import DELIVER, DELIVERY, PURGE, RETRANSMISSION
 from semcast.terms.messages import Ballot, Message, StabilityGossip, Submission
 
 
@@ -291,3 +291,41 @@ def test_the_own_stream_keeps_to_the_window():
     member.on_datagram(1, StabilityGossip((Ballot(0, 2, 2, b"\x02", 0),)), 0.0, out)
     assert out.room
     assert member.multicast([Submission(bytes(300))], 0.0, out) == 1
+
+
+class TestWithoutEcho:
+    @pytest.mark.parametrize("ready", [0, 1])
+    def test_own_messages_are_delivered_to_nobody_and_wait_for_nobody(self, ready):
+        books = Books(echo=False)
+        books.ready(ready)
+        for _ in range(3):
+            assert books.admit(0, item=1, size=5)
+        assert books.delivered == []
+        assert [e.seq for e in books.out.events if e.kind == DELIVER] == [1, 2, 3]
+        assert books.holdings.delivered == [3, 0, 0]
+        assert (books.holdings.ready, len(books.holdings.queue)) == (ready, 0)
+        assert books.purged == [], "nothing waits for delivery"
+        assert books.sizes == (3, 15, [3, 0, 0]), "they are kept for the others"
+        books.holdings.on_stable(0, 3, books.out)
+        assert books.sizes == (0, 0, [0, 0, 0])
+
+    def test_the_messages_of_others_are_handed_over_as_ever(self):
+        books = Books(echo=False)
+        books.admit(1, item=1)
+        books.admit(0, item=1)
+        books.admit(1, item=1)
+        books.ready(5)
+        assert books.delivered == [(1, 2)]
+        assert books.out.skipped == [(0, 1)]
+        assert books.holdings.ready == 4
+
+    @pytest.mark.parametrize("ready", [0, 2, 100])
+    def test_a_batch_passes_whoever_reads(self, ready):
+        out = Effects(recording=True)
+        member = Member(Recipe(members=2, buffer=10, relation="none", echo=False), 0, Random(1))
+        member.on_ready(ready, 0.0, out)
+        assert member.multicast([Submission(b"x", n) for n in range(12)], 0.0, out) == 10
+        assert len(out.deliver) == 0
+        assert [e.seq for e in out.events if e.kind == DELIVER] == list(range(1, 11))
+        assert member.holdings.ready == ready
+        assert member.holdings.messages == 10

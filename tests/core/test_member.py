@@ -7,7 +7,17 @@ from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
 from semcast.terms.events import PURGE, RETRANSMISSION, SKIP
-from semcast.terms.messages import Data, Excluded, Nack, SafetyGossip, Submission
+from semcast.terms.messages import (
+    EVERYONE,
+    Ballot,
+    Data,
+    Excluded,
+    Message,
+    Nack,
+    SafetyGossip,
+    StabilityGossip,
+    Submission,
+)
 
 PROTOCOLS = ["s-sm", "s-rm", "sm", "rm"]
 
@@ -515,3 +525,63 @@ class TestCausalOrder:
         w.carry()
         w.items(1, 1)
         assert [m.deps for *_, d in w.transit if isinstance(d, Data) for m in d.messages] == [()]
+
+
+class TestAnnouncing:
+    """A sender tells at once what everybody has of its stream, however it came to know."""
+
+    def announced(self, out):
+        """Up to where, by announcement."""
+        return [
+            ballot.agreed
+            for target, datagram in out.send
+            if target == EVERYONE and isinstance(datagram, StabilityGossip)
+            for ballot in datagram.ballots
+        ]
+
+    def sender(self, wire, *, direct=True):
+        w = wire(Recipe(members=3, f=1, direct_gossip=direct, period_s=1000.0))
+        w.items(0, 1, 2)
+        return w
+
+    @pytest.mark.parametrize("direct", [False, True])
+    @pytest.mark.parametrize(
+        "ballot",
+        [Ballot(0, 2, 2, b"\x06", 0), Ballot(0, 2, 0, b"", 2)],
+        ids=["counted here", "agreed elsewhere"],
+    )
+    def test_by_gossip(self, wire, ballot, direct):
+        w = self.sender(wire, direct=direct)
+        out = w.hand(1, 0, StabilityGossip((ballot,)))
+        assert w.members[0].stability.agreed[0] == 2
+        assert self.announced(out) == ([2] if direct else [])
+
+    def test_by_claims(self, wire):
+        w = self.sender(wire)
+        assert self.announced(w.hand(1, 0, StabilityGossip((Ballot(0, 2, 0, b"", 0),)))) == []
+        assert self.announced(w.hand(2, 0, StabilityGossip((Ballot(0, 1, 0, b"", 0),)))) == [1]
+        assert self.announced(w.hand(2, 0, StabilityGossip((Ballot(0, 2, 0, b"", 0),)))) == [2]
+
+    def test_by_forgetting(self, wire):
+        w = self.sender(wire)
+        w.hand(1, 0, StabilityGossip((Ballot(0, 2, 2, b"\x02", 0),)))
+        out = Effects(recording=False)
+        w.members[0].forget(2, w.now, out)
+        assert self.announced(out) == [2]
+
+    def test_not_of_the_streams_of_others(self, wire):
+        w = self.sender(wire)
+        w.hand(1, 0, Data((Message(1, 1),)))
+        out = w.hand(2, 0, StabilityGossip((Ballot(1, 1, 1, b"\x06", 0),)))
+        assert w.members[0].stability.agreed[1] == 1
+        assert self.announced(out) == []
+
+
+def test_much_payload_is_gossiped_about_at_once(wire):
+    w = wire(Recipe(members=2, period_s=1000.0, gossip_after_bytes=100, relation="none"))
+    soon = []
+    for seq in range(1, 7):
+        w.hand(0, 1, Data((Message(0, seq, payload=bytes(40)),)))
+        soon.append(w.members[1].stability.deadline <= w.now)
+        w.tick() if soon[-1] else None
+    assert soon == [False, False, True, False, False, True]

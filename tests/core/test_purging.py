@@ -1,6 +1,8 @@
 """A message leaves by purge only while one that makes it obsolete is in the same buffer."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from semcast import kernel
 from semcast.core.purging import PurgingBuffer
@@ -130,3 +132,102 @@ def test_who_looks_finds_single_messages():
     assert list(buffer.held) == [1, 2, 3, 4, 5, 6]
     assert [m.seq for m in buffer.would_purge(Message(0, 7, 7))] == [1, 2, 3]
     assert buffer.remove(5) == Message(0, 5, 8, payload=b"x")
+
+
+class Twice:
+    """The same stream in two buffers: one is given batches, the other single messages."""
+
+    def __init__(self, relation):
+        recipe = Recipe(members=1, relation=relation)
+        self.whole, self.opened = PurgingBuffer(recipe), PurgingBuffer(recipe)
+        self.last = self.gone = 0
+
+    def add(self, items, as_batch):
+        first = self.last + 1
+        run = [Message(0, first + n, i, payload=bytes(9 * n)) for n, i in enumerate(items)]
+        self.last += len(run)
+        self.opened.add_run(run)
+        self.whole.add_run(kernel.scan(encode(Data(tuple(run)))) if as_batch else run)
+
+    def purge(self, horizon):
+        assert self.whole.purge(horizon) == self.opened.purge(horizon)
+
+    def remove(self, last):
+        last = min(last, self.last)
+        taken = [
+            [m for run in buffer.remove_range(self.gone + 1, last) for m in run]
+            for buffer in (self.whole, self.opened)
+        ]
+        assert taken[0] == taken[1]
+        self.gone = max(self.gone, last)
+
+    def look(self, seq, last, limit):
+        """By what is easily told, step by step."""
+        assert self.whole.holds(seq) == (seq in self.opened.held)
+        found, last = [], max(seq, min(last, self.last))
+        while run := self.whole.run(seq + len(found), last, limit - len(found)):
+            found += run
+        expected = []
+        while len(expected) < limit and seq <= last and seq in self.opened.held:
+            expected.append(self.opened.held[seq])
+            seq += 1
+        assert found == expected
+
+    def fill(self, seq, room):
+        """A datagram, as an outbox does."""
+        messages, size = [], 0
+        while True:
+            run, taken = self.whole.fill(seq + len(messages), self.last, room - size, not messages)
+            if not run:
+                break
+            messages += run
+            size += taken
+        assert (messages, size) == kernel.fill(self.opened.held, seq, self.last, room, True)
+
+
+places = st.integers(1, 40)
+steps = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.none() | st.integers(0, 3), min_size=1), st.booleans()),
+    st.tuples(st.just("add"), st.lists(st.integers(0, 3), min_size=1), st.just(True)),
+    st.tuples(st.just("add"), st.lists(st.none(), min_size=1), st.just(True)),
+    st.tuples(st.just("purge"), places),
+    st.tuples(st.just("remove"), places),
+    st.tuples(st.just("look"), places, places, st.integers(0, 9)),
+    st.tuples(st.just("fill"), places, st.integers(1, 300)),
+)
+
+
+@given(relation=st.sampled_from(["item", "all", "none"]), steps=st.lists(steps, max_size=20))
+@settings(max_examples=500, deadline=None)
+def test_whole_or_opened_nobody_can_tell(relation, steps):
+    both = Twice(relation)
+    for name, *values in steps:
+        getattr(both, name)(*values)
+    assert list(both.whole.held.items()) == list(both.opened.held.items())
+    assert both.whole.unapplied == both.opened.unapplied
+    both.purge(both.last)
+
+
+def test_looking_and_sending_open_nothing():
+    buffer = PurgingBuffer(Recipe(members=1))
+    for first in (1, 4, 7):
+        buffer.add_run(batch(first, first + 2, item=1))
+    assert [m.seq for m in buffer.run(5, 9, 9)] == [5, 6]
+    assert buffer.holds(9)
+    assert not buffer.holds(10)
+    head, _ = buffer.fill(1, 9, 2 * kernel.size_of(Message(0, 1, payload=b"x")), True)
+    assert [m.seq for m in head] == [1, 2]
+    assert [[m.seq for m in run] for run in buffer.remove_range(1, 9)] == [
+        [1, 2],
+        [3],
+        [4, 5, 6],
+        [7, 8, 9],
+    ]
+
+
+def test_what_is_left_of_a_batch_that_was_cut_still_purges():
+    buffer = PurgingBuffer(Recipe(members=1))
+    buffer.add_run(batch(1, 4, item=1))
+    buffer.fill(1, 4, 2 * kernel.size_of(Message(0, 1, payload=b"x")), True)
+    buffer.remove_range(1, 2)
+    assert pairs(buffer.purge(4)) == [(3, 4)]

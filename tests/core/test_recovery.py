@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Data, Message, Nack, StabilityGossip, WindowEmpty
+from semcast.terms.messages import Ballot, Data, Message, Nack, StabilityGossip, WindowEmpty
 
 
 def nacks(w):
@@ -243,6 +243,65 @@ def test_gossip_tells_where_a_stream_ends(wire):
     )
     w.run()
     assert w.seqs(1) == [1, 2]
+
+
+def hearsay(w, last=3):
+    """Member 0 claims in gossip, and only there, that its stream goes up to `last`."""
+    w.hand(0, 1, StabilityGossip((Ballot(0, last, last, b"\x01", 0),)))
+
+
+def asked_at(w):
+    """When member 1 asks at last, if nothing more comes."""
+    while not nacks(w):
+        w.transit.clear()
+        w.tick()
+    return w.now
+
+
+@pytest.mark.parametrize(("delay_s", "wait_s"), [(0.002, 0.5), (0.7, 0.7)])
+def test_hearsay_is_asked_for_a_period_after_the_stream_stopped(wire, delay_s, wait_s):
+    """It overtakes the messages that it is about."""
+    w = wire(Recipe(members=2, period_s=0.5, nack_delay_s=delay_s))
+    w.now = 1.0
+    hearsay(w)
+    assert asked_at(w) == pytest.approx(1.0 + wait_s)
+
+
+def test_as_long_as_the_stream_moves_hearsay_shows_nothing(wire):
+    w = wire(Recipe(members=2, period_s=0.5))
+    for seq in range(1, 9):
+        w.now = 1.0 + 0.4 * seq
+        hearsay(w, seq + 3)
+        w.hand(0, 1, Data((Message(0, seq),)))
+        assert nacks(w) == []
+    assert asked_at(w) == pytest.approx(w.members[1].recovery.hearsay_s + 1.0 + 0.4 * 8)
+
+
+def test_hearing_it_again_puts_nothing_off(wire):
+    w = wire(Recipe(members=2, period_s=0.5))
+    for tenth in range(10, 15):
+        w.now = tenth / 10
+        hearsay(w, tenth)
+    assert asked_at(w) == pytest.approx(1.5)
+
+
+def test_hearsay_that_came_true_is_not_asked_for(wire):
+    w = wire(Recipe(members=2, period_s=0.5))
+    w.now = 1.0
+    hearsay(w)
+    w.hand(0, 1, Data(tuple(Message(0, seq) for seq in (1, 2, 3))))
+    assert not w.members[1].reception.gaps
+    assert not w.members[1].recovery.noticed
+
+
+@pytest.mark.parametrize("shown", [WindowEmpty(0, 3), Data((Message(0, 3),))])
+def test_what_has_left_its_sender_is_asked_for_soon_whatever_was_heard(wire, shown):
+    w = wire(Recipe(members=2, period_s=0.5, nack_delay_s=0.002))
+    w.now = 1.0
+    hearsay(w)
+    w.now = 1.1
+    w.hand(0, 1, shown)
+    assert 1.1 <= asked_at(w) <= 1.102 + 1e-9
 
 
 def test_a_request_names_at_most_64_ranges(wire):

@@ -2,15 +2,26 @@
 
 import pytest
 
+from semcast import kernel
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
-from semcast.terms.messages import Message, Purged
+from semcast.terms.messages import Data, Message, Purged
+from semcast.wire import encode
 
 
 def store_of(text, **settings):
     store = RetransmissionStore(Recipe(**{"members": 3} | settings))
     for seq, letter in enumerate(text, start=1):
-        store.put([Message(0, seq, item=ord(letter))])
+        store.put(0, [Message(0, seq, item=ord(letter))])
+    return store
+
+
+def store_of_batches(*texts, **settings):
+    store, seq = RetransmissionStore(Recipe(**{"members": 3} | settings)), 1
+    for text in texts:
+        run = tuple(Message(0, seq + n, item=ord(letter)) for n, letter in enumerate(text))
+        store.put(0, kernel.scan(encode(Data(run))))
+        seq += len(text)
     return store
 
 
@@ -68,7 +79,7 @@ def test_an_answer_starts_where_the_question_does():
 def test_a_skipped_range_is_told_on():
     store = store_of("")
     store.skip(0, 1, 5, 9)
-    store.put([Message(0, 6, item=1)])
+    store.put(0, [Message(0, 6, item=1)])
     assert found(store, (1, 6)) == ([6], [Purged(0, 1, 5, 9)])
 
 
@@ -105,7 +116,39 @@ def test_stability_never_goes_back():
     ],
 )
 def test_an_answer_keeps_to_the_ranges_the_limit_and_the_frontier(ranges, frontier, limit, answer):
-    assert found(store_of("abcd"), *ranges, frontier=frontier, limit=limit) == (answer, [])
+    for store in (store_of("abcd"), store_of_batches("abcd"), store_of_batches("abc", "d")):
+        assert found(store, *ranges, frontier=frontier, limit=limit) == (answer, [])
+
+
+@pytest.mark.parametrize(
+    ("ranges", "limit", "answer", "notices"),
+    [
+        ([(1, 9)], 99, [2, 4, 5, 6, 7, 8], [Purged(0, 1, 1, 2), Purged(0, 3, 3, 4)]),
+        ([(1, 9)], 2, [2, 4], [Purged(0, 1, 1, 2), Purged(0, 3, 3, 4)]),
+        ([(1, 9)], 1, [2], [Purged(0, 1, 1, 2), Purged(0, 3, 3, 4)]),
+        ([(5, 5), (7, 7)], 99, [5, 7], []),
+        ([(5, 5), (7, 7)], 1, [5], []),
+        ([(5, 6), (1, 1)], 1, [5], []),
+        ([(9, 9), (8, 8)], 99, [8], []),
+    ],
+)
+def test_batches_answer_behind_what_was_opened(ranges, limit, answer, notices):
+    """Beyond the limit nothing is told any more, as long as there is data to tell."""
+    store = store_of_batches("aabb", "xxy", "z")
+    store.stream(0).safe = 4
+    store.purge(0)
+    assert found(store, *ranges, limit=limit) == (answer, notices)
+    assert is_whole(store.reclaim(0, 8)) == [False, True, True]
+
+
+def is_whole(runs):
+    return [isinstance(run, kernel.Batch) for run in runs]
+
+
+def test_batches_are_held():
+    store = store_of_batches("ab", "c")
+    assert [seq for seq in range(6) if store.holds(Message(0, seq))] == [1, 2, 3]
+    assert is_whole(store.reclaim(0, 9)) == [True, True]
 
 
 def test_of_an_unknown_stream_there_is_nothing_to_tell():

@@ -7,7 +7,7 @@ from semcast.core.window import Window
 
 @pytest.fixture
 def window():
-    return Window(100, 0.02, 1.0)
+    return Window(1, 100, 0.02, 1.0)
 
 
 def test_slow_start_doubles_per_window(window):
@@ -70,4 +70,12 @@ def test_it_never_asks_for_more_than_a_buffer_holds(window):
     for _ in range(10):
         window.on_answer(64, 0.01)
     assert window.size == 100
-    assert Window(1, 0.02, 1.0).size == 1
+    assert Window(1, 1, 0.02, 1.0).size == 1
+
+
+def test_it_asks_for_what_fills_a_datagram_at_least():
+    window = Window(60, 100_000, 0.02, 1.0)
+    assert window.size == 240
+    window.on_timeout()
+    window.on_timeout()
+    assert (window.size, window.threshold) == (60, 120)

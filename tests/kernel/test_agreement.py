@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semcast import kernel
-from semcast.runtime.group import Update
+from semcast.runtime.group import label_of
 from semcast.runtime.mailbox import Message as Letter
-from semcast.terms.messages import Data, Message, Submission
+from semcast.terms.messages import Data, Message, Submission, Update
 from semcast.wire import encode
 
 
@@ -27,6 +27,7 @@ class Symbol(StrEnum):
 
 EDGES = [0, 1, -1, 1 << 31, (1 << 63) - 1, 1 << 63, 1 << 64, 1 << 200, -(1 << 63)]
 numbers = st.integers(0, 4) | st.sampled_from(EDGES)
+counts = st.integers(0, 200) | st.sampled_from([0, 1, 1 << 31, 1 << 62])  # C's own
 names = st.sampled_from(["", "a", "é", "\N{SNOWMAN}" * 3, "a" * 1025, Symbol.ACME])
 payloads = st.binary(max_size=20) | st.sampled_from([bytearray(b"abc"), memoryview(b"ab")])
 wrong = st.sampled_from([None, 3, 2.5, object, [], "x", b"x", (1,)])
@@ -72,6 +73,18 @@ class Encoded:
         return build.scan(encode(Data(self.run))) or self.run
 
 
+@dataclass(frozen=True)
+class Parceled:
+    """Updates that each build wraps by itself; of some items the label is known already."""
+
+    updates: list[Any]
+    known: list[str]
+
+    def read(self, build: ModuleType) -> Any:
+        labels = {item: label for item in self.known if (label := label_of(item)) is not None}
+        return build.Parcel(list(self.updates), labels, label_of, Update)
+
+
 @st.composite
 def datagrams(draw: st.DrawFn) -> bytes:
     """Usual first transmissions, in part with something wrong in their bytes."""
@@ -99,8 +112,16 @@ hostile = st.lists(messages | broken | wrong, max_size=4)
 sequences = runs() | runs().map(tuple) | hostile | hostile.map(tuple)
 taken = sequences | usual
 held = sequences.map(lambda run: {getattr(m, "seq", 0): m for m in run if _is_key(m)})
-updates = st.lists(
-    st.builds(Update, payloads | wrong, st.none() | names | wrong, st.booleans(), st.just(()))
+broken_updates = st.builds(
+    Update, payloads | wrong, st.none() | names | st.just("\ud800") | wrong, wrong, wrong
+)
+good_updates = st.builds(
+    Update, st.binary(max_size=20), st.none() | st.sampled_from(["a", "é", "n" * 40]), st.booleans()
+)
+parcels = st.builds(
+    Parceled,
+    st.lists(good_updates) | st.lists(good_updates | broken_updates | wrong),
+    st.lists(names),
 )
 
 
@@ -112,7 +133,7 @@ def _is_key(message: object) -> bool:
 
 
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
-    "fields": st.tuples(messages | broken, submissions),
+    "fields": st.tuples(messages | broken, submissions, good_updates | broken_updates),
     "size_of": st.tuples(messages | broken | wrong),
     "scan": st.tuples(datagrams()),
     "join": st.tuples(st.lists(usual, min_size=1, max_size=3) | st.lists(taken, min_size=1)),
@@ -126,8 +147,15 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "is_plain": st.tuples(taken),
     "tagged": st.tuples(taken),
     "compose": st.tuples(
-        st.just(Message), numbers, numbers, st.lists(submissions | wrong, max_size=4), numbers
+        st.just(Message),
+        numbers,
+        numbers,
+        st.lists(submissions | wrong, max_size=4),
+        numbers,
+        numbers,
+        numbers,
     ),
+    "pack": st.tuples(counts, counts, parcels | wrong, counts, counts, counts),
     "fill": st.tuples(held, numbers, numbers, numbers, st.booleans()),
     "take_range": st.tuples(held, st.integers(0, 9), st.integers(0, 9) | st.just(1 << 70)),
     "settle": st.tuples(sequences.map(deque), numbers),
@@ -141,14 +169,14 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         taken,
         st.lists(numbers, max_size=6),
     ),
-    "submissions": st.tuples(st.just(Submission), updates, st.dictionaries(names, numbers)),
+    "submissions": st.tuples(st.just(Submission), parcels | wrong),
 }
 
 
 def _copy(argument: Any, build: ModuleType) -> Any:
     if isinstance(argument, dict):
         return {key: copy(value) for key, value in argument.items()}
-    if isinstance(argument, Encoded):
+    if isinstance(argument, Encoded | Parceled):
         return argument.read(build)
     if isinstance(argument, list):
         return [_copy(each, build) if isinstance(each, Encoded) else each for each in argument]
@@ -162,10 +190,18 @@ def outcome(build: ModuleType, name: str, arguments: tuple[Any, ...]) -> object:
         answer = getattr(build, name)(*mine)
     except (TypeError, AttributeError, IndexError, KeyError, ValueError):
         return "refused"
-    if isinstance(answer, build.Batch):
-        told = (answer.sender, answer.first, answer.count, answer.payload_bytes, answer.safe)
-        return "batch", told, answer.messages()
-    return type(answer), answer, mine
+    kind = "batch" if isinstance(answer, build.Batch) else type(answer)
+    return kind, _told(answer, build), [_told(argument, build) for argument in mine]
+
+
+def _told(value: Any, build: ModuleType) -> object:
+    """The same of both builds, whose batches and parcels are no relatives."""
+    if isinstance(value, build.Batch):
+        told = (value.sender, value.first, value.count, value.payload_bytes, value.safe)
+        return "batch", told, value.is_tagged, value.packed(), value.messages()
+    if isinstance(value, build.Parcel):
+        return "parcel", value.updates, value.labels
+    return tuple(_told(each, build) for each in value) if type(value) is tuple else value
 
 
 def test_every_function_is_compared() -> None:
@@ -185,10 +221,22 @@ def test_both_builds_agree(compiled: ModuleType, name: str, data: st.DataObject)
 def test_nothing_is_kept_or_lost(compiled: ModuleType) -> None:
     """Counts of references are the compiler's to get right; a wrong one shows only much later."""
     run = [Message(1, seq, seq, payload=bytes([seq]), name=f"n{seq}") for seq in range(1, 9)]
-    before = [sys.getrefcount(each) for each in [*run, *(message.payload for message in run)]]
+    updates = [Update(message.payload, message.name) for message in run]
+    labels = {name: label_of(name) for name in [update.item for update in updates[:4]]}
+    parcel = compiled.Parcel(updates, labels, label_of, Update)
+    watched = [parcel, labels, *run, *updates, *labels.values()]
+    watched += [part for label in labels.values() for part in label]
+    watched += [part for update in updates for part in (update.payload, update.item)]
+    before = [sys.getrefcount(each) for each in watched]
     for _ in range(100):
         compiled.sizes_of(run)
         compiled.in_order(run, 1, 0)
         compiled.letters(Letter, ["ada", "bob"], [0, 0], run, ())
         compiled.fill({message.seq: message for message in run}, 1, 8, 1000, True)
-    assert [sys.getrefcount(e) for e in [*run, *(m.payload for m in run)]] == before
+        batch, _ = compiled.pack(1, 0, parcel, 8, 100, 100)
+        assert compiled.pack(1, 4, parcel[4:], 2, 100, 100)[0] == batch[4:6]
+        assert compiled.pack(1, 0, parcel, 0, 100, 100) == (None, 0)
+        head, _ = batch.fit(100, True)
+        batch.after(head).packed()
+        compiled.submissions(Submission, parcel)
+    assert [sys.getrefcount(each) for each in watched] == before

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from semcast.kernel import HEADER_BYTES, ITEM_MAX, NAME_MAX
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message as Letter
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import Message, Submission, Update
 
 RUN = [Message(1, seq, item=seq % 2, payload=bytes(seq), name="a") for seq in (4, 5, 6)]
 BESIDE_PAYLOAD = HEADER_BYTES + 1
@@ -24,8 +23,11 @@ def but(place: int, **fields: object) -> list[Message]:
 def test_fields_come_in_the_order_of_the_classes(build):
     message = Message(1, 2, 3, b"\x04", True, ((5, 6),), b"7", "8")
     submission = Submission(b"9", 10, (11,), True, "12")
-    told = build.fields(message, submission)
-    assert told == msgspec.structs.astuple(message) + msgspec.structs.astuple(submission)
+    update = Update(b"13", "14", True, (15,))
+    told = build.fields(message, submission, update)
+    assert told == tuple(
+        field for each in (message, submission, update) for field in msgspec.structs.astuple(each)
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_those_with_an_item(build):
 
 def test_messages_are_composed_of_submissions(build):
     tagged, plain = Submission(b"x", 7, never_purge=True, name="é"), Submission(b"yz")
-    assert build.compose(Message, 1, 4, [tagged, plain], 100) == (
+    assert build.compose(Message, 1, 4, [tagged, plain], 2, 3, 100) == (
         [
             Message(1, 5, 7, keep=True, payload=b"x", name="é"),
             Message(1, 6, payload=b"yz"),
@@ -127,8 +129,20 @@ def test_messages_are_composed_of_submissions(build):
 )
 def test_composing_stops_at_what_needs_a_closer_look(build, special):
     size_max = 100 if special.payload else 2000
-    messages, _ = build.compose(Message, 1, 0, [Submission(), special, Submission()], size_max)
+    given = [Submission(), special, Submission()]
+    messages, _ = build.compose(Message, 1, 0, given, 3, 2000, size_max)
     assert messages == [Message(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("count_max", "payload_max", "composed"),
+    [(0, 99, 0), (2, 99, 2), (99, 99, 4), (99, 12, 4), (99, 11, 3), (99, 2, 0), (99, 0, 0)],
+)
+def test_no_more_is_composed_than_there_is_room_for(build, count_max, payload_max, composed):
+    given = [Submission(bytes(3), seq) for seq in range(4)]
+    messages, size = build.compose(Message, 1, 0, given, count_max, payload_max, 99)
+    assert [message.item for message in messages] == list(range(composed))
+    assert size == build.sizes_of(messages)
 
 
 def test_a_datagram_is_filled_with_neighbours(build):
@@ -170,7 +184,8 @@ def test_letters_speak_of_names(build):
 @pytest.mark.parametrize("special", [Update(bytearray(b"x")), Update(b"x", "new"), Update(b"x", 3)])
 def test_submissions_stop_at_what_needs_a_closer_look(build, special):
     updates = [Update(b"x", "a", True), Update(b"y", obsoletes=(1,)), special]
-    assert build.submissions(Submission, updates, {"a": 7}) == [
+    parcel = build.Parcel(updates, {"a": (7, b"\x07", b"\xa1a", 1)}, str, str)
+    assert build.submissions(Submission, parcel) == [
         Submission(b"x", 7, never_purge=True, name="a"),
         Submission(b"y", obsoletes=(1,)),
     ]

@@ -121,6 +121,17 @@ async def test_the_sender_waits_only_for_what_may_not_be_purged(meet, take):
             assert found[-1].payload == b"later"
 
 
+@pytest.mark.parametrize("protocol", ["s-rm", "s-sm"])
+async def test_without_echo_a_sender_need_not_read(meet, take, protocol):
+    async with meet("ab", buffer=16, echo=False, protocol=protocol) as (a, b):
+        updates = [Update(b"%d" % n, "x", never_purge=True) for n in range(500)]
+        _, found = await asyncio.gather(a.multicast_many(updates), take(b, 500))
+        assert payloads(found) == [update.payload for update in updates]
+        await b.multicast(b"answer")
+        (answer,) = await take(a, 1)
+        assert (answer.sender, answer.payload, answer.skipped) == ("b", b"answer", 0)
+
+
 async def test_many_senders_of_one_member_get_the_numbers_of_their_messages(meet, take):
     async with meet("ab") as (a, b):
 
@@ -388,7 +399,8 @@ async def test_a_member_that_leaves_does_not_hold_the_others_up(meet, take, name
 
 
 async def test_a_member_leaves_while_the_others_go_on(meet, take):
-    async with meet("ab", linger="400 ms") as (a, b):
+    """It waits in vain for half of `linger`; in the other half it comes to owe nothing."""
+    async with meet("ab", linger="2 s") as (a, b):
         stop = asyncio.Event()
 
         async def send():

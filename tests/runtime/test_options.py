@@ -36,6 +36,7 @@ SAMPLES = {
     "buffer_bytes": ("1 MiB", 1 << 20),
     "purge": ("lazy", "lazy"),
     "overflow": ("error", "error"),
+    "echo": ("no", False),
     "timeout": ("2 s", 2.0),
     "rejoin": ("no", False),
     "period": ("30 ms", 0.03),
@@ -111,7 +112,7 @@ def test_the_defaults():
     assert (options.peers, options.bind, options.interface, options.key) == (None,) * 4
     assert (options.protocol, options.order, options.relation) == ("s-rm", "fifo", "item")
     assert (options.buffer, options.buffer_bytes, options.message_max) == (
-        16_384,
+        65_536,
         64 << 20,
         1 << 20,
     )
@@ -131,7 +132,7 @@ def test_the_call_wins_over_the_environment_over_the_groups_table_over_the_top(m
         return resolve(members=3, **given).buffer
 
     config = write("buffer = 1\n[groups.other]\nbuffer = 2")
-    assert buffer() == 16_384
+    assert buffer() == 65_536
     assert buffer(config=config) == 1
     config = write("buffer = 1\n[groups.quotes]\nbuffer = 3")
     assert buffer(config=config) == 3
@@ -280,7 +281,7 @@ def test_no_option_takes_a_value_of_a_wrong_type(name, value):
     assert refused(**beside | {name: value}).startswith(f"{name}: ")
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"control", "rejoin"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"control", "echo", "rejoin"}))
 def test_only_a_flag_is_true(name):
     assert refused(**{"members": 3} | {name: True}).startswith(f"{name}: ")
 
@@ -415,6 +416,7 @@ def test_the_recipe_has_what_was_asked_for():
         message_bytes=2048,
         window_bytes=2 << 20,
         gossip_after=2,
+        gossip_after_bytes=512 << 10,
         direct_gossip=True,
         purge="lazy",
         overflow="error",
@@ -429,11 +431,12 @@ def test_the_recipe_has_what_was_asked_for():
         members=3,
         order="item",
         chain_limit=8,
-        buffer=16_384,
+        buffer=65_536,
         message_bytes=1 << 20,
         window_bytes=2 << 20,
         period_s=0.02,
         gossip_after=4096,
+        gossip_after_bytes=512 << 10,
         direct_gossip=True,
         coalesce_s=0.001,
     )

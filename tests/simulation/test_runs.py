@@ -2,13 +2,15 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from semcast import kernel
+from semcast.core import member
 from semcast.core.member import Member
 from semcast.core.reception import Reception
 from semcast.sim.swarm import run_seed
-from semcast.terms.messages import Data
+from semcast.terms.messages import Data, Submission, Update
 from semcast.wire import codec, decode, encode
 
 
@@ -32,14 +34,48 @@ def leave_in_bytes(patch):
     on_datagram = Member.on_datagram
 
     def received(self, source, datagram, *args):
-        if not is_batch(datagram):  # It may have come as bytes, which may be damaged on their way.
-            datagram = decode(encode(datagram))
+        datagram = decode(encode(datagram))
         if is_batch(datagram):
             lengths[len(datagram.messages)] += 1
         on_datagram(self, source, datagram, *args)
 
     patch.setattr(codec, "SCANS", True)
     patch.setattr(Member, "on_datagram", received)
+    return lengths
+
+
+def labelled(submissions):
+    """The same as a parcel.  Simulated items have no names: made up ones, which do not travel."""
+    updates, labels = [], {}
+    for each in submissions:
+        item = None if each.item is None else f"i{each.item}"
+        updates.append(Update(each.payload, item, each.never_purge, each.obsoletes))
+        if item is not None:
+            labels[item] = (each.item, msgspec.msgpack.encode(each.item), b"\xa0", 0)
+
+    def submission_of(update):
+        tag = None if update.item is None else labels[update.item][0]
+        return Submission(update.payload, tag, update.obsoletes, update.never_purge)
+
+    assert [submission_of(update) for update in updates] == list(submissions)
+    return kernel.Parcel(updates, labels, labels.get, submission_of)
+
+
+def send_as_bytes(patch):
+    """From now on what members multicast is bytes at once; how long batches were."""
+    lengths = Counter()
+    multicast, pack = Member.multicast, kernel.pack
+
+    def packed(*args):
+        batch, size = pack(*args)
+        lengths[len(batch or ())] += 1
+        return batch, size
+
+    patch.setattr(member, "PACKS", True)
+    patch.setattr(kernel, "pack", packed)
+    patch.setattr(
+        Member, "multicast", lambda self, given, *args: multicast(self, labelled(given), *args)
+    )
     return lengths
 
 
@@ -60,6 +96,9 @@ def test_runs_change_nothing(protocol, monkeypatch):
         batches = leave_in_bytes(patch)
         assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
         assert max(batches) > 1
+        packed = send_as_bytes(patch)
+        assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
+        assert max(packed) > 1
     monkeypatch.setattr(Reception, "_take_run", lambda *_: 0)
     monkeypatch.setattr(Member, "_multicast_run", lambda *_: 0)
     assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs

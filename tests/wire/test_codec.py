@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semcast import kernel
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.messages import (
     RANK_MAX,
@@ -235,3 +236,18 @@ def test_what_does_not_fit_is_refused_at_the_sender():
 def test_a_later_version_may_append_fields():
     fields = msgspec.msgpack.decode(encode(WindowEmpty(1, 2)))
     assert decode(msgspec.msgpack.encode([*fields, "new"])) == WindowEmpty(1, 2)
+
+
+@pytest.mark.parametrize("purged", [(), (Purged(1, 1, 1, 2),)])
+def test_messages_that_are_bytes_travel_as_they_are(purged):
+    run = tuple(Message(1, seq, 7, payload=b"x" * seq, name="é") for seq in range(2, 30))
+    batch = kernel.scan(encode(Data(run)))
+    for part in (slice(None), slice(3, 9), slice(5, 5)):
+        written = encode(Data(batch[part], purged, safe=300))
+        assert written == encode(Data(run[part], purged, safe=300))
+        assert decode(written) == Data(run[part], purged, safe=300)
+
+
+def test_nothing_else_travels():
+    with pytest.raises(TypeError, match="object is nothing that travels"):
+        encode(Data(object()))

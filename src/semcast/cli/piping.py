@@ -21,11 +21,12 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from semcast.runtime.group import TAKE_MAX, Group, Update
+from semcast.runtime.group import TAKE_MAX, Group
 from semcast.runtime.joining import join
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
 from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
+from semcast.terms.messages import Update
 
 CHUNK_BYTES: Final = 1 << 16
 LINE_BYTES_MAX: Final = 64 << 20

@@ -42,7 +42,7 @@ class DeliveryQueue:
     def holds(self, message: Message) -> bool:
         """Whether this message waits here."""
         lane = self.lanes.get(message.sender)
-        return lane is not None and message.seq in lane.held
+        return lane is not None and lane.holds(message.seq)
 
     def is_clear_of(self, sender: Rank) -> bool:
         """Whether nothing of this sender waits here."""

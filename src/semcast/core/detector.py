@@ -21,7 +21,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.messages import Ballot, Rank, SafetyGossip, Seq, StabilityGossip
 
 NEVER = float("inf")
-SMALL = 16  # In a group of so many, a sender can hear from everyone in every round;
+SMALL = 64  # In a group of so many, a sender can hear from everyone in every round;
 ANYBODY_EVERY = 8  # in one round of so many, gossip goes to anybody.
 
 
@@ -83,6 +83,11 @@ class QuorumDetector:
             self.deadline = min(self.deadline, now)
         elif self.deadline == NEVER:
             self.deadline = now + self.period_s * (0.5 + 0.5 * self.rng.random())
+
+    def hurry(self, now: float) -> None:
+        """Gossip without delay what there is to say."""
+        if self.enabled and self.open:
+            self.deadline = min(self.deadline, now)
 
     def enable(self, enabled: bool, now: float) -> None:
         """Switch own initiative on or off; peers that ask are answered all the same."""

@@ -35,6 +35,7 @@ class Holdings:
     def __init__(self, recipe: Recipe, rank: Rank, placed: PlacedQueue | None = None) -> None:
         self.rank = rank
         self.placed = placed
+        self.echo = recipe.echo
         self.elsewhere = recipe.elsewhere
         self.eager = recipe.purge == "eager"
         self.messages_max = recipe.buffer
@@ -50,6 +51,7 @@ class Holdings:
         self.active = 0  # how many senders have messages here
         self.own_bytes = 0  # of the payload held, what this member sent itself,
         self.own_stored_bytes = 0  # and of that, what is kept for others
+        self.admitted_bytes = 0  # of payload, ever
         self.wanted: list[Seq] = [0] * recipe.members  # up to where the bound does not apply
         self.ready = 0  # how many messages the application would take now
         self.delivered: list[Seq] = [0] * recipe.members
@@ -111,18 +113,18 @@ class Holdings:
     def admit_run(self, messages: Sequence[Message], source: Rank, out: Effects) -> int:
         """Take in the next messages of a stream that pass without a decision: how many.
 
-        There is room for all of them, and the application takes each of them at once, or none.
+        There is room for all of them, and the application takes each of them at once, or none.  Of
+        own messages the caller brings no more than `own_room`.
         What they let purge from the store is purged after the last.  The rest is for `admit`.
         """
         sender, _ = kernel.start_of(messages)
         is_own = sender == self.rank
-        straight = self.ready > 0 and self.placed is None
+        is_awaited = not self._is_for_nobody(sender)
+        straight = self.placed is None and (self.ready > 0 or not is_awaited)
         held = self.elsewhere or is_own or not straight
-        count = min(len(messages), self.ready) if straight else len(messages)
+        count = min(len(messages), self.ready) if straight and is_awaited else len(messages)
         if held:
             count = min(count, self.messages_max - self.messages)
-        if is_own:
-            count = self._own_share(messages, count)
         if count <= 0:
             return 0
         if count < len(messages):
@@ -132,9 +134,11 @@ class Holdings:
         payload = kernel.payload_bytes(messages)
         if self.bytes + payload > self.bytes_max:
             return 0
+        self.admitted_bytes += payload
         if held:
             self._count(sender, count, payload)
-        self._record_admission(messages, source, out)
+        if out.events is not None:
+            self._record_admission(messages, source, out)
         if self.elsewhere or is_own:
             self._put(sender, messages, payload)
         if straight:
@@ -151,15 +155,18 @@ class Holdings:
     def admit(self, message: Message, source: Rank, out: Effects) -> bool:
         """Queue the next message of its stream, keep it for others; False if there is no room."""
         stored = self.elsewhere or message.sender == self.rank
-        straight = self.ready > 0 and self.placed is None  # Then nothing waits.
+        # Then nothing waits.
+        straight = self.placed is None and (self.ready > 0 or self._is_for_nobody(message.sender))
         held = stored or not straight
         if message.sender == self.rank and self._exceeds_share(message, out):
             return False
         if held and not self.fits(message) and not self._make_room(message, out):
             return False
+        self.admitted_bytes += len(message.payload)
         if held:
             self.take(message)
-        self._record_admission((message,), source, out)
+        if out.events is not None:
+            self._record_admission((message,), source, out)
         if stored:
             self._put(message.sender, (message,), len(message.payload))
         if straight:
@@ -172,10 +179,14 @@ class Holdings:
             self.relieve(out)  # It was admitted for what it supersedes.
         return True
 
+    def _is_for_nobody(self, sender: Rank) -> bool:
+        """Whether the application has no use for this stream, being its source."""
+        return sender == self.rank and not self.echo
+
     def _put(self, sender: Rank, messages: Sequence[Message], payload: int) -> None:
         if sender == self.rank:
             self.own_stored_bytes += payload
-        self.store.put(messages)
+        self.store.put(sender, messages)
 
     def _exceeds_share(self, message: Message, out: Effects) -> bool:
         """Whether the own stream would take more than its part, or than others have room for.
@@ -187,21 +198,18 @@ class Holdings:
         self.relieve(out)
         return self._has_its_share
 
-    def _own_share(self, messages: Sequence[Message], count: int) -> int:
-        """How many of the first `count` own messages are no more than that for certain."""
+    @property
+    def own_room(self) -> tuple[int, int]:
+        """How many more own messages, and how much payload, are no more than that for certain."""
         own = self.held_of[self.rank]
         active = self.active + (own == 0)
+        count = self.messages_max - self.messages
         if active > 1:
             count = min(count, -(-self.messages_max // active) - own)
-        if count > 0:
-            payload = kernel.payload_bytes(messages[:count])
-            left = min(
-                self.window_bytes - self.own_stored_bytes,
-                self.bytes_max // active - self.own_bytes,
-            )
-            if payload > left:
-                count = count * left // payload if left > 0 else 0  # if all are of one size
-        return count
+        payload = min(
+            self.window_bytes - self.own_stored_bytes, self.bytes_max // active - self.own_bytes
+        )
+        return (count, payload) if count > 0 and payload > 0 else (0, 0)
 
     @property
     def _has_its_share(self) -> bool:
@@ -231,8 +239,7 @@ class Holdings:
                 out.events[-1].position, out.events[-1].by_sender = position, by.sender
 
     def _record_admission(self, messages: Sequence[Message], source: Rank, out: Effects) -> None:
-        if out.events is None:
-            return
+        assert out.events is not None
         held = self.messages - len(messages)
         for message in messages:
             sender, seq, held = message.sender, message.seq, held + 1
@@ -328,17 +335,17 @@ class Holdings:
 
     def _deliver(self, messages: Sequence[Message], out: Effects) -> None:
         """Neighbours in one stream."""
-        self.ready -= len(messages)
         sender, first = kernel.start_of(messages)
         self.delivered[sender] = first + len(messages) - 1
-        if self.skipped != self.told:
-            out.skipped.append((len(out.deliver), self.skipped - self.told))
-            self.told = self.skipped
-        out.deliver += messages
-        position = 0
-        if self.placed is not None:
-            position = self.placed.position
-            out.positions.append(position)
+        position = self.placed.position if self.placed is not None else 0
+        if not self._is_for_nobody(sender):
+            self.ready -= len(messages)
+            if self.skipped != self.told:
+                out.skipped.append((len(out.deliver), self.skipped - self.told))
+                self.told = self.skipped
+            out.deliver += messages
+            if self.placed is not None:
+                out.positions.append(position)
         if out.events is not None:
             for message in messages:
                 sender, seq, held = message.sender, message.seq, self.messages

@@ -6,8 +6,9 @@ and between real processes.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -38,6 +39,8 @@ from semcast.terms.messages import (
     Submission,
     WindowEmpty,
 )
+
+PACKS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
 
 
 class Member:
@@ -74,6 +77,7 @@ class Member:
         self.safety = QuorumDetector(
             rank, members, quorum, frontier, rng, period_s, fanout, SafetyGossip, *how
         )
+        self.gossip_after_bytes = self.gossip_at_bytes = recipe.gossip_after_bytes or inf
         self.needs_safety = recipe.needs_safety
         self.adapts = recipe.needs_safety and not recipe.safety_always
         self.safety.enabled = recipe.needs_safety and recipe.safety_always
@@ -93,7 +97,8 @@ class Member:
         accepted = 0
         try:
             accepted = self._multicast_run(submissions, now, out)
-            for submission in submissions[accepted:]:
+            rest = submissions[accepted:] if accepted < len(submissions) else ()
+            for submission in rest:
                 if not self._multicast_one(submission, now, out):
                     self.holdings.refused = True
                     break
@@ -113,11 +118,16 @@ class Member:
         """Send those that pass without a decision, from the front; how many."""
         if not self.composes_runs or not submissions:
             return 0
-        messages, size = kernel.compose(
-            Message, self.rank, self.last, submissions, self.recipe.message_bytes
-        )
+        room = (*self.holdings.own_room, self.recipe.message_bytes)
+        messages: Any
+        if PACKS and isinstance(submissions, kernel.Parcel):
+            messages, size = kernel.pack(self.rank, self.last, submissions, *room)
+        else:
+            if isinstance(submissions, kernel.Parcel):
+                submissions = kernel.submissions(Submission, submissions)
+            messages, size = kernel.compose(Message, self.rank, self.last, submissions, *room)
         count = self.holdings.admit_run(messages, self.rank, out) if messages else 0
-        if count:
+        if count and messages:
             if count < len(messages):
                 size = kernel.sizes_of(messages[:count])
             self.last += count
@@ -227,7 +237,7 @@ class Member:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
         for ballot in ballots:
             reached = self.stability.reached(ballot)
-            self.reception.learn(ballot.sender, max(ballot.frontier, reached))
+            self.reception.hear(ballot.sender, max(ballot.frontier, reached))
             self.recovery.on_claim(source, ballot.sender, ballot.frontier)
             if ballot.sender == self.rank:
                 self._on_claim(source, ballot.frontier, out)
@@ -238,7 +248,6 @@ class Member:
         if self.needs_safety and self.safety.on_claim(source, frontier):
             self._on_safe([self.rank], out)
         if self.stability.on_claim(source, frontier):
-            self.stability.announce(self.outbox.audience, out)
             self._on_stable([self.rank], out)
 
     def _on_stable(self, streams: list[Rank], out: Effects) -> None:
@@ -246,6 +255,8 @@ class Member:
             stable = self.stability.agreed[sender]
             self._record(STABLE, sender, stable, out)
             if sender == self.rank:
+                if self.stability.direct:  # before anything is sent into the room that it makes
+                    self.stability.announce(self.outbox.audience, out)
                 self.outbox.on_stable(stable)
             if self.recipe.elsewhere or sender == self.rank:
                 self.holdings.on_stable(sender, stable, out)
@@ -341,6 +352,9 @@ class Member:
                 if self.needs_safety:
                     self.safety.on_frontier(sender, now)
             moved.clear()
+            if self.holdings.admitted_bytes >= self.gossip_at_bytes:
+                self.gossip_at_bytes = self.holdings.admitted_bytes + self.gossip_after_bytes
+                self.stability.hurry(now)
         if self.adapts and self.holdings.congested != self.safety.enabled:
             self.safety.enable(not self.safety.enabled, now)  # [SRM §6.4]
         if self.reception.gaps or self.recovery.noticed:

@@ -13,6 +13,7 @@ these would fill up first and miss messages.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 from semcast import kernel
 from semcast.core.detector import NEVER
@@ -102,9 +103,8 @@ class Outbox:
             self.sent = upto
             self.unsent_bytes = max(0, self.unsent_bytes - size) if upto < self.last else 0
             if messages or notices:
-                self._transmit(
-                    Data(tuple(messages), notices, safe=self.store.stream(self.rank).safe), out
-                )
+                safe = self.store.stream(self.rank).safe
+                self._transmit(Data(cast("tuple[Message, ...]", messages), notices, 0, safe), out)
                 self.idle_at = now + self.idle_s
         self.flush_at = NEVER
 
@@ -161,25 +161,24 @@ class Outbox:
 
     def _next_batch(self) -> tuple[Sequence[Message], int, tuple[Purged, ...], Seq]:
         """What goes into the next datagram, its messages' size, and up to where that is all."""
-        messages: list[Message] = []
+        runs: list[Sequence[Message]] = []
         notices: list[Purged] = []
         kept = self.store.stream(self.rank)
         size, seq = 0, max(self.sent, kept.stable) + 1
         while seq <= self.last:
             room = self.datagram_bytes - size - NOTICE_BYTES * len(notices)
-            run, taken = kernel.fill(kept.buffer.held, seq, self.last, room, not messages)
-            messages += run
-            size += taken
-            seq += len(run)
-            if seq > self.last or seq in kept.buffer.held:
-                break
+            run, taken = kept.buffer.fill(seq, self.last, room, not runs)
+            if run:
+                runs.append(run)
+                size += taken
+                seq += len(run)
+                continue
             hole = kept.holes.at(seq)
-            assert hole is not None, "an own message is held, purged or stable"
-            if size + NOTICE_BYTES * len(notices) >= self.datagram_bytes:
+            if hole is None or size + NOTICE_BYTES * len(notices) >= self.datagram_bytes:
                 break
             notices.append(Purged(self.rank, seq, hole.last, hole.witness))
             seq = hole.last + 1
-        return messages, size, tuple(notices), seq - 1
+        return kernel.join(runs) if runs else (), size, tuple(notices), seq - 1
 
     def _spend(self, size: int, now: float) -> bool:
         """Leaky bucket: pay for a datagram, or set the time when there will be enough."""

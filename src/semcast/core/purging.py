@@ -8,9 +8,11 @@ then they are not indexed either, and batches stay whole until somebody looks: w
 congested, an arrival costs next to nothing.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from itertools import takewhile
+from operator import attrgetter
 from typing import cast
 
 from semcast import kernel
@@ -68,6 +70,36 @@ class PurgingBuffer:
             self._tagged -= batch.is_tagged
             self._add_each(batch.messages())
 
+    def _batch_of(self, seq: Seq) -> int:
+        """The place of the batch that has this number or ends before it; -1 if there is none."""
+        batches = self._batches
+        if not batches or seq < batches[0].first:
+            return -1
+        if seq >= batches[-1].first:
+            return len(batches) - 1
+        return bisect_right(batches, seq, key=attrgetter("first")) - 1
+
+    def holds(self, seq: Seq) -> bool:
+        """Whether this number is held."""
+        place = self._batch_of(seq)
+        if place < 0:
+            return seq in self._held
+        batch = self._batches[place]
+        return seq < batch.first + len(batch)
+
+    def run(self, seq: Seq, last: Seq, limit: int) -> list[Message]:
+        """What is held from `seq` to `last` without a hole: as far as that is easily told."""
+        place = self._batch_of(seq)
+        if place >= 0:
+            batch = self._batches[place]
+            start = seq - batch.first
+            return list(batch[start : min(start + limit, last - batch.first + 1)])
+        messages: list[Message] = []
+        while len(messages) < limit and seq <= last and seq in self._held:
+            messages.append(self._held[seq])
+            seq += 1
+        return messages
+
     def add(self, message: Message) -> None:
         """Hold the next message of the stream; it purges nothing yet."""
         self.held[message.seq] = message
@@ -108,6 +140,24 @@ class PurgingBuffer:
         held = self.held
         self._index()
         return [held[seq] for seq in self.index.obsoleted_by(message)]
+
+    def fill(self, seq: Seq, last: Seq, room: int, is_empty: bool) -> tuple[Sequence[Message], int]:
+        """Messages from `seq` to `last` that lie next to each other and fit, and their size.
+
+        Into an empty datagram goes at least one.  What leaves of a batch is one of its own here.
+        """
+        batches, place = self._batches, self._batch_of(seq)
+        if place < 0:
+            return kernel.fill(self._held, seq, last, room, is_empty)
+        batch = batches[place]
+        if batch.first != seq:
+            return kernel.fill(self.held, seq, last, room, is_empty)
+        head, size = batch.fit(room, is_empty)
+        if 0 < len(head) < len(batch):
+            batches[place] = head
+            batches.insert(place + 1, batch.after(head))
+            self._tagged += batch.is_tagged
+        return head, size
 
     def remove(self, seq: Seq) -> Message:
         """Let one message go, for whatever reason."""

@@ -31,7 +31,8 @@ class Reception:
         self.elsewhere = recipe.elsewhere
         self.notices_max = recipe.buffer
         self.frontier: list[Seq] = [0] * recipe.members
-        self.known: list[Seq] = [0] * recipe.members  # the highest seq heard of
+        self.known: list[Seq] = [0] * recipe.members  # the highest seq heard of,
+        self.left: list[Seq] = [0] * recipe.members  # and that has left its sender for certain
         self.ahead: list[dict[Seq, Message]] = [{} for _ in range(recipe.members)]
         self.notices: list[Holes] = [Holes() for _ in range(recipe.members)]
         self.early = 0  # how many messages are held ahead of a gap, over all streams
@@ -50,7 +51,12 @@ class Reception:
         return f"Reception(frontier={self.frontier}, known={self.known}, ahead={ahead})"
 
     def learn(self, sender: Rank, seq: Seq) -> None:
-        """Somebody says that `seq` exists: the end of a stream may have been lost."""
+        """`seq` was sent: the end of a stream may have been lost."""
+        self.hear(sender, seq)
+        self.left[sender] = max(self.left[sender], min(seq, self.known[sender]))
+
+    def hear(self, sender: Rank, seq: Seq) -> None:
+        """Somebody says that `seq` exists; it may be on its way."""
         if self.ends is not None:
             seq = min(seq, self.ends[sender])
         if seq > self.known[sender] and (self.elsewhere or sender not in self.forgotten):
@@ -77,6 +83,8 @@ class Reception:
             if seq > self.known[sender]:
                 self.known[sender] = seq
                 self.gaps[sender] = None
+            if seq > self.left[sender]:
+                self.left[sender] = seq
             if seq <= self.frontier[sender] or seq in self.ahead[sender]:
                 self._discard(message, "duplicate", source, out)
             elif (
@@ -181,6 +189,7 @@ class Reception:
         self.forgotten.add(member)
         for sender in self.forgotten:
             self.known[sender] = max([self.frontier[sender], *self.ahead[sender]])
+            self.left[sender] = self.known[sender]
             if self.known[sender] == self.frontier[sender]:
                 self.gaps.pop(sender, None)
 
@@ -261,7 +270,7 @@ class Reception:
         self.ends = [max(end, reached) for end, reached in zip(cut, self.frontier, strict=True)]
         self.contiguous = list(self.frontier)
         for sender, end in enumerate(self.ends):
-            self.holdings.wanted[sender] = self.known[sender] = end
+            self.holdings.wanted[sender] = self.known[sender] = self.left[sender] = end
             if self.frontier[sender] < end:
                 self.gaps[sender] = None
             else:

@@ -27,10 +27,11 @@ class Recipe:
     one message per sender is admitted, so that no stream waits for another for ever.
     `window_bytes` bounds the own payload that is not known to be stable: all of it may wait in
     somebody's socket.  Members gossip every `period_s`, and at once after `gossip_after` messages
-    of a stream, so that a fast one does not wait for it; with `direct_gossip` mostly to those whose
-    streams it is about.  `f` defaults to (members - 1) // 2.  `unicast` is for networks without
-    multicast: first transmissions go to each member, and one that is far behind is left
-    to pull.
+    of a stream or `gossip_after_bytes` of payload, so that a fast one does not wait for it; with
+    `direct_gossip` mostly to those whose streams it is about.  `f` defaults to (members - 1) // 2.
+    `unicast` is for networks without multicast: first transmissions go to each member, and one
+    that is far behind is left to pull.  Without `echo` the application is not handed what it sent
+    itself.
     """
 
     members: int
@@ -46,10 +47,12 @@ class Recipe:
     window_bytes: int | None = None
     purge: str = "eager"
     overflow: str = "block"
+    echo: bool = True
     period_s: float = 0.03
     safety_period_s: float = 0.0
     fanout: int = 3
     gossip_after: int | None = None
+    gossip_after_bytes: int | None = None
     direct_gossip: bool = False
     congested_at: float = 0.5
     safety_always: bool = False
@@ -107,7 +110,7 @@ class Recipe:
             raise ConfigError(
                 f"timeout_min_s: {self.timeout_min_s} is above timeout_max_s {self.timeout_max_s}"
             )
-        for name in ("chain_limit", "gossip_after", "window_bytes"):
+        for name in ("chain_limit", "gossip_after", "gossip_after_bytes", "window_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: {value} is not at least 1")

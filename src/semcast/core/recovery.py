@@ -17,9 +17,10 @@ from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
 from semcast.core.window import Window
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Data, Nack, Rank, Seq
+from semcast.terms.messages import SEQ_MAX, Data, Nack, Rank, Seq
 
 RANGES_MAX = 64
+LARGE_BYTES = 1024  # of a message: the window counts messages, the network datagrams
 REPEATS_REMEMBERED = 8
 
 
@@ -51,14 +52,17 @@ class Recovery:
         self.rank = rank
         self.elsewhere = recipe.elsewhere
         self.delay_s = recipe.nack_delay_s
+        self.hearsay_s = max(recipe.nack_delay_s, recipe.period_s)
         # Asking for single messages doubles the traffic of a full receiver; an eighth does not.
         self.room_min = max(1, recipe.buffer // 8)
         self.reception = reception
         self.holdings = holdings
         self.rng = rng
-        self.window = Window(recipe.buffer, recipe.timeout_min_s, recipe.timeout_max_s)
+        least = max(1, recipe.datagram_bytes // LARGE_BYTES)
+        timeouts_s = recipe.timeout_min_s, recipe.timeout_max_s
+        self.window = Window(min(least, recipe.buffer), recipe.buffer, *timeouts_s)
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
-        self.noticed: dict[Rank, float] = {}
+        self.noticed: dict[Rank, tuple[float, Seq]] = {}  # and how far the stream was then
         self.asked: dict[Rank, Request] = {}
         self.starved: dict[Rank, tuple[int, ...]] = {}  # streams that found no room, and when
         self.holders: dict[Rank, tuple[Rank, Seq]] = {}  # who last claimed to be furthest
@@ -97,14 +101,25 @@ class Recovery:
             self.asked.pop(sender, None)
         for sender in gaps:
             request = self.asked.get(sender)
-            if request:
-                due = request.deadline
-            else:
-                due = self.noticed.setdefault(sender, now) + self.delay_s
+            due = request.deadline if request else self._missing_at(sender, now)
             if now < due:
                 self.deadline = min(self.deadline, due)
             elif request or self.starved.get(sender) != self._room_for(sender):
                 self._ask(sender, now, out)
+
+    def _missing_at(self, sender: Rank, now: float) -> float:
+        """From when on messages that were noticed to be missing count as lost.
+
+        Hearsay overtakes the messages that it is about, which may not even have left: as long as
+        the stream moves it shows nothing.
+        """
+        frontier = self.reception.frontier[sender]
+        since, before = self.noticed.get(sender, (now, frontier))
+        is_hearsay = frontier >= self.reception.left[sender]
+        if is_hearsay and frontier > before:
+            since = now
+        self.noticed[sender] = since, frontier
+        return since + (self.hearsay_s if is_hearsay else self.delay_s)
 
     def _room_for(self, sender: Rank) -> tuple[int, ...]:
         """What decides whether a stream may be asked for: while it stands, so does the answer."""
@@ -184,7 +199,7 @@ class Recovery:
         """Whom to ask, by stream, now that the view ends: at once, whoever was asked before."""
         self.sources = sources
         self.asked.clear()
-        self.noticed = dict.fromkeys(self.reception.gaps, -NEVER)
+        self.noticed = dict.fromkeys(self.reception.gaps, (-NEVER, SEQ_MAX))
         self.deadline = NEVER
 
     def forget(self, member: Rank) -> None:

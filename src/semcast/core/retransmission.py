@@ -11,7 +11,6 @@ notice is the same for every holder and survives the crash of the purger.
 
 from collections.abc import Sequence
 
-from semcast import kernel
 from semcast.core.holes import Holes
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
@@ -54,11 +53,10 @@ class RetransmissionStore:
     def holds(self, message: Message) -> bool:
         """Whether this message is kept here."""
         kept = self.streams.get(message.sender)
-        return kept is not None and message.seq in kept.buffer.held
+        return kept is not None and kept.buffer.holds(message.seq)
 
-    def put(self, messages: Sequence[Message]) -> None:
+    def put(self, sender: Rank, messages: Sequence[Message]) -> None:
         """Keep the next messages of a stream."""
-        sender, _ = kernel.start_of(messages)
         self.stream(sender).buffer.add_run(messages)
 
     def skip(self, sender: Rank, first: Seq, last: Seq, witness: Seq) -> None:
@@ -92,15 +90,15 @@ class RetransmissionStore:
         for first, last in ranges:
             seq, last = max(first, kept.stable + 1), min(last, frontier)
             while seq <= last:
-                message = kept.buffer.held.get(seq)
-                if message is not None:
-                    if len(messages) == limit:
-                        return messages, notices
-                    messages.append(message)
-                    seq += 1
+                run = kept.buffer.run(seq, last, limit - len(messages))
+                if run:
+                    messages += run
+                    seq += len(run)
                     continue
                 hole = kept.holes.at(seq)
                 if hole is None:
+                    if kept.buffer.holds(seq):
+                        return messages, notices
                     break  # Neither data nor notice: not ours to tell.
                 notices.append(Purged(sender, seq, hole.last, hole.witness))
                 seq = hole.last + 1

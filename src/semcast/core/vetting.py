@@ -81,9 +81,11 @@ class Vetting:
                 d == rank and seq > last for m in messages for d, seq in m.deps
             ):
                 return True
-            return kernel.latest_of(messages, rank) > last or any(
+            if datagram.purged and any(
                 notice.sender == rank and notice.witness > last for notice in datagram.purged
-            )
+            ):
+                return True
+            return kernel.latest_of(messages, rank) > last
         if isinstance(datagram, StabilityGossip | SafetyGossip):
             is_stability = isinstance(datagram, StabilityGossip)
             return any(self._cannot_know(ballot, is_stability) for ballot in datagram.ballots)

@@ -1,28 +1,32 @@
 """How many messages a receiver may ask for at a time, and how long it waits for them.
 
 Rule: slow start, congestion avoidance and timeouts as TCP does [SRM §5.3], so that repair
-never overruns a slow link.  The window counts messages; the timeout is the smoothed round trip
-plus four deviations, doubled while nothing comes back.
+never overruns a slow link.  The window counts messages, at least what a datagram takes; the
+timeout is the smoothed round trip plus four deviations, doubled while nothing comes back.
 """
 
 
 class Window:
-    """Invariant: 1 <= size <= largest, and timeout_s stays between its bounds."""
+    """Invariant: least <= size <= largest, and timeout_s stays between its bounds."""
 
     __slots__ = (
         "backoff",
         "deviation_s",
         "largest",
+        "least",
         "size",
         "smoothed_s",
         "threshold",
         "timeouts_s",
     )
 
-    def __init__(self, largest: int, timeout_min_s: float, timeout_max_s: float) -> None:
+    def __init__(
+        self, least: int, largest: int, timeout_min_s: float, timeout_max_s: float
+    ) -> None:
         self.timeouts_s = (timeout_min_s, timeout_max_s)
+        self.least = float(least)
         self.largest = float(largest)
-        self.size = min(4.0, self.largest)
+        self.size = min(4 * self.least, self.largest)
         self.threshold = self.largest
         self.smoothed_s = 0.0
         self.deviation_s = 0.0
@@ -54,6 +58,6 @@ class Window:
 
     def on_timeout(self) -> None:
         """Nothing came: assume congestion."""
-        self.threshold = max(self.size / 2, 2.0)
-        self.size = 1.0
+        self.threshold = max(self.size / 2, 2 * self.least)
+        self.size = self.least
         self.backoff = min(self.backoff * 2, 1 << 16)

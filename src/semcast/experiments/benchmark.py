@@ -214,6 +214,7 @@ def plans_of(
         "key": case.key or False,
         "interface": LOOPBACK,
         "control": False,
+        "echo": False,  # With the others, who sends does not get it back either.
         **ground,
     }
     load = Load(

@@ -8,9 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from semcast.faults.limits import finite, positive, within
-from semcast.runtime.group import Update
 from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Submission, Update
 from semcast.workloads.game import Game
 from semcast.workloads.items import item_tag
 from semcast.workloads.lists import name_predecessors

@@ -18,11 +18,11 @@ import msgspec
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
 from semcast.runtime.addresses import multicast_address
-from semcast.runtime.group import Update
 from semcast.runtime.interfaces import datagram_bytes, resolve_interface
 from semcast.runtime.mailbox import Message
 from semcast.runtime.sockets import open_multicast, open_unicast
 from semcast.terms.errors import LocalProtocolError
+from semcast.terms.messages import Update
 
 MESSAGE_BYTES: Final = 24  # of a message beside its payload and its names, at most
 RECEIVE_BYTES: Final = 65_535

@@ -24,10 +24,10 @@ import msgspec
 
 import semcast
 from semcast.experiments.plan import Command, Diary, Load, Plan, Report, Result, Start, Tick
-from semcast.runtime.group import Update
 from semcast.runtime.loop import run
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
+from semcast.terms.messages import Update
 from semcast.workloads.items import item_tag
 
 TICK_S: Final = 0.1
@@ -269,6 +269,7 @@ class Worker:
         return msgspec.structs.replace(
             tick,
             sent=now.sent,
+            skipped=now.skipped if self.plan.only_counts else self.skipped,
             held=now.held,
             queued=now.queued,
             forgotten=sum(peer.is_forgotten for peer in now.peers),
@@ -280,6 +281,9 @@ class Worker:
 
     def result(self) -> Result:
         """What there is to show."""
+        now = self.group.snapshot()
+        if now is not None and self.plan.only_counts:
+            self.skipped = now.skipped
         lasts = msgspec.json.encode(sorted((*key, seq) for key, seq in self.state.items()))
         return Result(
             sent=self.sent,
@@ -292,7 +296,7 @@ class Worker:
             latencies_us=self.sample.latencies_us,
             sent_diary=self.sent_notes.diary() if self.plan.keeps_diary else None,
             taken_diary=self.taken_notes.diary() if self.plan.keeps_diary else None,
-            snapshot=self.group.snapshot(),
+            snapshot=now,
         )
 
 

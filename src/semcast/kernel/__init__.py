@@ -13,11 +13,12 @@ from typing import Final
 
 from semcast.kernel import plain
 from semcast.kernel.batches import *  # noqa: F403
+from semcast.kernel.packing import *  # noqa: F403
 from semcast.kernel.plain import *  # noqa: F403
 from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import Message, Submission, Update
 
-SOURCES: Final = ("batches.py", "plain.py", "compiled.pxd")
+SOURCES: Final = ("batches.py", "packing.py", "plain.py", "compiled.pxd")
 FUNCTIONS: Final = frozenset(
     name
     for name, value in vars(plain).items()
@@ -28,6 +29,8 @@ FUNCTIONS: Final = frozenset(
 # No two fields are equal, so that none can be taken for another.
 MESSAGE: Final = Message(1, 2, 3, b"covers", True, ((4, 5),), b"payload", "name")
 SUBMISSION: Final = Submission(b"payload", 1, (2, 3), True, "name")
+UPDATE: Final = Update(b"payload", "item", True, (1, 2))
+EXAMPLES: Final = (MESSAGE, SUBMISSION, UPDATE)
 
 
 def load_compiled() -> ModuleType:
@@ -41,7 +44,7 @@ def load_compiled() -> ModuleType:
     source = b"".join(get_data(__name__, name) or b"" for name in SOURCES)
     if source != module.SOURCE:
         raise ImportError("it was made from another source")
-    if module.fields(MESSAGE, SUBMISSION) != plain.fields(MESSAGE, SUBMISSION):
+    if module.fields(*EXAMPLES) != plain.fields(*EXAMPLES):
         raise ImportError("the fields of a message lie in another order")
     return module
 
@@ -64,4 +67,4 @@ def choose(asked: str) -> tuple[ModuleType, str]:
 ASKED: Final = environ.get("SEMCAST_KERNEL", "")
 _chosen, WHY_PLAIN = choose(ASKED)
 BUILD: Final = "plain" if _chosen is plain else "compiled"
-globals().update({name: getattr(_chosen, name) for name in ("Batch", *FUNCTIONS)})
+globals().update({name: getattr(_chosen, name) for name in ("Batch", "Parcel", *FUNCTIONS)})

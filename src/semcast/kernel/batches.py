@@ -15,6 +15,7 @@ from semcast.terms.messages import RANK_MAX, Message
 if TYPE_CHECKING:
     import cython
 
+HEADER_BYTES: Final = 24  # beside payload and name; an estimate good enough to fill datagrams
 NAME_MAX: Final = 1024  # characters of an item's name, which the bound on bytes held does not count
 
 NIL: Final = 0xC0
@@ -35,7 +36,8 @@ Number: TypeAlias = int  # one of C's, where compiled.pxd says so
 class Reader:
     """Goes from message to message; its fields are what the last one says.
 
-    Payload and name are told by where they begin and end.  The unusual raises ValueError.
+    Item, payload and name are told by where they begin, the last two also by where they end.  The
+    unusual raises ValueError.
     """
 
     __slots__ = (
@@ -64,8 +66,9 @@ class Reader:
         self.sender = self.integer()
         self.seq = self.integer()
         self.has_item = data[self.at] != NIL
+        self.item = self.at
         if self.has_item:
-            self.item = self.integer()
+            self.skip_integer()
         else:
             self.at += 1
         at: cython.Py_ssize_t = self.at
@@ -120,6 +123,28 @@ class Reader:
         if not UNSIGNED <= kind < UNSIGNED + 4 or (is_high and kind == UNSIGNED + 3):
             raise ValueError("not such a number")
         return self.number(1 << (kind - UNSIGNED), 0)
+
+    def skip_integer(self) -> None:
+        """Go on behind such a number."""
+        data: bytes = self.data
+        at: cython.Py_ssize_t = self.at
+        kind: cython.int = data[at]
+        if kind < 0x80 or kind >= 0xE0:
+            self.at = at + 1
+        elif SIGNED <= kind < SIGNED + 4:
+            self.at = at + 1 + (1 << (kind - SIGNED))
+        elif not UNSIGNED <= kind < UNSIGNED + 4 or (kind == UNSIGNED + 3 and data[at + 1] >= 0x80):
+            raise ValueError("not such a number")
+        else:
+            self.at = at + 1 + (1 << (kind - UNSIGNED))
+
+    def tag(self) -> int:
+        """The item."""
+        end: cython.Py_ssize_t = self.at
+        self.at = self.item
+        item: cython.longlong = self.integer()
+        self.at = end
+        return item
 
     def number(self, size: Number, value: Number) -> int:
         """Read so many bytes of a number; what comes before them, 0 or -1, is its sign."""
@@ -242,6 +267,50 @@ class Batch:  # noqa: PLW1641 (equal to lists, which have no hash)
         end, told = reader.at, (self.safe, self.is_tagged)
         return Batch(self.data, begin, end, count, self.sender, first, size, *told)
 
+    def fit(self, room: Number, is_empty: bool) -> tuple[Any, int]:
+        """The messages at the front that take up at most so much room, and how much they do.
+
+        Into an empty datagram goes at least one, however large.
+        """
+        reader: Reader = Reader(self.data, self.begin)
+        stop: cython.Py_ssize_t = 0
+        payloads: cython.Py_ssize_t = 0
+        size: cython.Py_ssize_t = 0
+        end: cython.Py_ssize_t = self.begin
+        while stop < self.count and size < room:
+            reader.message()
+            payload: cython.Py_ssize_t = reader.payload_end - reader.payload
+            needs: cython.Py_ssize_t = HEADER_BYTES + payload + reader.name_end - reader.name
+            if size + needs > room and (stop or not is_empty):
+                break
+            stop += 1
+            payloads += payload
+            size += needs
+            end = reader.at
+        if stop == self.count:
+            return self, size
+        told = (self.safe, self.is_tagged)
+        return Batch(
+            self.data, self.begin, end, stop, self.sender, self.first, payloads, *told
+        ), size
+
+    def after(self, head: Any) -> Any:
+        """What is left behind these messages at the front."""
+        count, size = self.count - head.count, self.payload_bytes - head.payload_bytes
+        first, told = self.first + head.count, (self.safe, self.is_tagged)
+        return Batch(self.data, head.end, self.end, count, self.sender, first, size, *told)
+
+    def packed(self) -> bytes:
+        """The messages as an array in MessagePack."""
+        count = self.count
+        if count < 0x10:
+            head = bytes((FEW + count,))
+        elif count < 0x10000:
+            head = bytes((ARRAY, count >> 8, count & 0xFF))
+        else:
+            head = bytes((ARRAY + 1,)) + count.to_bytes(4, "big")
+        return head + self.data[self.begin : self.end]
+
     def messages(self) -> list[Message]:
         """Each by itself."""
         made = []
@@ -249,7 +318,7 @@ class Batch:  # noqa: PLW1641 (equal to lists, which have no hash)
         sender = self.sender
         for _ in range(self.count):
             reader.message()
-            item = reader.item if reader.has_item else None
+            item = reader.tag() if reader.has_item else None
             made.append(
                 Message(
                     sender, reader.seq, item, b"", reader.keep, (), reader.body(), reader.text()
@@ -307,10 +376,10 @@ def scan(data: bytes) -> Batch | None:
 
 
 def join(runs: Sequence[Any]) -> Any:
-    """One run of several, a batch if they are batches that continue each other."""
+    """One run of several: a batch if they are batches that continue each other, else a tuple."""
     first = runs[0]
     if len(runs) == 1:
-        return first
+        return first if isinstance(first, Batch) else tuple(first)
     count: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t = 0
     is_tagged = False

@@ -17,6 +17,11 @@ cdef extern from *:
         PyObject_HEAD
         PyObject *item, *name, *never_purge, *obsoletes, *payload;
     } SubmissionStruct;
+
+    typedef struct {
+        PyObject_HEAD
+        PyObject *item, *never_purge, *obsoletes, *payload;
+    } UpdateStruct;
     """
 
 cdef extern class semcast.terms.messages.Message [object MessageStruct, check_size error]:
@@ -25,16 +30,21 @@ cdef extern class semcast.terms.messages.Message [object MessageStruct, check_si
 cdef extern class semcast.terms.messages.Submission [object SubmissionStruct, check_size error]:
     cdef readonly object item, name, never_purge, obsoletes, payload
 
+cdef extern class semcast.terms.messages.Update [object UpdateStruct, check_size error]:
+    cdef readonly object item, never_purge, obsoletes, payload
+
 @cython.final
 cdef class Reader:
     cdef bytes data
-    cdef Py_ssize_t at, begun, payload, payload_end, name, name_end
-    cdef int64_t sender, seq, item
+    cdef Py_ssize_t at, begun, item, payload, payload_end, name, name_end
+    cdef int64_t sender, seq
     cdef bint has_item, keep
     cdef int message(self) except -1
     cdef int expect(self, int byte) except -1
     cdef int skip(self, int64_t length) except -1
     cdef int64_t integer(self) except? -1
+    cdef int skip_integer(self) except -1
+    cdef int64_t tag(self) except? -1
     cdef int64_t number(self, int size, int64_t value) except? -1
     cdef int64_t count(self) except -1
     cdef int check_name(self) except -1
@@ -49,8 +59,38 @@ cdef class Batch:
     cdef readonly Py_ssize_t begin, end, count, payload_bytes
     cdef readonly object sender, first, safe
     cdef readonly bint is_tagged
+    cpdef tuple fit(self, Py_ssize_t room, bint is_empty)
+
+@cython.final
+cdef class Parcel:
+    cdef readonly object label_of, submission_of
+    cdef readonly dict labels
+    cdef readonly list updates
+
+@cython.final
+cdef class Writer:
+    cdef bytearray buffer
+    cdef Py_ssize_t at
+    cdef int make_room(self, Py_ssize_t size) except -1
+    @cython.locals(out="unsigned char *", given="const unsigned char *")
+    cdef int copy(self, bytes data) except -1
+    @cython.locals(out="unsigned char *")
+    cdef int sized(self, int kind, int64_t value) except -1
+    @cython.locals(out="unsigned char *")
+    cdef int message(self, bytes head, int64_t seq, tuple label, bint keep, bytes payload) except -1
 
 cdef int NIL, FALSE, TRUE, BIN, UNSIGNED, SIGNED, STR, ARRAY, FEW, SHORT
-cdef Py_ssize_t HEADER_BYTES, DISTANCE_BYTES, DEPENDENCY_BYTES, NAME_MAX
+cdef Py_ssize_t HEADER_BYTES, DISTANCE_BYTES, DEPENDENCY_BYTES, NAME_MAX, WRITTEN_MAX
 
 cdef Py_ssize_t _size(payload, name, covers, deps) except -1
+cdef tuple _label(Parcel parcel, object item)
+
+@cython.locals(updates=list, head=bytes, label=tuple)
+cpdef tuple pack(
+    int64_t rank,
+    int64_t seq,
+    Parcel parcel,
+    Py_ssize_t count_max,
+    Py_ssize_t payload_max,
+    Py_ssize_t size_max,
+)

@@ -13,20 +13,21 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from semcast.kernel.batches import *  # noqa: F403
-from semcast.kernel.batches import NAME_MAX, Batch
-from semcast.terms.messages import Message, Submission
+from semcast.kernel.batches import HEADER_BYTES, NAME_MAX, Batch
+from semcast.kernel.packing import *  # noqa: F403
+from semcast.kernel.packing import Parcel
+from semcast.terms.messages import Message, Submission, Update
 
 if TYPE_CHECKING:
     import cython
 
-HEADER_BYTES: Final = 24  # beside the payload; an estimate good enough to fill datagrams
 DISTANCE_BYTES: Final = 3
 DEPENDENCY_BYTES: Final = 10
 ITEM_MIN: Final = -(1 << 63)
 ITEM_MAX: Final = (1 << 63) - 1
 
 
-def fields(message: Message, submission: Submission) -> tuple[Any, ...]:
+def fields(message: Message, submission: Submission, update: Update) -> tuple[Any, ...]:
     """All of them in order: whether the compiled kernel knows where they lie."""
     return (
         message.sender,
@@ -42,6 +43,10 @@ def fields(message: Message, submission: Submission) -> tuple[Any, ...]:
         submission.obsoletes,
         submission.never_purge,
         submission.name,
+        update.payload,
+        update.item,
+        update.never_purge,
+        update.obsoletes,
     )
 
 
@@ -144,16 +149,24 @@ def tagged(messages: Sequence[Message]) -> list[Any]:
 
 
 def compose(
-    make: Callable[..., Any], rank: int, seq: int, submissions: Sequence[Submission], size_max: int
+    make: Callable[..., Any],
+    rank: int,
+    seq: int,
+    submissions: Sequence[Submission],
+    count_max: int,
+    payload_max: int,
+    size_max: int,
 ) -> tuple[list[Any], int]:
     """Messages after `seq` from submissions that are tagged at the most, and their size.
 
-    Stops before the first one that needs a closer look.
+    They are at most so many and have so much payload, and none is above `size_max`.  Stops before
+    the first one that needs a closer look.
     """
     messages = []
+    payloads: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t = 0
     submission: Submission
-    for submission in submissions:
+    for submission in submissions[:count_max]:
         payload, item, name = submission.payload, submission.item, submission.name
         needs: cython.Py_ssize_t = len(payload) + HEADER_BYTES
         if item is not None:
@@ -162,7 +175,8 @@ def compose(
                 break
         elif name:
             break
-        if needs > size_max or submission.obsoletes:
+        payloads += len(payload)
+        if needs > size_max or payloads > payload_max or submission.obsoletes:
             break
         seq += 1
         size += needs
@@ -313,23 +327,22 @@ def letter_bytes(letters: Sequence[Any]) -> int:
     return size
 
 
-def submissions(
-    make: Callable[..., Any], updates: Sequence[Any], tags: Mapping[str, int]
-) -> list[Any]:
-    """What the application wants to send, as far as the tags of its items are known.
+def submissions(make: Callable[..., Any], parcel: Parcel) -> list[Any]:
+    """What the application wants to send, as far as the labels of its items are known.
 
     Stops before the first one that needs a closer look.
     """
     made = []
-    for update in updates:
+    labels = parcel.labels
+    for update in parcel.updates:
         payload, item = update.payload, update.item
         if type(payload) is not bytes:
             break
         if item is None:
             made.append(make(payload, None, update.obsoletes, update.never_purge))
             continue
-        tag = tags.get(item) if type(item) is str else None
-        if tag is None:
+        label = labels.get(item) if type(item) is str else None
+        if label is None:
             break
-        made.append(make(payload, tag, update.obsoletes, update.never_purge, item))
+        made.append(make(payload, label[0], update.obsoletes, update.never_purge, item))
     return made

@@ -10,6 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from math import ceil
 from operator import itemgetter
 from time import monotonic, monotonic_ns, time_ns
 from typing import Any, Final, Protocol, TypeVar
@@ -165,12 +166,14 @@ class Driver(ABC):
         A sender that was made to let it turn goes on, and does; else the time to coalesce ends it.
         """
         goes_on, self.since_turn = self.since_turn >= TURN_MAX, 0
-        if goes_on or not self._flushes_on_turn or self.ended is not None:
+        if self.ended is not None:
             return
-        if self._has_unsent():
-            now = monotonic()
+        now = monotonic()
+        if not goes_on and self._flushes_on_turn and self._has_unsent():
             self.member.flush(now, self._out)
             self._carry_out(now)
+        elif self.member.deadline < self._armed:
+            self._arm(now)
 
     def _on_ready(self, count: int) -> None:
         now = monotonic()
@@ -196,8 +199,8 @@ class Driver(ABC):
         self._conclude(out)
         if not self.changed.is_set():
             self.changed.set()
-        if self.member.deadline < self._armed and self.ended is None:
-            self._arm(now)
+        if self.member.deadline < self._armed and self.ended is None and not self.since_turn:
+            self._arm(now)  # else when the loop has turned, and much of it was done
 
     def _record(self, events: list[Event]) -> None:
         """Before anything leaves; a disk that is full ends the recording, not the member."""
@@ -213,6 +216,9 @@ class Driver(ABC):
     def _send(self, sends: Sequence[tuple[int, Any]], *, repairs: bool) -> None:
         if repairs:
             sends = self._send_bulk(sends)
+        if len(sends) == 1 and sends[0][0] == EVERYONE:
+            self._transport.send(WHOLE, encode(sends[0][1]), self.everyone)
+            return
         for to, group in groupby(self._addressed(sends), itemgetter(1)):
             self._transport.send_all(WHOLE, [encode(datagram) for datagram, _ in group], to)
 
@@ -256,7 +262,9 @@ class Driver(ABC):
         if self._timer is not None:
             self._timer.cancel()
         self._armed = self.member.deadline
-        self._timer = self._loop.call_later(max(0.0, self._armed - now), self._ring)
+        # Loops may count milliseconds, and would ring several times too early.
+        delay_s = ceil((self._armed - now) * 1000) / 1000
+        self._timer = self._loop.call_later(max(0.0, delay_s), self._ring)
 
     def _ring(self) -> None:
         self._timer, self._armed = None, float("inf")

@@ -5,11 +5,10 @@ member; so is one that takes its time between two messages, and that is fine.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias, cast
 
 import msgspec
 
@@ -19,10 +18,10 @@ from semcast.runtime.happenings import Confirmed, View, ViewChange
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
 from semcast.terms.errors import BufferFull, LocalProtocolError, NoQuorum
-from semcast.terms.messages import Seq, Submission
+from semcast.terms.messages import Seq, Submission, Update
 from semcast.workloads.items import item_tag
 
-TAGS_REMEMBERED: Final = 1 << 16
+LABELS_REMEMBERED: Final = 1 << 16  # and as many older ones
 TAKE_MAX: Final = 1024
 
 Happening: TypeAlias = Message | ViewChange | Confirmed
@@ -51,13 +50,16 @@ class Relation(Protocol):
     def sent(self, seq: Seq, item: str | None, payload: bytes) -> None: ...
 
 
-class Update(msgspec.Struct, frozen=True, gc=False):
-    """One message of a batch for `multicast_many`; the fields are those of `multicast`."""
-
-    payload: bytes
-    item: str | None = None
-    never_purge: bool = False
-    obsoletes: tuple[Seq, ...] = ()
+def label_of(item: str) -> kernel.Label | None:
+    """The label of an item; None if it can have none."""
+    if not item:
+        return None
+    try:
+        tag, written = item_tag(item), msgspec.msgpack.encode(item)
+    except UnicodeEncodeError:
+        return None
+    named = len(item) if item.isascii() else len(item.encode())
+    return tag, msgspec.msgpack.encode(tag), written, named
 
 
 class Group:
@@ -87,7 +89,8 @@ class Group:
         self._relation = relation
         self._snapshot = snapshot
         self._close = close
-        self._tags: OrderedDict[str, int] = OrderedDict()
+        self._labels: dict[str, kernel.Label] = {}
+        self._older_labels: dict[str, kernel.Label] = {}
         self._unread: list[Message] = []  # of what iteration took, the next one last
         self.is_closed = False
 
@@ -123,8 +126,7 @@ class Group:
 
             seq = await group.multicast(b"101.25", item="ACME")
         """
-        update = Update(payload, item, never_purge, tuple(obsoletes))
-        return await self._send([self._submission(update)])
+        return await self._send([Update(payload, item, never_purge, tuple(obsoletes))])
 
     async def multicast_many(self, updates: Iterable[Update]) -> Seq:
         """Send a batch, in order; cheaper than one by one.  Returns the last one's number.
@@ -133,6 +135,8 @@ class Group:
 
             await group.multicast_many([Update(b"1", "a"), Update(b"2", "b")])
         """
+        if isinstance(updates, list) and 0 < len(updates) <= TURN_MAX:
+            return await self._send(updates[:])
         last, given = self._host.last, iter(updates)
         while True:
             batch: list[Update] = []
@@ -140,20 +144,11 @@ class Group:
                 batch += islice(given, TURN_MAX)
             finally:  # What came before an error of the application's is sent.
                 if batch:
-                    last = await self._send_updates(batch)
+                    last = await self._send(batch)
             if not batch:
                 return last
 
-    async def _send_updates(self, batch: Sequence[Update]) -> Seq:
-        made = kernel.submissions(Submission, batch, self._tags)
-        try:
-            for update in batch[len(made) :]:
-                made.append(self._submission(update))
-        finally:
-            last = await self._send(made)
-        return last
-
-    async def _send(self, batch: Sequence[Submission]) -> Seq:
+    async def _send(self, batch: list[Update]) -> Seq:
         """Returns the number of the last one."""
         host, start = self._host, 0
         while start < len(batch):
@@ -180,8 +175,7 @@ class Group:
         if group.try_multicast(b"101.25", item="ACME") is None: ...
         """
         try:
-            update = Update(payload, item, never_purge, tuple(obsoletes))
-            accepted = self._offer([self._submission(update)])
+            accepted = self._offer([Update(payload, item, never_purge, tuple(obsoletes))])
         except (BufferFull, NoQuorum):
             return None
         return self._host.last if accepted else None
@@ -195,13 +189,17 @@ class Group:
             raise LocalProtocolError("tombstone: needs relation item; name what it supersedes")
         return await self.multicast(payload, item=item, never_purge=True)
 
-    def _offer(self, batch: Sequence[Submission]) -> int:
+    def _offer(self, batch: list[Update]) -> int:
         if self._host.ended is not None:
             raise self._host.ended
+        parcel = cast(
+            "Sequence[Submission]",
+            kernel.Parcel(batch, self._labels, self._label, self._submission),
+        )
         if self._relation is None:
-            return self._host.multicast(batch)
+            return self._host.multicast(parcel)
         # Which messages it may name depends on the number a message gets.
-        for sent, submission in enumerate(batch):
+        for sent, submission in enumerate(parcel):
             seq = self._host.last + 1
             if submission.obsoletes:
                 raise LocalProtocolError("obsoletes: this group's relation says what is obsolete")
@@ -218,21 +216,23 @@ class Group:
             raise LocalProtocolError(f"payload: {type(update.payload).__name__} is not bytes")
         if item is None:
             return Submission(update.payload, None, update.obsoletes, update.never_purge)
-        tag = self._tags.get(item) if isinstance(item, str) else None
-        if tag is None:
-            tag = self._tag(item)
-        return Submission(update.payload, tag, update.obsoletes, update.never_purge, item)
-
-    def _tag(self, item: str) -> int:
         if not isinstance(item, str) or not item:
             raise LocalProtocolError(f"item: {item!r} is not a name; give text, or None")
-        try:
-            tag = self._tags[item] = item_tag(item)
-        except UnicodeEncodeError:
-            raise LocalProtocolError(f"item: {item!r} cannot be written as UTF-8") from None
-        if len(self._tags) > TAGS_REMEMBERED:
-            self._tags.popitem(last=False)
-        return tag
+        label = self._labels.get(item) or self._label(item)
+        if label is None:
+            raise LocalProtocolError(f"item: {item!r} cannot be written as UTF-8")
+        return Submission(update.payload, label[0], update.obsoletes, update.never_purge, item)
+
+    def _label(self, item: str) -> kernel.Label | None:
+        """Of an item that was not met lately; None if it can have none."""
+        label = self._older_labels.get(item)
+        if label is None:
+            label = label_of(item)
+        if label is not None:
+            if len(self._labels) == LABELS_REMEMBERED:
+                self._older_labels, self._labels = self._labels, {}
+            self._labels[item] = label
+        return label
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from semcast.core.member import Member
-from semcast.kernel import join, letters
+from semcast.kernel import join, letters, payload_bytes
 from semcast.runtime.addresses import Address
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.driver import Driver, Journal, decoded
@@ -17,8 +17,7 @@ from semcast.runtime.mailbox import Message, note_skipped
 from semcast.runtime.transport import Transport
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError, SemcastError
-from semcast.terms.messages import Data, Excluded, Rank, Seq
-from semcast.terms.messages import Message as CoreMessage
+from semcast.terms.messages import Data, Excluded, Rank
 from semcast.wire import decode
 from semcast.wire.frames import GOODBYE, REPORT, TCP, WHOLE
 from semcast.wire.sealing import Opened
@@ -75,10 +74,9 @@ class Host(Driver):
         self._view = View(1, tuple(names), is_primary=True)
         self.reports: dict[Rank, tuple[Report, Report]] = {}  # the last two, also the own ones
         self.heard_at: dict[Rank, float] = {}
-        self._gathered: list[Sequence[CoreMessage]] = []  # until another datagram, or no more
+        self._gathered: list[Data] = []  # until another datagram, or no more
         self._gathered_count = 0
         self._gathered_from: Rank = -1
-        self._gathered_safe: Seq = 0
         self._is_leaving = False  # and takes nothing more in
         self._ids = ids
         self._reporting = self._loop.call_later(REPORT_PERIOD_S, self._report)
@@ -141,15 +139,17 @@ class Host(Driver):
         if data.purged or data.answers:
             self.member.on_datagram(rank, data, now, self._out)
             return
-        self._gathered_from, self._gathered_safe = rank, data.safe
-        self._gathered.append(data.messages)
+        self._gathered_from = rank
+        self._gathered.append(data)
         self._gathered_count += len(data.messages)
         if self._gathered_count >= GATHERED_MAX:
             self._take_gathered(now)
 
     def _take_gathered(self, now: float) -> None:
         if self._gathered:
-            data = Data(join(self._gathered), safe=self._gathered_safe)
+            data = self._gathered[-1]
+            if len(self._gathered) > 1:
+                data = Data(join([each.messages for each in self._gathered]), safe=data.safe)
             self._gathered, self._gathered_count = [], 0
             try:
                 self.member.on_datagram(self._gathered_from, data, now, self._out)
@@ -193,7 +193,7 @@ class Host(Driver):
     def _bulk_bytes(self, datagram: Any) -> int:
         if not isinstance(datagram, Data):
             return 0
-        return sum(len(message.payload) for message in datagram.messages)
+        return payload_bytes(datagram.messages)
 
     def introduction(self) -> bytes:
         """The first frame on a TCP connection: small, so that strangers need not be let more."""

@@ -63,6 +63,7 @@ def join(
     buffer_bytes: int | str | None = None,
     purge: str | None = None,
     overflow: str | None = None,
+    echo: bool | None = None,
     timeout: float | str | None = None,
     rejoin: bool | None = None,
     period: float | str | None = None,

@@ -23,7 +23,7 @@ from semcast.terms.errors import LocalProtocolError
 AHEAD_S: Final = 0.005
 MEASURE_S: Final = 0.002
 ASK_FIRST: Final = 64  # before anything is known about the application
-ASK_MAX: Final = 8192
+ASK_MAX: Final = 32_768
 BYTES_MAX: Final = 8 << 20  # beyond it, nothing more is handed over
 MEMORY: Final = 0.8  # of earlier measurements, after each new one
 TRUST: Final = 4  # times as much as before is asked for at most, whatever the line says

@@ -53,7 +53,8 @@ from semcast.wire.frames import hash64
 
 HEARTBEATS_PER_TIMEOUT: Final = 10
 SUSPECT_S_MAX: Final = 5.0  # to which a timeout that was too short grows at most
-GOSSIPS_PER_BUFFER: Final = 4  # Buffers are emptied by gossip, so they fill no further than that.
+GOSSIPS_PER_BUFFER: Final = 4  # Gossip empties buffers and windows: they fill no further than that.
+GOSSIP_AFTER_MAX: Final = 4096  # messages
 TURN_S: Final = 0.001  # what a sender that never lets the event loop turn makes others wait
 _CONFIG_HELP: Final = (
     "TOML file with options for all groups at its top and for one under [groups.NAME]"
@@ -120,7 +121,7 @@ class Options:
         whole(0),
         "how many members may crash; default the largest minority, with views always that",
     )
-    buffer: int = option(16_384, whole(1), "messages held at most, for delivery or retransmission")
+    buffer: int = option(65_536, whole(1), "messages held at most, for delivery or retransmission")
     buffer_bytes: int = option("64 MiB", size(1), "payload held at most")
     purge: str = option("eager", choice(*PURGING), f"when to purge: {', '.join(PURGING)}")
     overflow: str = option(
@@ -128,6 +129,7 @@ class Options:
         choice(*VIEW_OVERFLOWS),
         "when nothing held may be purged: block the sender, error, or (views) exclude",
     )
+    echo: bool = option(True, parse_flag, "hand over what this member sent itself, too")
     timeout: float = option(
         "500 ms",
         above_zero(parse_seconds),
@@ -313,10 +315,12 @@ class Options:
             "message_bytes": self.message_max,
             "window_bytes": max(1, self.socket_buffer // 2),
             "purge": self.purge,
+            "echo": self.echo,
             "period_s": self.period,
             "fanout": self.fanout,
             "direct_gossip": True,
-            "gossip_after": max(1, self.buffer // GOSSIPS_PER_BUFFER),
+            "gossip_after_bytes": max(1, self.socket_buffer // 2 // GOSSIPS_PER_BUFFER),
+            "gossip_after": max(1, min(self.buffer // GOSSIPS_PER_BUFFER, GOSSIP_AFTER_MAX)),
             "datagram_bytes": datagram_bytes,
             "coalesce_s": TURN_S if self.coalesce is None else self.coalesce,
             "bandwidth_max": self.bandwidth,

@@ -25,7 +25,7 @@ from semcast.runtime.loop import new_event_loop
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.messages import Seq
+from semcast.terms.messages import Seq, Update
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ class Group:
             self._group.multicast(payload, item=item, never_purge=never_purge, obsoletes=obsoletes)
         )
 
-    def multicast_many(self, updates: Iterable[live.Update]) -> Seq:
+    def multicast_many(self, updates: Iterable[Update]) -> Seq:
         """Send a batch, in order; returns the last one's number."""
         return self._loop.run(self._group.multicast_many(list(updates)))
 

@@ -133,7 +133,7 @@ class Transport:
         """Several bodies, in order, to each address or to the multicast group."""
         channel = MULTICAST if None in to else UDP
         frames = [frame for body in bodies for frame in self._frames(kind, body, channel)]
-        for train in trains(frames):
+        for train in trains(frames) if len(frames) > 1 else (frames,):
             for address in to:
                 target = self._group if address is None else address
                 assert target is not None, "without multicast everyone has an address"

@@ -148,10 +148,10 @@ def only_the_sender_repairs(original: Any) -> Callable[..., Any]:
 def tail_loss_undetected(original: Any) -> Callable[..., Any]:
     """Gossip and *window empty* are no hints: only a later message shows a gap."""
 
-    def learn(self: Reception, sender: Rank, seq: Seq) -> None:
+    def hear(self: Reception, sender: Rank, seq: Seq) -> None:
         pass
 
-    return learn
+    return hear
 
 
 def purge_the_newer(original: Any) -> Callable[..., Any]:
@@ -257,7 +257,7 @@ MUTANTS: dict[str, Mutant] = {
     "resurrect-duplicates": Mutant(Reception, "_discard", resurrect_duplicates, "duplicates"),
     "deliver-twice": Mutant(Reception, "_discard", deliver_twice, "duplicates"),
     "only-the-sender-repairs": Mutant(Recovery, "_target", only_the_sender_repairs, "sender-crash"),
-    "tail-loss-undetected": Mutant(Reception, "learn", tail_loss_undetected, "lost-tail"),
+    "tail-loss-undetected": Mutant(Reception, "hear", tail_loss_undetected, "lost-tail"),
     "purge-the-newer": Mutant(DeliveryQueue, "push", purge_the_newer, "slow-member"),
     "purge-the-wrong-item": Mutant(PurgingBuffer, "purge", purge_the_wrong_item, "slow-member"),
     "purge-what-must-stay": Mutant(PurgingBuffer, "purge", purge_what_must_stay, "slow-member"),
@@ -265,7 +265,7 @@ MUTANTS: dict[str, Mutant] = {
     "ignore-causality": Mutant(Reception, "_is_due", ignore_causality, "causal-relay", "causal"),
     "lose-predecessors": Mutant(Holdings, "_deliver", drop_deliveries, "causal-relay", "causal"),
     "tail-loss-undetected-s-sm": Mutant(
-        Reception, "learn", tail_loss_undetected, "lost-tail-s-sm", "s-sm"
+        Reception, "hear", tail_loss_undetected, "lost-tail-s-sm", "s-sm"
     ),
     "reclaim-on-majority-s-sm": Mutant(
         QuorumDetector, "_has_quorum", reclaim_on_majority, "lost-tail-s-sm", "s-sm"

@@ -110,6 +110,6 @@ SCENARIOS: dict[str, Case] = {
     "early-arrivals": case(
         Recipe(members=3, f=0, protocol="rm", buffer=6, nack_delay_s=0.0),
         *(sender(pid, rate=100.0) for pid in range(3)),
-        link=Link(latency=Uniform(0.0002, 0.001), loss=0.4, reorder=0.2),
+        link=Link(latency=Uniform(0.0002, 0.001), loss=0.4, reorder=0.5),
     ),
 }

@@ -127,3 +127,12 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
     obsoletes: tuple[Seq, ...] = ()
     never_purge: bool = False
     name: str = ""
+
+
+class Update(msgspec.Struct, frozen=True, gc=False):
+    """One message of a batch for `multicast_many`; the fields are those of `multicast`."""
+
+    payload: bytes
+    item: str | None = None
+    never_purge: bool = False
+    obsoletes: tuple[Seq, ...] = ()

@@ -43,7 +43,15 @@ SCANS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
 
 T = TypeVar("T")
 
-_encoder = msgspec.msgpack.Encoder()
+
+def _batch(messages: Any) -> msgspec.Raw:
+    """Messages that are bytes already."""
+    if not isinstance(messages, kernel.Batch):
+        raise TypeError(f"{type(messages).__name__} is nothing that travels")
+    return msgspec.Raw(messages.packed())
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_batch)
 _decoder: msgspec.msgpack.Decoder[Datagram] = msgspec.msgpack.Decoder(Datagram)
 
 

@@ -124,3 +124,25 @@ def test_components_go_on_apart_and_merge(world):
     assert {tuple(group.members_of(pid)) for pid in (1, 2, 3, 4)} == {(1, 2, 3, 4)}
     assert {group.members[pid].status for pid in (1, 2, 3, 4)} == {MEMBER}
     assert all(group.views(pid) == sorted(set(group.views(pid))) for pid in (1, 2, 3, 4))
+
+
+def test_without_echo_own_messages_take_their_places_unseen(world):
+    group = world(order="total", multicast={"echo": False}).start(PIDS)
+    carry_out, seen = group._carry_out, {pid: [] for pid in PIDS}
+
+    def carrying_out(pid, out):
+        seen[pid] += out.positions
+        carry_out(pid, out)
+
+    group._carry_out = carrying_out
+    for round_ in range(10):
+        for pid in PIDS:
+            group.send(pid, 10 * round_ + pid)
+        group.run(0.003)
+    group.run(0.5)
+    assert places(group, 1) == places(group, 2) == places(group, 3)
+    assert len(places(group, 1)) == 30
+    for pid in PIDS:
+        others = [place for place in places(group, pid) if place[2] != pid]
+        assert seen[pid] == [position for _, position, *_ in others]
+        assert [(s, n) for s, n, _ in group.messages(pid)] == [(s, n) for *_, s, n in others]

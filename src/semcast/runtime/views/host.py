@@ -15,7 +15,7 @@ import msgspec
 
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe, quorum
-from semcast.kernel import letters
+from semcast.kernel import letters, payload_bytes
 from semcast.runtime.addresses import Address
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.driver import BULK_BYTES, Driver, Journal, decoded
@@ -198,7 +198,7 @@ class ViewHost(Driver):
         if isinstance(datagram, StateChunk):
             return BULK_BYTES + 1  # A piece of much.
         if isinstance(datagram, Enclosed) and isinstance(datagram.datagram, Data):
-            return sum(len(message.payload) for message in datagram.datagram.messages)
+            return payload_bytes(datagram.datagram.messages)
         return 0
 
     def _hand_over(self, out: Effects) -> None:

@@ -1,0 +1,226 @@
+"""A member that is given parcels does what one does that is given submissions, to the byte."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semcast import kernel
+from semcast.core import member as members
+from semcast.core.member import Member
+from semcast.core.recipe import Recipe
+from semcast.runtime.group import label_of
+from semcast.terms.effects import Effects
+from semcast.terms.errors import BufferFull, LocalProtocolError
+from semcast.terms.messages import (
+    Ballot,
+    Data,
+    Message,
+    Nack,
+    SafetyGossip,
+    StabilityGossip,
+    Submission,
+    Update,
+)
+from semcast.wire import decode, encode
+
+LONG = "n" * 1025
+ITEMS = ("a", "b", "é" * 20, "n" * 300)
+LABELS = {item: label_of(item) for item in (*ITEMS, LONG)}
+
+
+def submission_of(update):
+    if type(update.payload) is not bytes:
+        raise LocalProtocolError("payload: not bytes")
+    label = (None,) if update.item is None else label_of(update.item)
+    if label is None:
+        raise LocalProtocolError("item: not a name")
+    return Submission(
+        update.payload, label[0], update.obsoletes, update.never_purge, update.item or ""
+    )
+
+
+def made_of(updates):
+    """What a parcel of these stands for, up to where it cannot be sent."""
+    made = []
+    for update in updates:
+        try:
+            made.append(submission_of(update))
+        except LocalProtocolError:
+            break
+    return made
+
+
+@dataclass
+class Twin:
+    """One member, and what has become of everything that it was told."""
+
+    recipe: Recipe
+    given: str  # submissions; or parcels, which are made into them; or into bytes
+    log: list[object] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.member = Member(self.recipe, 0, Random(1))
+        self.now = 0.0
+
+    def call(self, name, *args):
+        out = Effects(recording=True)
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(members, "PACKS", self.given == "bytes")
+                answer = getattr(self.member, name)(*args, self.now, out)
+        except (BufferFull, LocalProtocolError) as error:
+            answer = type(error)
+        self.log.append((name, out.room, out.skipped))
+        self.log += [(target, encode(datagram)) for target, datagram in out.send]
+        self.log += list(out.deliver)
+        self.log += out.events
+        self.log.append(self.counts)
+        return answer
+
+    @property
+    def counts(self):
+        holdings, outbox = self.member.holdings, self.member.outbox
+        return (
+            (holdings.messages, holdings.bytes, list(holdings.held_of), holdings.active),
+            (holdings.own_bytes, holdings.own_stored_bytes, holdings.ready, holdings.purged),
+            (outbox.sent, outbox.last, outbox.unsent_bytes, outbox.flush_at, outbox.credit),
+            (self.member.last, self.member.deadline, holdings.skipped, holdings.refused),
+        )
+
+    def send(self, updates):
+        if self.given == "submissions":
+            submissions = made_of(updates)
+            answer = self.call("multicast", submissions)
+            if answer == len(submissions) < len(updates):
+                answer = LocalProtocolError  # It comes to what cannot be sent.
+        else:
+            labels = LABELS if self.given == "parcels" else {}
+            parcel = kernel.Parcel(list(updates), labels, label_of, submission_of)
+            answer = self.call("multicast", parcel)
+        self.log.append(answer)
+
+    def step(self, step):
+        kind, value = step
+        if kind == "send":
+            self.send(value)
+        elif kind == "ready":
+            self.call("on_ready", value)
+        elif kind == "flush":
+            self.call("flush")
+        elif kind == "wait":
+            self.now += value
+            self.call("on_time")
+        elif kind == "forget":
+            self.call("forget", value)
+        else:
+            self.hear(kind, value)
+
+    def hear(self, kind, value):
+        """Something that refers to what was sent, by percent."""
+        last, sent = self.member.last, self.member.outbox.sent
+        if kind == "nack":
+            places, limit = value
+            ends = sorted({1 + percent * last // 100 for percent in places})
+            ranges = tuple(zip(ends[::2], ends[1::2], strict=False))
+            if ranges:
+                self.hear_from(1, Nack(0, ranges, limit, 1))
+        elif kind == "other":
+            seq = self.member.reception.frontier[1] + 1
+            run = tuple(Message(1, seq + n, n % 3, payload=bytes(9)) for n in range(value))
+            self.hear_from(1, Data(run))
+        else:
+            peers, percent = value
+            gossip = StabilityGossip if kind == "stable" else SafetyGossip
+            for peer in peers:
+                upto = percent * sent // 100
+                self.hear_from(peer, gossip((Ballot(0, upto, upto, bytes([1 << peer]), 0),)))
+
+    def hear_from(self, source, datagram):
+        self.call("on_datagram", source, decode(encode(datagram)))
+
+
+updates = st.builds(
+    Update,
+    payload=st.binary(max_size=8) | st.integers(0, 400).map(bytes),
+    item=st.sampled_from([None, *ITEMS]),
+    never_purge=st.sampled_from([False, False, False, True]),
+)
+odd = st.sampled_from(
+    [
+        Update(bytearray(b"x")),
+        Update(b"x", "\ud800"),
+        Update(b"x", obsoletes=(1,)),
+        Update(bytes(2000)),
+        Update(b"x", LONG),
+    ]
+)
+percents = st.integers(0, 100)
+peers = st.sampled_from([(1,), (2,), (1, 2), (1, 2)])
+sending = st.tuples(st.just("send"), st.lists(updates, min_size=1, max_size=12))
+steps = st.one_of(
+    sending,
+    sending,
+    st.tuples(st.just("send"), st.lists(updates | odd, max_size=6)),
+    st.tuples(
+        st.just("nack"),
+        st.tuples(st.lists(percents, min_size=2, max_size=6), st.sampled_from([0, 1, 3, 99])),
+    ),
+    st.tuples(st.just("stable"), st.tuples(peers, percents)),
+    st.tuples(st.just("safe"), st.tuples(peers, percents)),
+    st.tuples(st.just("ready"), st.integers(0, 12)),
+    st.tuples(st.just("wait"), st.sampled_from([0.001, 0.02, 0.2, 2.0])),
+    st.tuples(st.just("other"), st.integers(1, 5)),
+    st.tuples(st.just("flush"), st.none()),
+    st.tuples(st.just("forget"), st.just(2)),
+)
+scripts = st.builds(lambda first, rest: [first, *rest], sending, st.lists(steps, min_size=3))
+recipes = st.builds(
+    Recipe,
+    members=st.just(3),
+    protocol=st.sampled_from(["s-rm", "s-rm", "s-sm", "rm", "sm"]),
+    relation=st.sampled_from(["item", "item", "all", "none"]),
+    buffer=st.sampled_from([4, 20, 20, 1000]),
+    buffer_bytes=st.sampled_from([300, 2000, 64 << 20, 64 << 20]),
+    window_bytes=st.sampled_from([None, None, 200, 5000]),
+    message_bytes=st.sampled_from([1500, 65_000]),
+    purge=st.sampled_from(["eager", "eager", "lazy"]),
+    overflow=st.sampled_from(["block", "error"]),
+    datagram_bytes=st.sampled_from([60, 200, 1400, 60_000]),
+    coalesce_s=st.sampled_from([0.0, 0.01]),
+    bandwidth_max=st.sampled_from([None, None, 2000.0, 100_000.0]),
+    unicast=st.booleans(),
+    congested_at=st.sampled_from([0.1, 0.5, 1.0]),
+    safety_always=st.booleans(),
+    direct_gossip=st.booleans(),
+    echo=st.booleans(),
+)
+
+
+@given(recipe=recipes, ready=st.sampled_from([0, 5, 1 << 40, 1 << 40]), script=scripts)
+@settings(max_examples=400, deadline=None)
+def test_parcels_change_nothing(recipe, ready, script):
+    """Under congestion and every bound, whatever peers hold, lack, ask for and report."""
+    twins = [Twin(recipe, given) for given in ("submissions", "parcels", "bytes")]
+    for step in [("ready", ready), *script, ("ready", 1000), ("wait", 5.0), ("flush", None)]:
+        for twin in twins:
+            twin.log.clear()
+            twin.step(step)
+        assert twins[0].log == twins[1].log == twins[2].log
+
+
+def test_a_run_of_updates_stays_bytes_to_the_wire(monkeypatch):
+    monkeypatch.setattr(members, "PACKS", True)
+    recipe = Recipe(members=2, datagram_bytes=200)
+    member, out = Member(recipe, 0, Random(1)), Effects(recording=False)
+    member.on_ready(99, 0.0, out)
+    updates = [Update(b"%d" % n, "a") for n in range(20)]
+    parcel = kernel.Parcel(updates, {}, label_of, submission_of)
+    assert member.multicast(parcel, 0.0, out) == 20
+    sent = [datagram.messages for _, datagram in out.send]
+    assert len(sent) == 3
+    assert all(isinstance(messages, kernel.Batch) for messages in sent)
+    assert [m.payload for messages in sent for m in messages] == [b"%d" % n for n in range(20)]
+    assert all(isinstance(run, kernel.Batch) for run in out.deliver.runs)
