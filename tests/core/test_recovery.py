@@ -317,3 +317,15 @@ def test_alone_there_is_nobody_to_ask(wire):
     w.members[0].reception.learn(0, 5)
     w.ready(0, 1)
     assert w.transit == []
+
+
+def test_evidence_of_a_gap_is_no_evidence_of_what_was_only_heard(wire):
+    w = wire(Recipe(members=2, period_s=0.5, nack_delay_s=0.002))
+    w.now = 1.0
+    hearsay(w, 100)
+    w.hand(0, 1, Data((Message(0, 1),)))
+    w.now = 1.1
+    w.hand(0, 1, Data((Message(0, 3),)))  # 2 was merely overtaken.
+    assert nacks(w) == []
+    assert asked_at(w) == pytest.approx(1.102)
+    assert nacks(w)[0][2].ranges == ((2, 2),)

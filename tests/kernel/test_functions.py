@@ -181,10 +181,11 @@ def test_letters_speak_of_names(build):
     assert [letter.position for letter in made] == [8, 9]
 
 
-@pytest.mark.parametrize("special", [Update(bytearray(b"x")), Update(b"x", "new"), Update(b"x", 3)])
+@pytest.mark.parametrize("special", [Update(bytearray(b"x")), Update(b"x", "odd"), Update(b"x", 3)])
 def test_submissions_stop_at_what_needs_a_closer_look(build, special):
     updates = [Update(b"x", "a", True), Update(b"y", obsoletes=(1,)), special]
-    parcel = build.Parcel(updates, {"a": (7, b"\x07", b"\xa1a", 1)}, str, str)
+    label = (7, b"\x07", b"\xa1a", 1)
+    parcel = build.Parcel(updates, {}, {"a": label}.get, str)
     assert build.submissions(Submission, parcel) == [
         Submission(b"x", 7, never_purge=True, name="a"),
         Submission(b"y", obsoletes=(1,)),

@@ -74,7 +74,9 @@ def send_as_bytes(patch):
     patch.setattr(member, "PACKS", True)
     patch.setattr(kernel, "pack", packed)
     patch.setattr(
-        Member, "multicast", lambda self, given, *args: multicast(self, labelled(given), *args)
+        Member,
+        "multicast",
+        lambda self, given, *args, **how: multicast(self, labelled(given), *args, **how),
     )
     return lengths
 

@@ -72,7 +72,7 @@ class QuorumDetector:
         )
 
     def on_frontier(self, sender: Rank, now: float) -> None:
-        """The member's own frontier in a stream moved."""
+        """The member's own frontier in a stream moved; need not be told while this is disabled."""
         if self.frontier[sender] <= self.agreed[sender]:
             return  # A quorum without this member came here first.
         self.open[sender] = None
@@ -91,6 +91,12 @@ class QuorumDetector:
 
     def enable(self, enabled: bool, now: float) -> None:
         """Switch own initiative on or off; peers that ask are answered all the same."""
+        if enabled:
+            self.open.update(
+                (sender, None)
+                for sender, reached in enumerate(self.frontier)
+                if reached > self.agreed[sender] and sender not in self.closed
+            )
         if enabled and self.open and self.deadline == NEVER:
             self.deadline = now + self.period_s * self.rng.random()
         self.enabled = enabled

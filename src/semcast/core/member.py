@@ -85,12 +85,19 @@ class Member:
     def __repr__(self) -> str:
         return f"Member({self.rank}, {self.reception}, {self.holdings}, {self.recovery})"
 
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def multicast(
+        self,
+        submissions: Sequence[Submission],
+        now: float,
+        out: Effects,
+        *,
+        at_once: bool = False,
+    ) -> int:
         """Send to the group; returns how many, from the front, there was room for.
 
-        The rest may be offered again once `out.room` was set; under overflow="error" having
-        room for none raises `BufferFull`.  A submission that says something impossible raises
-        `LocalProtocolError`; those before it are on their way.
+        If `at_once`, they do not wait for company.  The rest may be offered again once `out.room`
+        was set; under overflow="error" having room for none raises `BufferFull`.  A submission that
+        says something impossible raises `LocalProtocolError`; those before it are on their way.
         """
         if self.excluded:
             raise LocalProtocolError("this member was excluded; the group went on without it")
@@ -104,6 +111,8 @@ class Member:
                     break
                 accepted += 1
         finally:
+            if at_once:
+                self.outbox.hurry(now)
             self.outbox.flush(now, out)
             self.holdings.purge_stored(self.rank, out)
             self._settle(now, out)
@@ -349,7 +358,7 @@ class Member:
         if moved:
             for sender in moved:
                 self.stability.on_frontier(sender, now)
-                if self.needs_safety:
+                if self.safety.enabled:
                     self.safety.on_frontier(sender, now)
             moved.clear()
             if self.holdings.admitted_bytes >= self.gossip_at_bytes:

@@ -174,6 +174,7 @@ class Outbox:
                 seq += len(run)
                 continue
             hole = kept.holes.at(seq)
+            assert hole or kept.buffer.holds(seq), "an own message is held, purged or stable"
             if hole is None or size + NOTICE_BYTES * len(notices) >= self.datagram_bytes:
                 break
             notices.append(Purged(self.rank, seq, hole.last, hole.witness))

@@ -144,7 +144,8 @@ class PurgingBuffer:
     def fill(self, seq: Seq, last: Seq, room: int, is_empty: bool) -> tuple[Sequence[Message], int]:
         """Messages from `seq` to `last` that lie next to each other and fit, and their size.
 
-        Into an empty datagram goes at least one.  What leaves of a batch is one of its own here.
+        Into an empty datagram goes at least one.  Of a batch, which ends by `last`, what leaves is
+        one of its own from now on.
         """
         batches, place = self._batches, self._batch_of(seq)
         if place < 0:

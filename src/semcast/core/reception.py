@@ -317,10 +317,14 @@ class Reception:
             self._advance(sender, sender, out)
 
     def missing(self, sender: Rank, limit: int) -> tuple[tuple[Seq, Seq], ...]:
-        """The first ranges of the stream that hold up the frontier, `limit` ranges at the most."""
+        """The first ranges of the stream that hold up the frontier, `limit` ranges at the most.
+
+        Of what was only heard of nothing, while something else is missing for certain.
+        """
         ahead, notices = self.ahead[sender], self.notices[sender]
         ranges: list[tuple[Seq, Seq]] = []
-        seq, known = self.frontier[sender] + 1, self.known[sender]
+        seq, left = self.frontier[sender] + 1, self.left[sender]
+        known = left if seq <= left else self.known[sender]
         if self.ends is not None:
             seq = self._first_missing(sender)
         for early in [*sorted(e for e in ahead if seq <= e <= known), known + 1]:

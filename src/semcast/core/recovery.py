@@ -62,7 +62,8 @@ class Recovery:
         timeouts_s = recipe.timeout_min_s, recipe.timeout_max_s
         self.window = Window(min(least, recipe.buffer), recipe.buffer, *timeouts_s)
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
-        self.noticed: dict[Rank, tuple[float, Seq]] = {}  # and how far the stream was then
+        # Streams with gaps: since when, how far they had come, and whether that was hearsay.
+        self.noticed: dict[Rank, tuple[float, Seq, bool]] = {}
         self.asked: dict[Rank, Request] = {}
         self.starved: dict[Rank, tuple[int, ...]] = {}  # streams that found no room, and when
         self.holders: dict[Rank, tuple[Rank, Seq]] = {}  # who last claimed to be furthest
@@ -114,11 +115,11 @@ class Recovery:
         the stream moves it shows nothing.
         """
         frontier = self.reception.frontier[sender]
-        since, before = self.noticed.get(sender, (now, frontier))
         is_hearsay = frontier >= self.reception.left[sender]
-        if is_hearsay and frontier > before:
+        since, before, was_hearsay = self.noticed.get(sender, (now, frontier, is_hearsay))
+        if frontier > before if is_hearsay else was_hearsay:
             since = now
-        self.noticed[sender] = since, frontier
+        self.noticed[sender] = since, frontier, is_hearsay
         return since + (self.hearsay_s if is_hearsay else self.delay_s)
 
     def _room_for(self, sender: Rank) -> tuple[int, ...]:
@@ -199,7 +200,7 @@ class Recovery:
         """Whom to ask, by stream, now that the view ends: at once, whoever was asked before."""
         self.sources = sources
         self.asked.clear()
-        self.noticed = dict.fromkeys(self.reception.gaps, (-NEVER, SEQ_MAX))
+        self.noticed = dict.fromkeys(self.reception.gaps, (-NEVER, SEQ_MAX, False))
         self.deadline = NEVER
 
     def forget(self, member: Rank) -> None:

@@ -107,13 +107,13 @@ async def paced(
         while start + due <= now and len(batch) < BATCH_MAX:
             batch.append(update)
             due, update = next(schedule)
-        if not batch:
-            await asyncio.sleep(max(start + due - now, TURN_S))
-            continue
-        yield batch
-        behind = monotonic() - (start + due)
-        if behind > BEHIND_S:
-            start += behind
+        if batch:
+            yield batch
+            behind = monotonic() - (start + due)
+            if behind > BEHIND_S:
+                start += behind
+        if len(batch) < BATCH_MAX:
+            await asyncio.sleep(max(start + due - monotonic(), TURN_S))
 
 
 async def flood(updates: list[Update]) -> AsyncIterator[list[Update]]:

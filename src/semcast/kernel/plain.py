@@ -328,7 +328,7 @@ def letter_bytes(letters: Sequence[Any]) -> int:
 
 
 def submissions(make: Callable[..., Any], parcel: Parcel) -> list[Any]:
-    """What the application wants to send, as far as the labels of its items are known.
+    """What the application wants to send.
 
     Stops before the first one that needs a closer look.
     """
@@ -341,7 +341,7 @@ def submissions(make: Callable[..., Any], parcel: Parcel) -> list[Any]:
         if item is None:
             made.append(make(payload, None, update.obsoletes, update.never_purge))
             continue
-        label = labels.get(item) if type(item) is str else None
+        label = (labels.get(item) or parcel.label_of(item)) if type(item) is str else None
         if label is None:
             break
         made.append(make(payload, label[0], update.obsoletes, update.never_purge, item))

@@ -1,8 +1,8 @@
 """What every host of a live machine does: keep its time, carry out its effects, end.
 
 Each input is handled to its end: record, then send, then hand over, as `Effects` says.  What was
-multicast is recorded before its datagram leaves.  Messages that the application sends one by one
-leave together when the event loop turns, or sooner when they fill a datagram.
+multicast is recorded before its datagram leaves.  After a quiet moment messages leave at once; what
+the application sends soon after leaves when the event loop turns, or when it fills a datagram.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from semcast.wire.frames import TCP, WHOLE
 log = logging.getLogger("semcast")
 
 TURN_MAX: Final = 512  # messages after which a sender lets the event loop turn
+QUIET_S: Final = 0.0005  # since the last messages were sent: more are not expected at once
 BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
 CLOCK_READINGS: Final = 8
 
@@ -51,7 +52,9 @@ class Machine(Protocol):
 
     deadline: float
 
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int: ...
+    def multicast(
+        self, submissions: Sequence[Submission], now: float, out: Effects, *, at_once: bool
+    ) -> int: ...
 
     def on_ready(self, count: int, now: float, out: Effects) -> None: ...
 
@@ -104,6 +107,7 @@ class Driver(ABC):
         self._bulk = bulk
         self._journal = journal
         self._flushes_on_turn = flushes_on_turn
+        self._sent_at = 0.0
         self._out = Effects(recording=journal is not None)
         self._epoch_ns = epoch_ns()
         self._loop = asyncio.get_running_loop()
@@ -155,8 +159,10 @@ class Driver(ABC):
         if not self.since_turn:  # before what is handed over wakes the application: others wait
             self._loop.call_soon(self._turn)
         self.since_turn += len(submissions)
+        at_once = self._flushes_on_turn and now - self._sent_at > QUIET_S
+        self._sent_at = now
         try:
-            return self.member.multicast(submissions, now, self._out)
+            return self.member.multicast(submissions, now, self._out, at_once=at_once)
         finally:
             self._carry_out(now)
 

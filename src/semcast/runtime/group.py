@@ -250,9 +250,12 @@ class Group:
 
         for message in await group.receive(): ...
         """
+        if self._unread or limit < 1:
+            return await self._take(limit)
+        mailbox = self._host.mailbox
         while True:
-            taken = await self._take(limit)
-            if taken or self._host.mailbox.pass_divider(self._host.on_divider) is None:
+            taken = await mailbox.take(limit)
+            if taken or mailbox.pass_divider(self._host.on_divider) is None:
                 return taken
 
     async def _take(self, limit: int) -> list[Message]:

@@ -21,7 +21,7 @@ from semcast.kernel import letter_bytes
 from semcast.terms.errors import LocalProtocolError
 
 AHEAD_S: Final = 0.005
-MEASURE_S: Final = 0.002
+MEASURE_S: Final = 0.005
 ASK_FIRST: Final = 64  # before anything is known about the application
 ASK_MAX: Final = 32_768
 BYTES_MAX: Final = 8 << 20  # beyond it, nothing more is handed over

@@ -114,7 +114,14 @@ class ViewMember:
         self.primary.enter(self.tenures[-1], None, True, now)
         self._settle(now, out)
 
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def multicast(
+        self,
+        submissions: Sequence[Submission],
+        now: float,
+        out: Effects,
+        *,
+        at_once: bool = False,
+    ) -> int:
         """Send to the view; how many, from the front, were taken.
 
         None are while there is no view to send in; the rest may be offered again once `out.room`
@@ -125,7 +132,7 @@ class ViewMember:
         self.suspicion.on_wake(now)
         accepted = 0
         if self.status == MEMBER:
-            accepted = self.tenures[-1].multicast(submissions, now, out)
+            accepted = self.tenures[-1].multicast(submissions, now, out, at_once=at_once)
         else:
             self.is_refused = True
         if accepted < len(submissions):

@@ -8,6 +8,7 @@ When the view ends, what its application has not yet taken waits here until it h
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,6 +24,24 @@ from semcast.terms.messages import EVERYONE, Data, Rank, Seq, Submission
 from semcast.terms.views import Enclosed, Life, Pid, Reached, View
 
 ALWAYS: Seq = 2**63 - 1
+
+
+class Renumbered(Sequence[Submission]):
+    """Submissions whose obsolete numbers, those of a life, are told from the view's first on."""
+
+    def __init__(self, submissions: Sequence[Submission], base: Seq) -> None:
+        self.submissions = submissions
+        self.base = base
+
+    def __len__(self) -> int:
+        return len(self.submissions)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return Renumbered(self.submissions[place], self.base)
+        submission, base = self.submissions[place], self.base
+        inside = tuple(seq - base for seq in submission.obsoletes if seq > base)
+        return replace(submission, obsoletes=inside)
 
 
 class Tenure:
@@ -74,17 +93,21 @@ class Tenure:
         """Whether the application has taken everything that it may."""
         return not self.member.holdings.queue.has_next
 
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def multicast(
+        self,
+        submissions: Sequence[Submission],
+        now: float,
+        out: Effects,
+        *,
+        at_once: bool = False,
+    ) -> int:
         """As `Member.multicast`; numbers that are named as obsolete are those of the life."""
         base = self.view.bases[self.rank]
-        if base and any(submission.obsoletes for submission in submissions):
-            submissions = [
-                replace(s, obsoletes=tuple(seq - base for seq in s.obsoletes if seq > base))
-                for s in submissions
-            ]
+        if base and self.member.recipe.relation in ("list", "bitmap"):
+            submissions = Renumbered(submissions, base)
         before = self.member.last
         try:
-            return self.member.multicast(submissions, now, self._enter(out))
+            return self.member.multicast(submissions, now, self._enter(out), at_once=at_once)
         finally:
             if self.member.last > before:
                 self.last_own = self.member.last
