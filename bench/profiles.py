@@ -1,6 +1,6 @@
 """Profiles of ten million messages: Spark beside DuckDB and Polars, in one run.
 
-python bench/profiles.py [--messages 10000000] [--rounds 3]
+python bench/profiles.py [--messages 10000000] [--rounds 3] [--only "native trace"]
 
 Each answers the same: by stream the counts of distances and of the items' messages, of a trace
 also whether a relation is richer than items; R(1000) and the median distance.  They must agree.
@@ -28,7 +28,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from semcast.pipeline.keyed_blocks import Columns
-from semcast.pipeline.profile import CONF, profile_file, profile_trace
+from semcast.pipeline.profile import CONF, JAVA, profile_file, profile_trace
 from semcast.pipeline.session import Target, session
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import write_runs, write_table
@@ -36,7 +36,7 @@ from semcast.workloads.stock import stock_probabilities
 
 ITEMS = 100_000
 CORES = 2
-TARGET = Target(f"local[{CORES}]", conf=CONF)
+TARGET = Target(f"local[{CORES}]", conf=CONF, java=JAVA)
 TICKS = os.sysconf("SC_CLK_TCK")
 Answer = tuple[int, int, int, float]  # messages, items, median distance, R(1000)
 
@@ -257,27 +257,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="measure what has this in its title")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, session(TARGET) as spark:
         warm, top = Path(folder, "warm"), Path(folder)
-        for _, runs in candidates(spark, warm, streams(100_000)["many items"]):
+        for _, runs in candidates(spark, warm, streams(100_000)["many items"], "warm", given.only):
             runs["spark"]()
         for name, keys in streams(given.messages).items():
-            for what, runs in candidates(spark, top / name.replace(" ", "-"), keys):
-                measure(f"{name}, {what}, {given.messages:,} messages", runs, given.rounds)
+            path = top / name.replace(" ", "-")
+            for title, runs in candidates(spark, path, keys, name, given.only):
+                measure(f"{title}, {given.messages:,} messages", runs, given.rounds)
+        if given.only:
+            return
         for words in ([top / "many-items"], [top / "many-items.parquet", "--key", "key"]):
             command(*map(str, words))
 
 
 def candidates(
-    spark: object, path: Path, keys: np.ndarray
+    spark: object, path: Path, keys: np.ndarray, name: str, only: str
 ) -> Iterator[tuple[str, dict[str, Callable[[], Answer]]]]:
     """Who profiles a stream, as a trace and as a keyed file."""
-    write_trace(path, keys)
-    yield "native trace", native(spark, path)
+    title = f"{name}, native trace"
+    if only in title or name == "warm":
+        write_trace(path, keys)
+        yield title, native(spark, path)
     for suffix in (".parquet", ".csv"):
-        write_keyed(path.with_suffix(suffix), keys)
-        yield f"keyed {suffix[1:]} file", keyed(spark, path.with_suffix(suffix))
+        title = f"{name}, keyed {suffix[1:]} file"
+        if only in title or name == "warm":
+            write_keyed(path.with_suffix(suffix), keys)
+            yield title, keyed(spark, path.with_suffix(suffix))
 
 
 if __name__ == "__main__":

@@ -115,6 +115,8 @@ def test_only_the_longest_of_many_streams_are_shown(spark):
     assert [stream.distances.messages for stream in profile.streams] == [3] * 10 + [2] * 60 + [
         *[1] * 30
     ]
+    assert profile.frequencies == [(210, 1)]
+    assert (profile.total.items, profile.total.distances.messages) == (1, 210)
 
 
 @pytest.mark.parametrize("rows", [[], [("a", "U")]], ids=["empty", "one"])

@@ -1,6 +1,7 @@
 """`semcast profile`: how far apart related messages of a stream lie, and what to do about it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -65,7 +66,7 @@ def profile(
     """Say how much of a stream is superseded how soon, and which buffer admits a rate."""
     from semcast.models.advice import Rates
     from semcast.pipeline.keyed_blocks import Columns
-    from semcast.pipeline.profile import CONF
+    from semcast.pipeline.profile import CONF, JAVA
     from semcast.pipeline.profile_files import facts_of, write_profile
     from semcast.pipeline.session import session
 
@@ -74,7 +75,8 @@ def profile(
     _refuse_mixtures(source, columns, {"order": order, "sender": sender, "kind": kind})
     output = Output(json)
     output.progress("starting Spark")
-    with session(target_of(master, remote, conf, CONF)) as spark:
+    target = replace(target_of(master, remote, conf, CONF), java=JAVA)
+    with session(target) as spark:
         output.progress(f"reading {source}")
         found, bad = _profile(spark, source, columns, rates)
     facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad.rows}

@@ -6,91 +6,114 @@ them, those at which a percentile or the wanted rate is reached.  All of its poi
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from pyspark.sql import DataFrame, Window
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from semcast.models.advice import MOST_PAIRS, Distances, Rates
-from semcast.pipeline.steps import EXACT_TO
+from semcast.pipeline.packs import STREAM
+from semcast.pipeline.steps import EXACT_TO, from_packs, summed
 
 MEDIAN: Final = 0.5
 
-_MARK: Final = "mark_name string, mark_step bigint, before bigint, short double"
+Label: TypeAlias = tuple[int | None, ...] | None  # of a stream, by `STREAM`; None is all together
+
+_FOUND: Final = "mark int, dist bigint, upto bigint"
 
 
 class _Mark(NamedTuple):
     """Within a step the first distance is wanted up to which there are `short` messages."""
 
-    name: str | None
+    label: Label
     step: int
     before: int  # messages of the steps before
     short: float
 
 
-class Step(NamedTuple):
-    """Some neighbouring distances: the farthest of them, 0 for none, and their messages."""
+class Steps(NamedTuple):
+    """Of each step, ascending, the farthest distance, 0 for none, and its messages."""
 
-    step: int
-    dist: int
-    messages: int
+    step: Any
+    dist: Any
+    messages: Any
+
+    def far(self) -> "Steps":
+        """Those of messages that supersede others."""
+        return Steps(*(column[self.dist > 0] for column in self))
 
 
 def curves(
-    of: Mapping[str | None, Sequence[Step]], named: DataFrame, rates: Rates | None
-) -> dict[str | None, Distances]:
-    """By name the curve of the steps, which ascend; `named` has what they hold, with `name`.
+    of: Mapping[Label, Steps], found: DataFrame, rates: Rates | None
+) -> dict[Label, Distances]:
+    """By label the curve of the steps; `found` has what they hold.
 
     As many messages count as superseded as supersede.
     """
-    marks = {mark for name, steps in of.items() for mark in _marks(name, steps, rates)}
-    extra = _reached(named, sorted(marks, key=str)) if marks else {}
-    return {name: _curve(steps, extra.get(name, {})) for name, steps in of.items()}
+    marks = [mark for label, steps in of.items() for mark in _marks(label, steps, rates)]
+    extra = _reached(found, marks) if marks else {}
+    return {label: _curve(steps, extra.get(label, {})) for label, steps in of.items()}
 
 
-def _curve(steps: Sequence[Step], extra: Mapping[int, int]) -> Distances:
-    far = [step for step in steps if step.dist]
-    upto = accumulate(step.messages for step in far)
-    points = dict(zip((step.dist for step in far), upto, strict=True)) | dict(extra)
+def _curve(steps: Steps, extra: Mapping[int, int]) -> Distances:
+    far = steps.far()
+    upto = np.cumsum(far.messages)
+    points = dict(zip(far.dist.tolist(), upto.tolist(), strict=True)) | dict(extra)
     x = np.array(sorted(points), np.int64)
-    related = sum(step.messages for step in far)
-    messages = sum(step.messages for step in steps)
-    return Distances(messages, related, x, np.array([points[at] for at in x.tolist()], np.int64))
+    at = np.array([points[dist] for dist in x.tolist()], np.int64)
+    return Distances(int(steps.messages.sum()), int(far.messages.sum()), x, at)
 
 
-def _marks(name: str | None, steps: Sequence[Step], rates: Rates | None) -> Iterator[_Mark]:
+def _marks(label: Label, steps: Steps, rates: Rates | None) -> Iterator[_Mark]:
     """Where the steps are too wide to tell."""
-    far = [step for step in steps if step.dist]
-    upto = list(accumulate((step.messages for step in far), initial=0))
+    far = steps.far()
+    upto = np.append(0, np.cumsum(far.messages))
     needs = [MEDIAN * upto[-1], MOST_PAIRS * upto[-1]]
     if rates is not None:
-        needs.append(rates.purged_at_least * sum(step.messages for step in steps))
+        needs.append(rates.purged_at_least * steps.messages.sum())
     for needed in needs:
         place = int(np.searchsorted(upto[1:], needed * (1 - 1e-12)))
-        if place < len(far) and far[place].step > EXACT_TO:
-            short = needed * (1 - 1e-12) - upto[place]
-            yield _Mark(name, far[place].step, upto[place], short)
+        if place < len(far.step) and far.step[place] > EXACT_TO:
+            short = float(needed * (1 - 1e-12) - upto[place])
+            yield _Mark(label, int(far.step[place]), int(upto[place]), short)
 
 
-def _reached(named: DataFrame, marks: list[_Mark]) -> dict[str | None, dict[int, int]]:
-    """By name, at which distances the marks are reached: dist → messages up to it."""
-    wanted = named.sparkSession.createDataFrame(marks, _MARK)
-    is_there = F.col("name").eqNullSafe(F.col("mark_name")) & (F.col("step") == F.col("mark_step"))
-    # Rows of equal distance are peers: the sum has all of them.
-    upto = F.sum("messages").over(Window.partitionBy("name", "step", "short").orderBy("dist"))
-    held = F.arrays_zip("dists", F.col("counts").alias("messages"))
-    found = (
-        named.join(F.broadcast(wanted), is_there)
-        .select("name", "step", "before", "short", F.inline(held).alias("dist", "messages"))
-        .withColumn("upto", upto)
-        .where("upto >= short")
-        .groupBy("name", "step", "short")
-        .agg(F.min(F.struct("dist", F.col("before") + F.col("upto"))).alias("point"))
-    )
-    points: dict[str | None, dict[int, int]] = defaultdict(dict)
-    for row in found.collect():
-        dist, messages = row["point"]
-        points[row["name"]][dist] = messages
+def _reached(found: DataFrame, marks: Sequence[_Mark]) -> dict[Label, dict[int, int]]:
+    """By label, at which distances the marks are reached: dist → messages up to it."""
+
+    def look(table: pa.Table) -> pa.Table:  # Spark looks at these types.
+        return _look(marks, table)
+
+    wanted = found.where(F.col("step").isin(*{mark.step for mark in marks}))
+    points: dict[Label, dict[int, int]] = defaultdict(dict)
+    held = wanted.select(*STREAM, "step", "held")
+    for number, dist, upto in held.groupBy("step").applyInArrow(look, _FOUND).collect():
+        points[marks[number].label][dist] = marks[number].before + upto
     return points
+
+
+def _look(marks: Sequence[_Mark], table: Any) -> Any:
+    """Into one step of all streams."""
+    points = []
+    [step] = pc.unique(table["step"]).to_pylist()
+    for number, mark in enumerate(marks):
+        if mark.step == step:
+            dist, messages = summed(*_held(table, mark.label).T)
+            upto = np.cumsum(messages)
+            place = int(np.searchsorted(upto, mark.short))
+            points.append((number, dist[place], upto[place]))
+    numbers, dists, uptos = zip(*points, strict=True)
+    return pa.table(
+        {"mark": pa.array(numbers, pa.int32()), "dist": pa.array(dists), "upto": pa.array(uptos)}
+    )
+
+
+def _held(table: Any, label: Label) -> Any:
+    """Distances and their messages."""
+    for name, number in zip(STREAM, label or (), strict=False):
+        column = table[name]
+        table = table.filter(column.is_null() if number is None else pc.equal(column, number))
+    return from_packs(table["held"], 2)[0]

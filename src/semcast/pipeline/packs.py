@@ -1,6 +1,6 @@
-"""What tasks found in pieces of streams: steps of distances, and packs of what they say of items.
+"""What tasks found in pieces of streams: packs of their distances and of their items.
 
-A pack holds records of some items of one stream, whole numbers of which the first is the item and
+A pack holds records of one stream, whole numbers of which the first is a distance or an item and
 the second its messages.  All packs with one bucket meet in one task, which holds about as much
 then as a task that reads: there are as many buckets as pieces.  So Spark moves thousands of rows
 instead of millions.
@@ -8,50 +8,53 @@ Rejected: a row for each item and piece, which costs Spark more than all the cou
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from semcast.pipeline.steps import STEP, counted
+from semcast.pipeline.steps import STEP, by_distance, counted, from_packs, in_packs, in_steps
 
 STREAM: Final = ("run_id", "sender", "sender_inc")
 RECORDS_MAX: Final = 4_096  # in one pack: a JVM does not like large values
 
 _STREAM: Final = "run_id bigint, sender bigint, sender_inc bigint"
-# Of a task: steps of a stream, a pack of its items, or how many rows are bad, and the first.
+# Of a task: packs of a stream, of distances or items, or how many rows are bad, and the first.
 PART: Final = (
-    f"{_STREAM}, {STEP}, is_rich boolean, bucket bigint, pack binary, "
+    f"{_STREAM}, bucket int, dist_pack binary, is_rich boolean, item_pack binary, "
     "bad bigint, file string, row bigint, column string, reason string"
 )
 # Steps of a stream; how many items it has in a bucket; or how many items have so many messages.
 MERGED: Final = f"{_STREAM}, {STEP}, is_rich boolean, items bigint, frequency bigint"
 
 _TYPES: Final = {
-    **dict.fromkeys((*STREAM, "step", "dist", "messages"), pa.int64()),
-    **dict.fromkeys(("dists", "counts"), pa.list_(pa.int64())),
-    **dict.fromkeys(("bucket", "items", "frequency", "bad", "row"), pa.int64()),
-    **dict.fromkeys(("file", "column", "reason"), pa.string()),
-    "is_rich": pa.bool_(),
-    "pack": pa.binary(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
 }
-# (streams, stream of each record, records) → steps that the records settle.
-Settle: TypeAlias = Callable[["Streams", Any, Any], Any]
+# (stream of each record, records) → stream and distance of each message that they settle.
+Settle: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
+
+
+class Parts(NamedTuple):
+    """Rows of `PART`, their buckets numbered from 0."""
+
+    rows: DataFrame
+    buckets: int
 
 
 def table_of(schema: str, columns: Mapping[str, Any]) -> Any:
     """A table of `PART` or `MERGED`, null where a column is not given."""
-    names = [column.split()[0] for column in schema.split(", ")]
+    fields = [column.split() for column in schema.split(", ")]
     size = len(next(iter(columns.values())))
-    filled = [_arrow(columns.get(name, pa.nulls(size))).cast(_TYPES[name]) for name in names]
-    return pa.table(filled, names)
-
-
-def _arrow(column: Any) -> Any:
-    """Of what is Arrow's in chunks, `pa.array` would make a Python object for each value."""
-    return column if isinstance(column, pa.ChunkedArray) else pa.array(column)
+    filled = [
+        pa.array(columns.get(name, pa.nulls(size))).cast(_TYPES[type_]) for name, type_ in fields
+    ]
+    return pa.table(filled, [name for name, _ in fields])
 
 
 class Streams:
@@ -60,8 +63,8 @@ class Streams:
     def __init__(self, columns: list[Any]) -> None:
         self.of = np.zeros(len(columns[0]), np.int64)
         for column in columns:
-            coded = column.dictionary_encode(null_encoding="encode")
-            if len(coded.dictionary) > 1:
+            if not _is_constant(column):
+                coded = column.dictionary_encode(null_encoding="encode")
                 self.of = self.of * len(coded.dictionary) + coded.indices.to_numpy()
                 self.of = pa.array(self.of).dictionary_encode().indices.to_numpy().astype(np.int64)
         firsts = np.unique(self.of, return_index=True)[1] if self.of.any() else np.zeros(1, int)
@@ -74,45 +77,64 @@ class Streams:
         return {n: each.take(places) for n, each in zip(STREAM, self._distinct, strict=True)}
 
 
-def packed(streams: Streams, stream: Any, records: Any, buckets: int) -> Any:
-    """Records as rows of `PART`."""
-    key = records[:, 0] % buckets * streams.count + stream
+def _is_constant(column: Any) -> bool:
+    ends = pc.min_max(column)
+    return not column.null_count and bool(ends["min"] == ends["max"])
+
+
+def packed(
+    streams: Streams, stream: Any, bucket: Any, pack: str, records: Any, is_rich: bool = False
+) -> Any:
+    """Records as rows of `PART`, in the column `pack`."""
+    key = bucket * streams.count + stream
     order = np.argsort(key, kind="stable")
     key, records = key[order], np.ascontiguousarray(records[order])
     cuts = np.flatnonzero(np.diff(key, prepend=-1))
     starts = np.union1d(cuts, np.arange(0, len(key), RECORDS_MAX))
-    ends = np.append(starts, len(key)) * records.itemsize * records.shape[1]
-    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(records)]
-    packs = pa.Array.from_buffers(pa.binary(), len(starts), buffers)
     bucket, stream = np.divmod(key[starts], streams.count)
-    return table_of(PART, {**streams.named(stream), "bucket": bucket, "pack": packs})
+    told = {
+        "bucket": bucket,
+        pack: in_packs(records, np.append(starts, len(key))),
+        "is_rich": np.full(len(starts), is_rich),
+    }
+    return table_of(PART, {**streams.named(stream), **told})
 
 
-def merged(parts: DataFrame, settle: Settle | None = None) -> DataFrame:
+def merged(parts: Parts, settle: Settle | None = None) -> DataFrame:
     """Parts of all tasks as rows of `MERGED`; `settle` finds what only all records tell."""
 
-    def merge(table: pa.Table) -> pa.Table:  # Spark looks at these types.
-        return _merge(settle, table)
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        there = list(batches)
+        if there:
+            for table in _merge(settle, pa.Table.from_batches(there)):
+                yield from table.to_batches()
 
-    return parts.where("bad IS NULL").groupBy("bucket").applyInArrow(merge, MERGED)
+    met = parts.rows.where("bad IS NULL").repartitionById(parts.buckets, "bucket")
+    return met.mapInArrow(merge, MERGED)
 
 
-def _merge(settle: Settle | None, table: Any) -> Any:
+def _merge(settle: Settle | None, table: Any) -> Iterator[Any]:
     """What came to one bucket."""
-    is_pack = table["pack"].is_valid()
-    steps = table.filter(pc.invert(is_pack))
-    tables = [table_of(MERGED, dict(zip(steps.column_names, steps.columns, strict=True)))]
-    packs = table.filter(is_pack)
-    if packs.num_rows:
-        streams = Streams([packs[name].combine_chunks() for name in STREAM])
-        told = [np.frombuffer(pack, np.int64) for pack in packs["pack"].to_pylist()]
-        width = 2 if settle is None else 4
-        records = np.concatenate(told).reshape(-1, width)
-        stream = np.repeat(streams.of, [len(pack) // width for pack in told])
-        tables += _tallies(streams, stream, records)
+    dists = table.filter(table["dist_pack"].is_valid())
+    if dists.num_rows:
+        streams, stream, records = _unpacked(dists, "dist_pack", 2)
+        of, steps = in_steps(*by_distance(stream, *records.T))
+        is_rich = pa.repeat(pc.any(dists["is_rich"]), len(of))
+        yield table_of(MERGED, {**streams.named(of), **steps, "is_rich": is_rich})
+    items = table.filter(table["item_pack"].is_valid())
+    if items.num_rows:
+        streams, stream, records = _unpacked(items, "item_pack", 2 if settle is None else 4)
+        yield from _tallies(streams, stream, records)
         if settle is not None:
-            tables.append(settle(streams, stream, records))
-    return pa.concat_tables(tables)
+            of, steps = in_steps(*by_distance(*settle(stream, records)))
+            yield table_of(MERGED, {**streams.named(of), **steps})
+
+
+def _unpacked(table: Any, pack: str, width: int) -> tuple[Streams, Any, Any]:
+    """The streams of some packs, the stream of each record, and the records."""
+    streams = Streams([table[name].combine_chunks() for name in STREAM])
+    records, sizes = from_packs(table[pack], width)
+    return streams, np.repeat(streams.of, sizes), records
 
 
 def _tallies(streams: Streams, stream: Any, records: Any) -> Iterator[Any]:

@@ -27,8 +27,8 @@ class Piece(NamedTuple):
     place: int
 
 
-def pieces_of(files: Sequence[Path]) -> list[Piece]:
-    """The files in pieces of about `ROWS_MAX` rows, as their footers tell."""
+def pieces_of(files: Sequence[Path], rows_max: int = ROWS_MAX) -> list[Piece]:
+    """The files in pieces of at most so many rows or a row group, as their footers tell."""
     pieces, place = [], 0
     for number, file in enumerate(files):
         footer, row = _footer(file), 0
@@ -36,7 +36,7 @@ def pieces_of(files: Sequence[Path]) -> list[Piece]:
         held = 0
         for group in range(footer.num_row_groups):
             rows = footer.row_group(group).num_rows
-            if groups and held + rows > ROWS_MAX:
+            if groups and held + rows > rows_max:
                 pieces.append(Piece(str(file.resolve()), number, tuple(groups), row, place + row))
                 row, held, groups = row + held, 0, []
             groups.append(group)

@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+import numpy as np
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from semcast.models.advice import Distances, Rates
 from semcast.pipeline import recorded, stretches
-from semcast.pipeline.curves import Step, curves
+from semcast.pipeline.curves import Label, Steps, curves
 from semcast.pipeline.foreign import open_source, read_judged
 from semcast.pipeline.keyed_blocks import Columns
-from semcast.pipeline.packs import STREAM, merged
+from semcast.pipeline.packs import STREAM, Parts, merged
 from semcast.pipeline.trace import read_trace
 from semcast.traces.errors import BadFile
 
@@ -31,6 +32,8 @@ CONF: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the same reason
+_OF_STEP: Final = ("max(dist) AS dist", "sum(messages) AS messages", "max(is_rich) AS is_rich")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def profile_rows(rows: DataFrame, rates: Rates | None = None) -> Profile:
     return _with_senders(_profile_parts(stretches.parts_of(rows), rates), rows)
 
 
-def _profile_parts(parts: DataFrame, rates: Rates | None) -> Profile:
+def _profile_parts(parts: Parts, rates: Rates | None) -> Profile:
     """Each row supersedes at most the one before it on its key, and no two have the same row
     before them.  So as many are superseded as supersede."""
     with _kept(merged(parts, stretches.settle)) as found:
@@ -89,8 +92,10 @@ def profile_file(
     wrong = F.when(F.col("reason").isNotNull(), F.struct("file", "row", "column", "reason"))
     first = F.to_json(F.min(wrong)).alias("first")
     if source.is_counted and columns.order is None and columns.sender is None:
-        judged, bad = stretches.parts_in(spark, source), F.coalesce(F.sum("bad"), F.lit(0))
-        profile = _profile_parts(judged.observe(seen, bad.alias("bad"), first), rates)
+        parts, bad = stretches.parts_in(spark, source), F.coalesce(F.sum("bad"), F.lit(0))
+        judged = parts.rows
+        watched = judged.observe(seen, bad.alias("bad"), first)
+        profile = _profile_parts(parts._replace(rows=watched), rates)
     else:
         judged = read_judged(spark, path, columns)
         watched = judged.observe(seen, F.count("reason").alias("bad"), first)
@@ -158,82 +163,93 @@ def _profile(
     found: DataFrame, rates: Rates | None, superseded: Callable[[], DataFrame] | None = None
 ) -> Profile:
     """The profile of merged parts; `superseded` counts for relations richer than items."""
-    name = F.to_json(F.struct(*STREAM))
-    steps = found.where("step IS NOT NULL")
-    of, stream_count, is_rich = _steps(steps, name)
-    shown = [label for label in of if label is not None]
-    told = curves(of, _named(steps, name, shown), rates)
-    if superseded is not None and is_rich:
-        obsolete = _superseded(_named(superseded(), name, shown))
+    summary = _summary(found)
+    told = curves(summary.steps, found, rates)
+    shown = [label for label in told if label is not None]
+    if superseded is not None and summary.is_rich:
+        obsolete = _superseded(superseded(), shown)
         told = {label: d._replace(superseded=obsolete.get(label, 0)) for label, d in told.items()}
-    frequencies = _frequencies(found)
-    items = _items(found, name, shown) | {None: sum(each.items for each in frequencies)}
 
-    def stream(label: str | None) -> Stream:
-        return Stream(json.loads(label or "{}"), items.get(label, 0), told[label])
+    def stream(label: Label) -> Stream:
+        name = dict(zip(STREAM, label or (), strict=False))
+        return Stream(name, summary.items.get(label, 0), told[label])
 
     streams = [stream(label) for label in shown]
-    return Profile(stream(None), streams, stream_count, frequencies)
+    return Profile(stream(None), streams, summary.stream_count, summary.frequencies)
 
 
-def _steps(steps: DataFrame, name: Column) -> tuple[dict[str | None, list[Step]], int, bool]:
-    """The steps of all streams together, then of each to show: the longest, none if there is but
-    one; how many there are, and whether any is rich."""
-    of_step = F.max("dist").alias("dist"), F.sum("messages").alias("messages")
-    is_rich = F.max("is_rich").alias("is_rich")
-    each = (
-        steps.groupBy(*STREAM, "step")
-        .agg(*of_step, is_rich)
-        .groupBy(*STREAM)
-        .agg(
-            F.sum("messages").alias("messages"),
-            F.sort_array(F.collect_list(F.struct("step", "dist", "messages"))).alias("steps"),
-            is_rich,
-        )
+class _Summary(NamedTuple):
+    """By label the steps and items of all streams together, then of each to show: the longest,
+    none if there is but one."""
+
+    steps: Mapping[Label, Steps]
+    items: Mapping[Label, int]
+    frequencies: Sequence[Frequency]
+    stream_count: int
+    is_rich: bool
+
+
+def _summary(found: DataFrame) -> _Summary:
+    """In one job, unless there are more streams than are shown."""
+    each = _by_stream(found)
+    first = F.desc(F.size("frequencies"))  # They are of no stream.
+    rows = each.orderBy(first, F.desc("messages"), *STREAM).limit(STREAMS_MAX + 2).collect()
+    frequencies = sorted(Frequency(*pair) for row in rows for pair in row["frequencies"])
+    streams = [row for row in rows if row["steps"]]
+    steps = {_label(row): _steps(row["steps"]) for row in streams[:STREAMS_MAX]}
+    items = {_label(row): row["items"] or 0 for row in streams}
+    items[None] = sum(each.items for each in frequencies)
+    if len(streams) <= STREAMS_MAX:
+        is_rich = any(row["is_rich"] for row in streams)
+        of = {None: _together(steps.values()), **(steps if len(steps) > 1 else {})}
+        return _Summary(of, items, frequencies, len(steps), is_rich)
+    everything = found.where("step IS NOT NULL").groupBy("step").agg(*map(F.expr, _OF_STEP))
+    rows = everything.collect()
+    of = {None: _steps(row[:3] for row in rows), **steps}
+    count = each.where("messages IS NOT NULL").count()
+    return _Summary(of, items, frequencies, count, any(row["is_rich"] for row in rows))
+
+
+def _by_stream(found: DataFrame) -> DataFrame:
+    """A row for each stream, and one of no stream with the frequencies.
+
+    In SQL's words: each call to build an expression crosses to the JVM and back.
+    """
+    of_step = (*_OF_STEP, "sum(items) AS items")
+    of_stream = (
+        "sum(messages) AS messages",
+        "sum(items) FILTER (WHERE frequency IS NULL) AS items",
+        "collect_list(struct(step, dist, messages)) FILTER (WHERE step IS NOT NULL) AS steps",
+        "collect_list(struct(frequency, items)) FILTER (WHERE frequency IS NOT NULL) "
+        "AS frequencies",
+        "max(is_rich) AS is_rich",
     )
-    by_length = each.withColumn("name", name).orderBy(F.desc("messages"), "name")
-    rows = by_length.limit(STREAMS_MAX + 1).collect()
-    of = {row["name"]: [Step(*step) for step in row["steps"]] for row in rows[:STREAMS_MAX]}
-    if len(rows) <= STREAMS_MAX:
-        total = _together(step for steps in of.values() for step in steps)
-        is_there = any(row["is_rich"] for row in rows)
-        return {None: total} | (of if len(of) > 1 else {}), len(of), is_there
-    everything = steps.groupBy("step").agg(*of_step, is_rich).collect()
-    total = _together(Step(row["step"], row["dist"], row["messages"]) for row in everything)
-    return {None: total, **of}, each.count(), any(row["is_rich"] for row in everything)
+    once = found.groupBy(*STREAM, "step", "frequency").agg(*map(F.expr, of_step))
+    return once.groupBy(*STREAM).agg(*map(F.expr, of_stream))
 
 
-def _together(steps: Iterable[Step]) -> list[Step]:
-    """Those of equal number as one, in order."""
-    found: dict[int, Step] = {}
-    for step in steps:
-        same = found.get(step.step, Step(step.step, 0, 0))
-        found[step.step] = Step(step.step, max(step.dist, same.dist), step.messages + same.messages)
-    return [found[number] for number in sorted(found)]
+def _label(row: Any) -> Label:
+    return tuple(row[name] for name in STREAM)
 
 
-def _named(frame: DataFrame, name: Column, shown: Sequence[str]) -> DataFrame:
-    """Each row once without a name, for all streams together, and once with it if shown."""
-    everything = frame.withColumn("name", F.lit(None).cast("string"))
-    if not shown:
-        return everything
-    return everything.union(frame.withColumn("name", name).where(F.col("name").isin(*shown)))
+def _steps(rows: Iterable[Any]) -> Steps:
+    return Steps(*np.array(sorted(map(tuple, rows)), np.int64).reshape(-1, 3).T)
 
 
-def _superseded(named: DataFrame) -> dict[str | None, int]:
-    sums = named.groupBy("name").agg(F.sum("messages").alias("messages"))
-    return {row["name"]: row["messages"] for row in sums.collect()}
+def _together(of: Iterable[Steps]) -> Steps:
+    """Those of equal number as one."""
+    step, dist, messages = np.concatenate([np.empty((3, 0), np.int64), *of], axis=1)
+    found, place = np.unique(step, return_inverse=True)
+    farthest, sums = np.zeros((2, len(found)), np.int64)
+    np.maximum.at(farthest, place, dist)
+    np.add.at(sums, place, messages)
+    return Steps(found, farthest, sums)
 
 
-def _items(found: DataFrame, name: Column, shown: Sequence[str]) -> dict[str | None, int]:
-    """How many items each stream has that is shown."""
-    if not shown:
-        return {}
-    counts = found.where("items IS NOT NULL AND frequency IS NULL").withColumn("name", name)
-    items = counts.where(F.col("name").isin(*shown)).groupBy("name").agg(F.sum("items"))
-    return {row[0]: row[1] for row in items.collect()}
-
-
-def _frequencies(found: DataFrame) -> list[Frequency]:
-    counts = found.where("frequency IS NOT NULL").groupBy("frequency").agg(F.sum("items"))
-    return sorted(Frequency(*row) for row in counts.collect())
+def _superseded(counts: DataFrame, shown: Sequence[Label]) -> dict[Label, int]:
+    """Of all streams together, and of each that is shown."""
+    labels = {" ".join(map(str, label or ())): label for label in shown}
+    label = F.concat_ws(" ", *STREAM)
+    by_label = counts.groupBy(F.when(label.isin(*labels), label)).agg(F.sum("messages")).collect()
+    sums = {labels.get(text): messages for text, messages in by_label}
+    return sums | {None: sum(sums.values())}

@@ -12,13 +12,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from semcast.pipeline.packs import PART, STREAM, Streams, packed, table_of
+from semcast.pipeline.packs import PART, STREAM, Parts, Streams, packed
 from semcast.pipeline.pieces import Piece, in_tasks, pieces_of, read_piece
-from semcast.pipeline.steps import counted, in_steps
+from semcast.pipeline.steps import by_distance, counted, step_of
 from semcast.pipeline.trace import kind_files
 from semcast.terms.events import MULTICAST
+
+PIECE_ROWS: Final = 1 << 22  # Fewer take less time than Spark takes for a task.
 
 _TYPES: Final = {
     **dict.fromkeys((*STREAM, "item", "dist"), pa.int64()),
@@ -27,30 +29,31 @@ _TYPES: Final = {
 }
 
 
-def parts_of(spark: SparkSession, path: Path) -> DataFrame:
+def parts_of(spark: SparkSession, path: Path) -> Parts:
     """The parts of a trace or a lake.
 
-    `is_rich` beside steps: among these messages one names others by more than its item, so that
-    more or fewer may be superseded than supersede.
+    `is_rich` beside distances: among these messages one names others by more than its item, so
+    that more or fewer may be superseded than supersede.
     """
-    pieces = pieces_of(kind_files(path, MULTICAST))
-    return in_tasks(spark, pieces, partial(_count, len(pieces)), PART)
+    pieces = pieces_of(kind_files(path, MULTICAST), PIECE_ROWS)
+    buckets = max(1, len(pieces))
+    return Parts(in_tasks(spark, pieces, partial(_count, buckets), PART), buckets)
 
 
 def _count(buckets: int, piece: Piece) -> Iterator[Any]:
     for batch in read_piece(piece, list(_TYPES)):
         if batch.num_rows:
             streams = Streams([_column(batch, name) for name in STREAM])
-            yield from _steps(streams, batch, buckets).to_batches()
+            yield from _distances(streams, batch, buckets).to_batches()
             yield from _items(streams, _column(batch, "item"), buckets).to_batches()
 
 
-def _steps(streams: Streams, batch: Any, buckets: int) -> Any:
+def _distances(streams: Streams, batch: Any, buckets: int) -> Any:
     dist = _column(batch, "dist").fill_null(0).to_numpy()
-    of, steps = in_steps(streams.of, dist)
-    is_rich = pa.repeat(_is_rich(batch, dist > 0), len(of))
-    bucket = steps["step"].to_numpy() % buckets
-    return table_of(PART, {**streams.named(of), **steps, "is_rich": is_rich, "bucket": bucket})
+    of, found, messages = by_distance(streams.of, dist)
+    records = np.stack([found, messages], axis=1)
+    is_rich = _is_rich(batch, dist > 0)
+    return packed(streams, of, step_of(found) % buckets, "dist_pack", records, is_rich)
 
 
 def _items(streams: Streams, items: Any, buckets: int) -> Any:
@@ -60,7 +63,8 @@ def _items(streams: Streams, items: Any, buckets: int) -> Any:
     stream = streams.of[is_valid.to_numpy(zero_copy_only=False)]
     found, messages = counted(stream * size + coded.indices.to_numpy())
     item = coded.dictionary.to_numpy()[found % size]
-    return packed(streams, found // size, np.stack([item, messages], axis=1), buckets)
+    records = np.stack([item, messages], axis=1)
+    return packed(streams, found // size, item % buckets, "item_pack", records)
 
 
 def _is_rich(batch: Any, is_related: Any) -> bool:

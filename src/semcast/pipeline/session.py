@@ -48,11 +48,13 @@ _CONF_LOCAL: Final = {
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where Spark runs.  `remote` (sc://HOST:PORT) is a Spark Connect server; with it `master`
-    is not used.  `conf` has settings of Spark, which win over ours."""
+    is not used.  `conf` has settings of Spark, which win over ours; `java` options for a JVM that
+    is started here."""
 
     master: str = "local[*]"
     remote: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    java: str = ""
 
 
 @contextmanager
@@ -103,6 +105,8 @@ def _started(target: Target) -> SparkSession:
         _reach("master", master, [(each.hostname or "", each.port or 7077) for each in hosts])
     ensure_java()
     conf = {**_CONF, **_CONF_JVM, **(_CONF_LOCAL if master.startswith("local") else {})}
+    if target.java:
+        conf["spark.driver.extraJavaOptions"] = target.java
     builder = SparkSession.builder.master(master).appName("semcast")
     for name, value in {**conf, **target.conf}.items():
         builder = builder.config(name, value)

@@ -1,7 +1,7 @@
 """Distances counted in steps: every distance up to 1,024, then 64 steps in a doubling.
 
-However long a stream is, it has at most a few thousand steps.  What a wide step holds goes along
-as two lists, distances and their counts, for whoever has to look into it.
+However long a stream is, it has at most a few thousand steps.  What a wide step holds goes along,
+distances and their counts, for whoever has to look into it.
 """
 
 from typing import Any, Final
@@ -15,7 +15,7 @@ PER_DOUBLING_BITS: Final = 6
 DIST_BITS: Final = 43  # what is left beside the number of a stream among `ROWS_MAX`
 
 # Of a stream: the step, its farthest distance, its messages, and what it holds if it is wide.
-STEP: Final = "step bigint, dist bigint, messages bigint, dists array<bigint>, counts array<bigint>"
+STEP: Final = "step bigint, dist bigint, messages bigint, held binary"
 
 
 def step_of(dist: Any) -> Any:
@@ -27,23 +27,41 @@ def step_of(dist: Any) -> Any:
     return np.where(dist <= EXACT_TO, dist, step)
 
 
-def in_steps(stream: Any, dist: Any) -> tuple[Any, dict[str, Any]]:
-    """The stream of each step, and the columns of `STEP`; streams are small numbers."""
-    found, messages = counted(stream.astype(np.int64) << DIST_BITS | dist)
-    stream, dist = found >> DIST_BITS, found & ((1 << DIST_BITS) - 1)
+def by_distance(stream: Any, dist: Any, messages: Any = None) -> tuple[Any, Any, Any]:
+    """Streams and distances, each pair once, and how many messages have it."""
+    pairs = stream.astype(np.int64) << DIST_BITS | dist
+    found, messages = counted(pairs) if messages is None else summed(pairs, messages)
+    return found >> DIST_BITS, found & ((1 << DIST_BITS) - 1), messages
+
+
+def in_steps(stream: Any, dist: Any, messages: Any) -> tuple[Any, dict[str, Any]]:
+    """The stream of each step, and the columns of `STEP`, of what `by_distance` gives."""
     step = step_of(dist)
-    is_last = np.append((np.diff(stream) != 0) | (np.diff(step) != 0), True)[: len(found)]
+    is_last = np.append((np.diff(stream) != 0) | (np.diff(step) != 0), True)[: len(dist)]
     last = np.flatnonzero(is_last)
     upto = np.cumsum(messages)[last]
     is_wide = step > EXACT_TO
-    offsets = pa.array(np.append(0, np.cumsum(is_wide)[last]).astype(np.int32))
+    ends = np.append(0, np.cumsum(is_wide)[last])
     return stream[last], {
-        "step": pa.array(step[last]),
-        "dist": pa.array(dist[last]),
-        "messages": pa.array(np.diff(upto, prepend=0)),
-        "dists": pa.ListArray.from_arrays(offsets, pa.array(dist[is_wide])),
-        "counts": pa.ListArray.from_arrays(offsets, pa.array(messages[is_wide])),
+        "step": step[last],
+        "dist": dist[last],
+        "messages": np.diff(upto, prepend=0),
+        "held": in_packs(np.stack([dist, messages], axis=1)[is_wide], ends),
     }
+
+
+def in_packs(records: Any, ends: Any) -> Any:
+    """Rows of whole numbers as bytes, cut at `ends`, which begin with 0."""
+    size = records.itemsize * records.shape[1]
+    buffers = [pa.py_buffer((ends * size).astype(np.int32)), pa.py_buffer(records)]
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, *buffers])
+
+
+def from_packs(packs: Any, width: int) -> tuple[Any, Any]:
+    """The rows of all packs together, and how many each has."""
+    told = [np.frombuffer(pack, np.int64) for pack in packs.to_pylist() if pack is not None]
+    records = np.concatenate([np.empty(0, np.int64), *told]).reshape(-1, width)
+    return records, [len(pack) // width for pack in told]
 
 
 def counted(values: Any) -> tuple[Any, Any]:
@@ -53,3 +71,16 @@ def counted(values: Any) -> tuple[Any, Any]:
     counts = np.bincount(values)
     found = np.flatnonzero(counts)
     return found, counts[found]
+
+
+def summed(values: Any, counts: Any) -> tuple[Any, Any]:
+    """Distinct values, ascending, and the sum of the counts of each."""
+    if not values.size or values.max() >= 16 * values.size:
+        order = np.argsort(values, kind="stable")
+        values = values[order]
+        firsts = np.flatnonzero(np.append(True, np.diff(values) != 0)[: len(values)])
+        sums = np.add.reduceat(counts[order], firsts) if values.size else counts
+        return values[firsts], sums
+    sums = np.bincount(values, counts)  # Doubles: exact up to 2⁵³.
+    found = np.flatnonzero(sums)
+    return found, sums[found].astype(np.int64)

@@ -22,14 +22,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from semcast.pipeline.foreign import Source
-from semcast.pipeline.packs import MERGED, PART, Streams, packed, table_of
+from semcast.pipeline.packs import PART, Parts, Streams, packed, table_of
 from semcast.pipeline.pieces import ROWS_BITS, ROWS_MAX, in_tasks
-from semcast.pipeline.steps import in_steps
+from semcast.pipeline.steps import by_distance, step_of
 from semcast.traces.keyed import KINDS
 from semcast.workloads.items import item_tag
 
 TAGS_MAX: Final = ROWS_MAX  # keys whose hashes a task remembers
-BUCKETS: Final = 64  # where nobody knows how many pieces there are
 _UPDATE, _CREATE, _DELETE, _ONE_OFF = range(1, 1 + len(KINDS))
 
 
@@ -38,8 +37,9 @@ def number_of(sender: str) -> Column:
     return F.xxhash64(sender)
 
 
-def parts_of(rows: DataFrame) -> DataFrame:
+def parts_of(rows: DataFrame) -> Parts:
     """The parts of keyed rows (sender, place, key, kind)."""
+    buckets = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     kind = F.position(F.col("kind"), F.lit("".join(KINDS))).cast("bigint")
     numbers = rows.select(
         number_of("sender").alias("sender"),
@@ -47,11 +47,12 @@ def parts_of(rows: DataFrame) -> DataFrame:
         "place",
         kind.alias("kind"),
     )
-    return numbers.mapInArrow(partial(_parts, BUCKETS), PART)
+    return Parts(numbers.mapInArrow(partial(_parts, buckets), PART), buckets)
 
 
-def parts_in(spark: SparkSession, source: Source) -> DataFrame:
+def parts_in(spark: SparkSession, source: Source) -> Parts:
     """The parts of one stream whose rows are counted as they are read."""
+    buckets = max(1, len(source.work))
 
     def run(work: Any) -> Iterator[Any]:
         tags: dict[str, int] = {}
@@ -65,14 +66,14 @@ def parts_in(spark: SparkSession, source: Source) -> DataFrame:
                     block = block.filter(pc.invert(is_bad))
                 yield _numbers(block, tags)
 
-        yield from _parts(len(source.work), numbers())
+        yield from _parts(buckets, numbers())
         yield from chain.from_iterable(table.to_batches() for table in wrong)
 
-    return in_tasks(spark, source.work, run, PART)
+    return Parts(in_tasks(spark, source.work, run, PART), buckets)
 
 
-def settle(streams: Streams, stream: Any, records: Any) -> Any:
-    """The steps of the first rows of stretches, whose neighbours were read elsewhere."""
+def settle(stream: Any, records: Any) -> tuple[Any, Any]:
+    """The distances of the first rows of stretches, whose neighbours were read elsewhere."""
     item, _, place, told = records.T
     kind, is_first = told >> 1, (told & 1).astype(bool)
     order = np.lexsort((place, kind == _ONE_OFF, item, stream))
@@ -80,8 +81,7 @@ def settle(streams: Streams, stream: Any, records: Any) -> Any:
     kind, place, is_first = kind[order], place[order], is_first[order]
     is_new = np.append(True, (np.diff(chain) != 0).any(axis=0))
     dist = np.append(0, np.where(_supersedes(kind[1:], kind[:-1]), np.diff(place), 0))
-    of, steps = in_steps(chain[0][is_first], np.where(is_new, 0, dist)[is_first])
-    return table_of(MERGED, {**streams.named(of), **steps})
+    return chain[0][is_first], np.where(is_new, 0, dist)[is_first]
 
 
 def _supersedes(kind: Any, before: Any) -> Any:
@@ -158,12 +158,12 @@ class _Chains:
         self.is_first = np.append(True, chain[1:] != chain[:-1])
 
     def settled(self, buckets: int) -> Any:
-        """The steps of all but the first of each chain."""
+        """Packs of the distances of all but the first of each chain."""
         dist = np.where(_supersedes(self.kind[1:], self.kind[:-1]), np.diff(self.place), 0)
         is_later = ~self.is_first[1:]
-        of, steps = in_steps(self.stream[1:][is_later], dist[is_later])
-        bucket = steps["step"].to_numpy() % buckets
-        return table_of(PART, {**self.streams.named(of), **steps, "bucket": bucket})
+        of, found, messages = by_distance(self.stream[1:][is_later], dist[is_later])
+        records = np.stack([found, messages], axis=1)
+        return packed(self.streams, of, step_of(found) % buckets, "dist_pack", records)
 
     def ends(self, buckets: int) -> Any:
         """Packs of the first and the last of each chain: item, messages of the chain (with the
@@ -174,4 +174,5 @@ class _Chains:
         told = self.kind << 1 | self.is_first
         is_end = self.is_first | np.append(self.is_first[1:], True)
         records = np.stack([self.item, size, self.place, told], axis=1)[is_end]
-        return packed(self.streams, self.stream[is_end], records, buckets)
+        bucket = records[:, 0] % buckets
+        return packed(self.streams, self.stream[is_end], bucket, "item_pack", records)
