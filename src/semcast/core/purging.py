@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import takewhile
 from operator import attrgetter
-from typing import cast
+from typing import Any
 
 from semcast import kernel
 from semcast.core.index import ItemIndex, index
@@ -169,7 +169,7 @@ class PurgingBuffer:
 
     def remove_range(self, first: Seq, last: Seq) -> list[Sequence[Message]]:
         """Let everything up to `last` go, by runs; nothing before `first` is held."""
-        runs: list[Sequence[Message]] = []
+        runs: list[Any] = []
         gone = self._remove_each(first, last)
         if gone:
             runs.append(gone)
@@ -182,7 +182,7 @@ class PurgingBuffer:
                 batches.appendleft(batch[count:])
                 self._tagged += batch.is_tagged
                 batch = batch[:count]
-            runs.append(cast("Sequence[Message]", batch))
+            runs.append(batch)
         return runs
 
     def _remove_each(self, first: Seq, last: Seq) -> list[Message]:

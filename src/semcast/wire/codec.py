@@ -13,7 +13,7 @@ annotated at all, and two ways for one datagram are one too many.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -85,7 +85,8 @@ def decode(data: bytes) -> Datagram:
     if SCANS and len(data) <= LARGE_BYTES:
         batch = kernel.scan(data)
         if batch is not None:
-            return Data(cast("tuple[Message, ...]", batch), safe=batch.safe)
+            messages: Any = batch
+            return Data(messages, safe=batch.safe)
     datagram = decode_with(_decoder, data, _large)
     check_datagram(datagram)
     return datagram

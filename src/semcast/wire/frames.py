@@ -33,6 +33,9 @@ CHANNELS: Final = 3
 # counter
 HEADER: Final = Struct("<2sBBIQQQQ")
 HEADER_BYTES: Final = HEADER.size
+CHANNEL_PLACE: Final = 3
+KEY_PLACE: Final = 4
+COUNTER_PLACE: Final = 32
 MARK_PLACE: Final = 8  # of group, sender and incarnation: by them a member knows its own frames
 TAG_BYTES: Final = 16
 FRAME_BYTES_MAX: Final = 65_507  # what UDP over IPv4 carries
