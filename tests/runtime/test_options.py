@@ -405,7 +405,7 @@ def test_the_recipe_has_what_was_asked_for():
     given |= {"purge": "lazy", "overflow": "error", "period": "30 ms", "fanout": 2}
     given |= {"coalesce": "2 ms", "bandwidth": "1 KB/s", "protocol": "s-sm"}
     given |= {"message_max": "2 KiB"}
-    assert resolve(peers=TRIO, name="a", **given).recipe(3, 1344) == Recipe(
+    assert resolve(peers=TRIO, name="a", **given).recipe(3, 1344, 2 << 20) == Recipe(
         members=3,
         protocol="s-sm",
         relation="bitmap",
@@ -427,7 +427,7 @@ def test_the_recipe_has_what_was_asked_for():
         bandwidth_max=1000.0,
         unicast=True,
     )
-    assert resolve(members=3, order="item", chain_limit=8).recipe(3, 1400) == Recipe(
+    assert resolve(members=3, order="item", chain_limit=8).recipe(3, 1400, 2 << 20) == Recipe(
         members=3,
         order="item",
         chain_limit=8,

@@ -207,7 +207,8 @@ class Holdings:
         if active > 1:
             count = min(count, -(-self.messages_max // active) - own)
         payload = min(
-            self.window_bytes - self.own_stored_bytes, self.bytes_max // active - self.own_bytes
+            self.window_bytes // active - self.own_stored_bytes,
+            self.bytes_max // active - self.own_bytes,
         )
         return (count, payload) if count > 0 and payload > 0 else (0, 0)
 
@@ -216,7 +217,7 @@ class Holdings:
         own, active = self.held_of[self.rank], self.active
         if not own:
             return False
-        return self.own_stored_bytes >= self.window_bytes or (
+        return self.own_stored_bytes * active >= self.window_bytes or (
             active > 1
             and (own * active >= self.messages_max or self.own_bytes * active >= self.bytes_max)
         )

@@ -25,13 +25,13 @@ class Recipe:
     `buffer` bounds the distinct messages held for retransmission or delivery at a member,
     `buffer_bytes` their payload and `message_bytes` a single message; beyond the first two, at most
     one message per sender is admitted, so that no stream waits for another for ever.
-    `window_bytes` bounds the own payload that is not known to be stable: all of it may wait in
-    somebody's socket.  Members gossip every `period_s`, and at once after `gossip_after` messages
-    of a stream or `gossip_after_bytes` of payload, so that a fast one does not wait for it; with
-    `direct_gossip` mostly to those whose streams it is about.  `f` defaults to (members - 1) // 2.
-    `unicast` is for networks without multicast: first transmissions go to each member, and one
-    that is far behind is left to pull.  Without `echo` the application is not handed what it sent
-    itself.
+    `window_bytes` bounds the payload of all senders together that is not known to be stable: all
+    of it may wait in somebody's socket.  Members gossip every `period_s`, and at once after
+    `gossip_after` messages of a stream or `gossip_after_bytes` of payload, so that a fast one does
+    not wait for it; with `direct_gossip` mostly to those whose streams it is about.  `f` defaults
+    to (members - 1) // 2.  `unicast` is for networks without multicast: first transmissions go to
+    each member, and one that is far behind is left to pull.  Without `echo` the application is not
+    handed what it sent itself.
     """
 
     members: int

@@ -17,7 +17,7 @@ from semcast.runtime.interfaces import datagram_bytes
 from semcast.runtime.keyring import KeyRing, KeyRingWatch, keys_path
 from semcast.runtime.observation import Observation
 from semcast.runtime.options import Options
-from semcast.runtime.sockets import open_multicast, shortages, turn_away
+from semcast.runtime.sockets import open_multicast, received_bytes, shortages, turn_away
 from semcast.runtime.transport import Transport
 from semcast.terms.errors import ConfigError
 from semcast.wire.fragments import Reassembly
@@ -87,6 +87,7 @@ class Equipment:
             multicast = hearing, interface.endpoint(host, port)
         for shortage in shortages(unicast, options.socket_buffer):
             log.warning("%s", shortage)
+        self.window_bytes = received_bytes(unicast) // 2
         self.transport = Transport(
             self.sealer,
             self.opener,

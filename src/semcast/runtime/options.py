@@ -276,8 +276,9 @@ class Options:
                     f"{name}: {show(address)} is of IPv{literal.version}; set ip to that version"
                 )
 
-    def recipe(self, members: int, datagram_bytes: int) -> Recipe:
-        """The recipe of each member; `datagram_bytes` is what a frame leaves to its body."""
+    def recipe(self, members: int, datagram_bytes: int, window_bytes: int = 1) -> Recipe:
+        """The recipe of each member; `datagram_bytes` is what a frame leaves to its body,
+        `window_bytes` what a socket takes besides what it did not expect."""
         return Recipe(
             members=members,
             protocol=self.protocol,
@@ -285,10 +286,10 @@ class Options:
             relation=self._relation_name,
             f=-1 if self.f is None else self.f,
             overflow=self.overflow,
-            **self._multicast(datagram_bytes),
+            **self._multicast(datagram_bytes, window_bytes),
         )
 
-    def view_recipe(self, datagram_bytes: int) -> ViewRecipe:
+    def view_recipe(self, datagram_bytes: int, window_bytes: int = 1) -> ViewRecipe:
         """The same where the membership may change."""
         return ViewRecipe(
             protocol=self.protocol,
@@ -298,14 +299,14 @@ class Options:
             heartbeat_s=self.timeout / HEARTBEATS_PER_TIMEOUT,
             timeout_s=self.timeout,
             timeout_max_s=max(self.timeout, SUSPECT_S_MAX),
-            multicast=self._multicast(datagram_bytes),
+            multicast=self._multicast(datagram_bytes, window_bytes),
         )
 
     @property
     def _relation_name(self) -> str:
         return self.relation if isinstance(self.relation, str) else "list"
 
-    def _multicast(self, datagram_bytes: int) -> dict[str, Any]:
+    def _multicast(self, datagram_bytes: int, window_bytes: int) -> dict[str, Any]:
         """What both kinds of group have."""
         return {
             "k": self.k,
@@ -313,13 +314,13 @@ class Options:
             "buffer": self.buffer,
             "buffer_bytes": self.buffer_bytes,
             "message_bytes": self.message_max,
-            "window_bytes": max(1, self.socket_buffer // 2),
+            "window_bytes": max(1, window_bytes),
             "purge": self.purge,
             "echo": self.echo,
             "period_s": self.period,
             "fanout": self.fanout,
             "direct_gossip": True,
-            "gossip_after_bytes": max(1, self.socket_buffer // 2 // GOSSIPS_PER_BUFFER),
+            "gossip_after_bytes": max(1, window_bytes // GOSSIPS_PER_BUFFER),
             "gossip_after": max(1, min(self.buffer // GOSSIPS_PER_BUFFER, GOSSIP_AFTER_MAX)),
             "datagram_bytes": datagram_bytes,
             "coalesce_s": TURN_S if self.coalesce is None else self.coalesce,

@@ -139,7 +139,8 @@ class Session:
         ids = {member_id(name): rank for rank, name in enumerate(names)}
         rank = names.index(options.name)
         self.equipment.opener.admit((member_id(seat.name), seat.incarnation) for seat in roster)
-        recipe = options.recipe(len(roster), self.transport.body_bytes)
+        told = self.transport.body_bytes, self.equipment.window_bytes
+        recipe = options.recipe(len(roster), *told)
         member = Member(recipe, rank, Random(self.gathering.nonce))
         addresses = {
             place: self.gathering.address_of(seat)

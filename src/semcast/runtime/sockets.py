@@ -132,6 +132,12 @@ def open_tcp(interface: Interface, port: int) -> socket.socket:
     return opened
 
 
+def received_bytes(opened: socket.socket) -> int:
+    """What may wait in a socket to be received."""
+    got_bytes = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    return got_bytes // 2 if sys.platform == "linux" else got_bytes
+
+
 def shortages(opened: socket.socket, asked_bytes: int) -> list[Shortage]:
     """The buffers of a socket that the system made smaller than was asked for."""
     found = []

@@ -76,7 +76,7 @@ class ViewSession:
         incarnation = incarnation_of(life)
         await equipment.open(incarnation)
         self.transport = equipment.transport
-        self.recipe = options.view_recipe(self.transport.body_bytes)
+        self.recipe = options.view_recipe(self.transport.body_bytes, equipment.window_bytes)
         own = Seat(options.name, incarnation, *equipment.address)
         peers = await find_peers(options, sealed=equipment.is_sealed)
         rng, digest = SystemRandom(), options.digest()
