@@ -16,8 +16,8 @@ import pytest
 from semcast.experiments import systems as known
 from semcast.experiments.benchmark import Case, Settings, run_once
 from semcast.experiments.plan import Load, Plan
-from semcast.runtime.group import Update
 from semcast.runtime.mailbox import Message
+from semcast.terms.messages import Update
 
 DEADLINE_S = 10
 PEERS = {name: system for name, system in known.systems().items() if name not in known.OWN}
