@@ -70,7 +70,7 @@ class Encoded:
     run: tuple[Any, ...]
 
     def read(self, build: ModuleType) -> Any:
-        return build.scan(encode(Data(self.run))) or self.run
+        return build.scan(encode(Data(self.run)), 0) or self.run
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _is_key(message: object) -> bool:
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "fields": st.tuples(messages | broken, submissions, good_updates | broken_updates),
     "size_of": st.tuples(messages | broken | wrong),
-    "scan": st.tuples(datagrams()),
+    "scan": st.tuples(datagrams(), st.sampled_from([0, 0, 0, 1, 3, 1 << 40])),
     "join": st.tuples(st.lists(usual, min_size=1, max_size=3) | st.lists(taken, min_size=1)),
     "sizes_of": st.tuples(taken),
     "payload_bytes": st.tuples(taken),

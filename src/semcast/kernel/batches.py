@@ -341,9 +341,9 @@ class Batch:  # noqa: PLW1641 (equal to lists, which have no hash)
 Sequence.register(Batch)
 
 
-def scan(data: bytes) -> Batch | None:
-    """The batch that these bytes of a datagram are, if they are one."""
-    reader: Reader = Reader(data, 0)
+def scan(data: bytes, begin: int = 0) -> Batch | None:
+    """The batch that the bytes of a datagram are from `begin` on, if they are one."""
+    reader: Reader = Reader(data, begin)
     sender: cython.longlong = 0
     first: cython.longlong = 0
     count: cython.longlong = 0
@@ -353,7 +353,7 @@ def scan(data: bytes) -> Batch | None:
         reader.expect(FEW + 5)
         reader.expect(1)  # the tag of `Data`
         announced: cython.longlong = reader.count()
-        begin: cython.Py_ssize_t = reader.at
+        begin = reader.at
         while count < announced:
             reader.message()
             if not count:

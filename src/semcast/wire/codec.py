@@ -82,14 +82,20 @@ def encode(datagram: Datagram | PubsubDatagram | ViewDatagram) -> bytes:
 
 def decode(data: bytes) -> Datagram:
     """The datagram in these bytes, or `RemoteProtocolError`."""
-    if SCANS and len(data) <= LARGE_BYTES:
-        batch = kernel.scan(data)
-        if batch is not None:
-            messages: Any = batch
-            return Data(messages, safe=batch.safe)
+    usual = decode_usual(data, 0)
+    if usual is not None:
+        return usual
     datagram = decode_with(_decoder, data, _large)
     check_datagram(datagram)
     return datagram
+
+
+def decode_usual(data: bytes, begin: int) -> Data | None:
+    """The usual first transmission, if that is what these bytes are from `begin` on."""
+    if not SCANS or len(data) > LARGE_BYTES:
+        return None
+    batch: Any = kernel.scan(data, begin)
+    return None if batch is None else Data(batch, safe=batch.safe)
 
 
 def decode_with(

@@ -33,9 +33,11 @@ from semcast.terms.views import (
     ViewDatagram,
     WantState,
 )
-from semcast.wire.codec import Large, check_datagram, decode_with
+from semcast.wire.codec import Large, check_datagram, decode_usual, decode_with
 
 PID_MAX: Final = 2**31 - 1
+ENCLOSED: Final = b"\x93\x21"  # an array of three, the first the tag of `Enclosed`
+NUMBERS: Final = {b"\xcc": 1, b"\xcd": 2, b"\xce": 4}  # bytes that follow, in MessagePack
 
 _decoder: msgspec.msgpack.Decoder[ViewDatagram] = msgspec.msgpack.Decoder(ViewDatagram)
 
@@ -52,9 +54,27 @@ _large = msgspec.msgpack.Decoder(_LargeEnclosed | StateChunk)
 
 def decode_view(data: bytes) -> ViewDatagram:
     """The datagram in these bytes, or `RemoteProtocolError`."""
+    usual = _decode_usual(data)
+    if usual is not None:
+        return usual
     datagram = decode_with(_decoder, data, _large)
     _CHECKS[type(datagram)](datagram)
     return datagram
+
+
+def _decode_usual(data: bytes) -> Enclosed | None:
+    """A first transmission in a view whose number is small, which nearly all are."""
+    if data[:2] != ENCLOSED:
+        return None
+    if data[2:3] < b"\x80":
+        view, begin = data[2:3], 3
+    elif data[2:3] in NUMBERS:
+        begin = 3 + NUMBERS[data[2:3]]
+        view = data[3:begin]
+    else:
+        return None
+    inside = decode_usual(data, begin)
+    return None if inside is None else Enclosed(int.from_bytes(view, "big"), inside)
 
 
 def _numbers(**fields: int) -> None:

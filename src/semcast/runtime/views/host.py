@@ -213,9 +213,11 @@ class ViewHost(Driver):
             self._name_members()
         for end, installation in [*installs, (len(deliver), None)]:
             of_view = slice(begin, end)
-            messages += letters(
-                Message, self._names, self._shown.bases, deliver[of_view], positions[of_view]
-            )
+            runs = [deliver[of_view]] if installs or positions else deliver.runs
+            for run in runs:
+                messages += letters(
+                    Message, self._names, self._shown.bases, run, positions[of_view]
+                )
             begin = end
             if installation is not None:
                 dividers.append((end, self._install(installation)))
