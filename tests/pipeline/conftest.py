@@ -75,8 +75,9 @@ class Finished(NamedTuple):
 
 
 @pytest.fixture
-def semcast(capfd: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
-    """`semcast("lake", "ls", path)` gives what the command did; on Spark, in the open session."""
+def semcast(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
+    """`semcast("lake", "ls", path)` gives what the command did; on Spark, in the open session:
+    a JVM that a command started for itself would stay, with its options, for all later tests."""
 
     def run(*argv: object) -> Finished:
         code = main([str(word) for word in argv])

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from semcast.pipeline.check.cells import Cells
 from semcast.pipeline.check.record import (
     CODE,
     FLAG_BITS,
@@ -21,7 +22,7 @@ from semcast.pipeline.check.record import (
     KINDS,
     WHERE,
 )
-from semcast.pipeline.check.records import FIELDS, NONE, Record, Records, joined
+from semcast.pipeline.check.records import NONE, Record, Records, joined
 from semcast.terms.events import DELIVER, MULTICAST, PURGE
 from semcast.traces.errors import BadFile
 from semcast.traces.schema import PROCESSES
@@ -87,15 +88,20 @@ class Firsts:
         self.records = records
         self.rows = records["seq"] - base
         self.pids = records["pid"]
-        self.place: Places = np.full((size, n), NEVER)
-        self.ts: Places = np.full((size, n), NEVER)
-        least(self.place, self.rows, self.pids, records["place"])
-        least(self.ts, self.rows, self.pids, records["ts"])
-        self.is_first: Mask = self.place[self.rows, self.pids] == records["place"]
-        self._index = np.zeros((size, n), np.int64)
-        self._index[self.rows[self.is_first], self.pids[self.is_first]] = np.flatnonzero(
-            self.is_first
-        )
+        self._shape = size, n
+        self._cells = self.rows * n + self.pids
+        self.place: Places = self._least("place")
+        self.is_first: Mask = self.place.reshape(-1)[self._cells] == records["place"]
+
+    def _least(self, name: str) -> Places:
+        values: Places = np.full(self._shape, NEVER)
+        np.minimum.at(values.reshape(-1), self._cells, self.records[name])
+        return values
+
+    @cached_property
+    def ts(self) -> Places:
+        """By row and pid, the least time."""
+        return self._least("ts")
 
     @cached_property
     def least_place(self) -> Places:
@@ -107,10 +113,19 @@ class Firsts:
         """The same, the least time."""
         return _least_from(self.ts)
 
+    @cached_property
+    def is_overtaken(self) -> Mask:
+        """By record, whether one of a later message stands before it."""
+        rest = self.least_place.reshape(-1)[self._cells + self._shape[1]]
+        result: Mask = self.records["place"] > rest
+        return result
+
     @property
-    def next_cells(self) -> tuple[Any, Any]:
-        """By record, where the rest of the stream begins at its process."""
-        return self.rows + 1, self.pids
+    def place_before(self) -> Places:
+        """By record, where the first of the message before stands; what the lowest row has there
+        means nothing."""
+        places: Places = self.place.reshape(-1)[self._cells - self._shape[1]]
+        return places
 
     @property
     def happened(self) -> Mask:
@@ -118,14 +133,21 @@ class Firsts:
         happened: Mask = self.place != NEVER
         return happened
 
+    @cached_property
+    def _index(self) -> Places:
+        index = np.zeros(self._shape, np.int64)
+        index.reshape(-1)[self._cells[self.is_first]] = np.flatnonzero(self.is_first)
+        return index
+
     def record(self, row: int, pid: int) -> Record | None:
         """The event itself."""
         return self.records[int(self._index[row, pid])] if self.place[row, pid] != NEVER else None
 
 
 def _least_from(values: Places) -> Places:
-    beyond = np.full((1, values.shape[1]), NEVER)
-    return np.minimum.accumulate(np.concatenate((values, beyond))[::-1])[::-1]
+    least = np.full((len(values) + 1, values.shape[1]), NEVER)
+    np.minimum.accumulate(values[::-1], out=least[-2::-1])
+    return least
 
 
 def least(values: Places, rows: Any, columns: Any, by: Places) -> None:
@@ -143,7 +165,8 @@ class Block:
         for part in parts:
             by_kind.setdefault(part["kind"], []).append(part)
         self._records = {code: _records(code, some) for code, some in by_kind.items()}
-        self._lists = join([part["lists"] for part in by_kind.get(CODE[MULTICAST], ())], "i4")
+        lists = (part["lists"] for part in by_kind.get(CODE[MULTICAST], ()))
+        self._lists = np.frombuffer(b"".join(lists), "i4")
         anchors = [
             records["by" if code == CODE[PURGE] else "seq"]
             for code, records in self._records.items()
@@ -194,16 +217,13 @@ class Block:
         }
 
 
-def _records(code: int, parts: list[Mapping[str, Any]]) -> Records:
-    def column(name: str) -> Any:
-        if name == "kind":
-            return np.full(size, code, np.int16)
-        packed = [part[name] for part in parts]
-        return np.zeros(size, FIELDS[name]) if packed[0] is None else join(packed, FIELDS[name])
+def _records(code: int, parts: Sequence[Mapping[str, Any]]) -> Records:
+    cells = Cells([part["records"] for part in parts])
 
-    parts.sort(key=lambda part: int.from_bytes(part["seq"][:8], "little"))
-    size = sum(len(part["pid"]) for part in parts) // np.dtype(FIELDS["pid"]).itemsize
-    return Records(size, column)
+    def column(name: str) -> Any:
+        return np.full(cells.size, code, np.int16) if name == "kind" else cells.column(name)
+
+    return Records(cells.size, column)
 
 
 def _ensure_known(stream: Stream, pid: int) -> None:
@@ -219,13 +239,14 @@ class Messages:
         if (records["seq"][1:] <= records["seq"][:-1]).any():
             records = records[np.lexsort((records["place"], records["ts"], records["seq"]))]
         self.all = records  # by number, then by time
-        told = records[has_message(records)]
-        numbers, first = np.unique(told["seq"], return_index=True)
-        self.records = told[first]
+        self.records = records[has_message(records)]
+        numbers = self.records["seq"]
+        if (numbers[1:] == numbers[:-1]).any():
+            self.records = self.records[np.append(True, numbers[1:] != numbers[:-1])]
         self.base, self.size = block.base, block.size
-        self.rows = numbers - block.base
+        self.rows = self.records["seq"] - block.base
         self._index = np.full(block.size, -1)
-        self._index[self.rows] = np.arange(len(numbers))
+        self._index[self.rows] = np.arange(len(self.rows))
 
     def known(self, rows: NDArray[np.int64]) -> Mask:
         """Whether these were multicast."""
@@ -271,8 +292,3 @@ def is_kept(records: Records) -> Mask:
     """Whether no later message makes it obsolete."""
     result: Mask = records["flags"] & KEEP != 0
     return result
-
-
-def join(parts: Iterable[bytes], dtype: Any) -> Any:
-    """Packed values as one array."""
-    return np.frombuffer(b"".join(parts), dtype)

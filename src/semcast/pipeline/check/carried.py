@@ -3,9 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.block import NEVER, Firsts, Places
+from semcast.pipeline.check.block import NEVER, Firsts, Mask, Places
 from semcast.pipeline.check.records import Record
 
 
@@ -21,13 +22,20 @@ class Earliest:
         self._ts: Places = np.full(n, NEVER)
         self._record: list[Record | None] = [None] * n
 
-    def places(self, firsts: Firsts) -> Places:
-        """By row and pid, where it stands; the row after the last is of the newer blocks."""
-        return np.minimum(firsts.least_place, self._place)
+    def places(self, firsts: Firsts, rows: Any, pids: Any) -> Places:
+        """Where it stands, by these rows and pids; the row after the last is of newer blocks."""
+        places: Places = np.minimum(firsts.least_place[rows, pids], self._place[pids])
+        return places
 
-    def times(self, firsts: Firsts) -> Places:
+    def times(self, firsts: Firsts, rows: Any, pids: Any = slice(None)) -> Places:
         """The same, its time."""
-        return np.minimum(firsts.least_ts, self._ts)
+        times: Places = np.minimum(firsts.least_ts[rows, pids], self._ts[pids])
+        return times
+
+    def passed(self, firsts: Firsts) -> Mask:
+        """By record, whether it came after one of a later message."""
+        result: Mask = firsts.records["place"] > self._place[firsts.pids]
+        return result | firsts.is_overtaken
 
     def record(self, firsts: Firsts, row: int, pid: int) -> Record | None:
         """The event itself."""
@@ -52,11 +60,18 @@ class PerItem:
         self._ids: dict[int, int] = {}
         self.values: NDArray[Any] = np.full((64, n), empty, dtype)
 
-    def rows(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which rows of `values` are theirs."""
-        ids, met = self._ids, np.unique(items, return_inverse=True)
-        rows = np.array([ids.setdefault(item, len(ids)) for item in met[0].tolist()], np.int64)
+    def coded(self, items: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Small numbers that stand for the items, and which rows of `values` are those of each."""
+        met = pa.array(items).dictionary_encode()
+        ids = self._ids
+        rows = [ids.setdefault(item, len(ids)) for item in met.dictionary.to_pylist()]
         if len(ids) > len(self.values):
             more = np.full((len(ids), self.values.shape[1]), self._empty, self.values.dtype)
             self.values = np.concatenate((self.values, more))
-        return rows[met[1]] if len(items) else rows
+        return met.indices.to_numpy(), np.array(rows, np.int64)
+
+    def rows(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which rows of `values` are theirs."""
+        codes, lines = self.coded(items)
+        rows: NDArray[np.int64] = lines[codes]
+        return rows

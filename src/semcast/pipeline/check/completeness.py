@@ -15,10 +15,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.block import Block, Findings, Mask, Stream, has_item, is_kept
+from semcast.pipeline.check.block import NEVER, Block, Findings, Mask, Stream, has_item, is_kept
 from semcast.pipeline.check.carried import PerItem
 from semcast.pipeline.check.records import Record, Records
 
+_SMALL: Final = 1 << 15  # Fewer numbers than this are ordered by radix.
 _ALL: Final = 0  # Under the relation `all` every message is about the same.
 
 
@@ -45,21 +46,23 @@ class Settled:
         items = messages["item"] if relation == "item" else np.full(len(messages), _ALL)
         is_one = has_item(messages) if relation == "item" else np.ones(len(messages), bool)
         settled = delivered.copy()
-        about = np.flatnonzero(is_one)
+        about = np.flatnonzero(is_one)[::-1]  # newest first
         if not len(about):
             return settled
-        order = about[np.lexsort((-messages["seq"][about], items[about]))]
-        ordered, hit = items[order], delivered[order]
+        codes, lines = self._items.coded(items[about])
+        order = np.argsort(codes.astype("i2") if len(lines) < _SMALL else codes, kind="stable")
+        ordered, about = codes[order], about[order]
         places = np.arange(len(order))
-        starts = np.ones(len(order), bool)
-        starts[1:] = ordered[1:] != ordered[:-1]
-        start = np.maximum.accumulate(np.where(starts, places, 0))
-        latest = np.maximum.accumulate(np.where(hit, places[:, None], -1))  # newest first
-        rows = self._items.rows(ordered)
-        by_later = self._items.values[rows]
-        by_later[1:] |= latest[:-1] >= start[1:, None]
-        settled[order] |= by_later & ~is_kept(messages)[order][:, None]
-        self._items.values[rows[starts]] |= np.logical_or.reduceat(hit, np.flatnonzero(starts))
+        is_new = np.append(True, ordered[1:] != ordered[:-1])
+        first = np.maximum.accumulate(np.where(is_new, places, 0))
+        for pid in range(self._stream.n):
+            has, known = delivered[about, pid], self._items.values[lines, pid]
+            if not has.all():
+                latest = np.maximum.accumulate(np.where(has, places, -1))
+                by_later = known[ordered]
+                by_later[1:] |= latest[:-1] >= first[1:]
+                settled[about, pid] |= by_later & ~is_kept(messages)[about]
+            self._items.values[lines[ordered[has]], pid] = True
         return settled
 
     def _by_list(self, block: Block, delivered: Mask) -> Mask:
@@ -95,11 +98,11 @@ class Completeness:
             for name, judge in _JUDGES.items():
                 if name in self._stream.judged:
                     judge(self, block, unsettled)
-        delivered = block.deliveries.happened
-        for pid in np.flatnonzero(delivered.any(axis=0)).tolist():
+        for pid in range(self._stream.n):
             if self._highest[pid] is None:
-                row = block.size - 1 - int(delivered[::-1, pid].argmax())
-                self._highest[pid] = block.deliveries.record(row, pid)
+                happened = np.flatnonzero(block.deliveries.place[:, pid] != NEVER)
+                if len(happened):
+                    self._highest[pid] = block.deliveries.record(int(happened[-1]), pid)
 
     def on_end(self) -> None:
         """Nothing is left to judge."""

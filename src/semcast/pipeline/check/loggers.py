@@ -71,7 +71,7 @@ def reliable_delivery(trace: Trace) -> DataFrame:
     what = F.format_string(
         "subscriber %d is owed %d:%d and is not settled about it", "pid", "sender", "seq"
     )
-    rows = with_multicast(rows, of_kind(trace, MULTICAST), _MESSAGE)
+    rows = with_multicast(rows, trace, ACKNOWLEDGE, _MESSAGE)
     return violations(rows, "reliable_delivery", what, F.col("sent"), F.col("acknowledged"))
 
 

@@ -43,7 +43,7 @@ class FifoOrder:
         """Nothing is left to judge."""
 
     def _judge(self, delivered: Firsts, later: Earliest) -> None:
-        passed = delivered.records["place"] > later.places(delivered)[delivered.next_cells]
+        passed = later.passed(delivered)
         for i in np.flatnonzero(passed | ~delivered.is_first):
             one, row, pid = delivered.records[i], delivered.rows[i], delivered.pids[i]
             last = later.record(delivered, row + 1 if passed[i] else row, pid)
@@ -76,15 +76,14 @@ class ItemOrder:
         records = every.records
         is_fixed = ~has_item(records) | is_kept(records)
         fixed = block.firsts(records[is_fixed])
-        passed = records["place"] > later.of_all.places(every)[every.next_cells]
-        if passed.any() or not every.is_first.all():  # Else it is FIFO Order, which is more.
-            self._judge_late(every, fixed, is_fixed, later)
+        if later.of_all.passed(every).any() or not every.is_first.all():
+            self._judge_late(every, fixed, is_fixed, later)  # Else it is FIFO Order: more.
         later.add(every, fixed, records[has_item(records)])
 
     def _judge_late(self, every: Firsts, fixed: Firsts, is_fixed: Mask, later: "Later") -> None:
-        records, cells = every.records, every.next_cells
+        records, rest = every.records, (every.rows + 1, every.pids)
         barrier = np.where(
-            is_fixed, later.of_all.places(every)[cells], later.of_fixed.places(fixed)[cells]
+            is_fixed, later.of_all.places(every, *rest), later.of_fixed.places(fixed, *rest)
         )
         crossed = records["place"] > barrier
         for i in np.flatnonzero(crossed):

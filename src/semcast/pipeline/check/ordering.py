@@ -182,7 +182,8 @@ def confirmation(trace: Trace) -> DataFrame:
         F.format_string("process %d confirmed %d:%d in view %d, ", "pid", "sender", "seq", "view"),
         why,
     )
-    rows = with_multicast(rows.withColumn("what", what), of_kind(trace, MULTICAST))
+    wrong = rows.select("run_id", *MESSAGE, "this", what.alias("what"))
+    rows = with_multicast(wrong, trace, CONFIRM)
     return violations(rows, "confirmation", F.col("what"), F.col("sent"), F.col("this"))
 
 

@@ -13,7 +13,7 @@ from semcast.pipeline.check.block import ANY_SKEW
 from semcast.pipeline.check.runs import SKEW
 from semcast.pipeline.check.violations import event
 from semcast.pipeline.trace import Trace
-from semcast.terms.events import ORDER
+from semcast.terms.events import MULTICAST, ORDER
 
 LIFE: Final = ("pid", "inc")
 STREAM: Final = ("sender", "sender_inc")
@@ -44,10 +44,23 @@ def with_event(rows: DataFrame, events: DataFrame, name: str, n: str = "n") -> D
 
 
 def with_multicast(
-    rows: DataFrame, multicasts: DataFrame, message: tuple[str, ...] = MESSAGE
+    rows: DataFrame, trace: Trace, kind: str, message: tuple[str, ...] = MESSAGE
 ) -> DataFrame:
-    """The rows with the first multicast of the message they speak of (`sent`), if there is one."""
-    key = ["run_id", *message]
-    wanted = multicasts.join(F.broadcast(rows.select(*key).distinct()), key, "left_semi")
-    first = F.min_by(event(), F.struct("ts_ns", "pid", "n"))
-    return rows.join(wanted.groupBy(*key).agg(first.alias("sent")), key, "left")
+    """The rows with the first multicast of the message they speak of (`sent`), if there is one.
+    Each of these messages has an event of that kind.  The rows stand once in the query."""
+    when = F.when(F.col("kind") == MULTICAST, F.struct("ts_ns", "pid", "n"))
+    told = of_kind(trace, MULTICAST, kind).select(
+        *named(message), event().alias("told"), when.alias("when")
+    )
+    known = told.join(F.broadcast(rows), is_named(message)).groupBy(*rows.columns)
+    return known.agg(F.min_by("told", "when").alias("sent"))
+
+
+def named(message: tuple[str, ...] = MESSAGE) -> list[Column]:
+    """The columns that name a message, beside those of rows that speak of it."""
+    return [F.col(name).alias(f"of_{name}") for name in ("run_id", *message)]
+
+
+def is_named(message: tuple[str, ...] = MESSAGE) -> Column:
+    """Whether they name the message of such a row; a number that is not known is one, too."""
+    return F.expr(" and ".join(f"of_{name} <=> {name}" for name in ("run_id", *message)))

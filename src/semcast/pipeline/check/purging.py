@@ -62,7 +62,7 @@ class PurgeSafety:
         """Judge steps, purges, skips and claims."""
         steps = self._steps(block)
         self._judge_steps(block, steps)
-        reached = Reached(self._stream, block, self._reached, steps)
+        reached = Reached(self._stream, self._reached, steps)
         purges = block.of(PURGE)
         self._judge_purges(block, purges, reached)
         for one in self._obsolete.refused(block, purges):
@@ -84,7 +84,7 @@ class PurgeSafety:
         own = block.firsts(multicasts[multicasts["pid"] == sender])
         arrivals = block.of(RECEIVE, SKIP)
         rows = arrivals["seq"] - block.base
-        places, times = self._sent.places(own)[rows, sender], self._sent.times(own)[rows, sender]
+        places, times = self._sent.places(own, rows, sender), self._sent.times(own, rows, sender)
         is_sent = before(self._stream, sender, places, times, arrivals)
         for one in arrivals[~is_sent]:
             self._report(one, f"{_of(self._stream, one)}, which nobody had multicast")
@@ -98,8 +98,8 @@ class PurgeSafety:
             if block.base + block.size != one["seq"] or steps.place[-1, pid] > one["place"]:
                 self._report_gap(one)
         places, rows, pids = steps.records["place"], steps.rows, steps.pids
-        passed = (places > self._reached.places(steps)[rows + 1, pids]) | ~steps.is_first
-        gap = ~passed & (steps.place[rows - 1, pids] > places)
+        passed = self._reached.passed(steps) | ~steps.is_first
+        gap = ~passed & (steps.place_before > places)
         at_base = rows == 0
         for i in np.flatnonzero(passed):
             one = steps.records[i]
@@ -187,18 +187,18 @@ class PurgeSafety:
 class Reached:
     """Who has reached which messages of a block when something else happens."""
 
-    def __init__(self, stream: Stream, block: Block, beyond: Earliest, steps: Firsts) -> None:
-        self._stream = stream
-        self._places, self._times = beyond.places(steps), beyond.times(steps)
+    def __init__(self, stream: Stream, beyond: Earliest, steps: Firsts) -> None:
+        self._stream, self._beyond, self._steps = stream, beyond, steps
 
     def here(self, events: Records, rows: Places) -> Mask:
         """Whether the process of each event had, by its own order."""
-        had: Mask = self._places[rows, events["pid"]] < events["place"]
+        had: Mask = self._beyond.places(self._steps, rows, events["pid"]) < events["place"]
         return had
 
     def by_whom(self, events: Records, rows: Places) -> Mask:
         """By event and process."""
-        had: Mask = self._times[rows] <= events["ts"][:, None] + self._stream.skew_ns
+        times = self._beyond.times(self._steps, rows)
+        had: Mask = times <= events["ts"][:, None] + self._stream.skew_ns
         had[np.arange(len(events)), events["pid"]] = self.here(events, rows)
         return had
 

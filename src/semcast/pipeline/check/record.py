@@ -45,6 +45,8 @@ class Lists(NamedTuple):
 
     def ordered(self, order: Any) -> "Lists":
         """The same for the messages in another order."""
+        if not len(self.values):
+            return self
         counts = self.counts[order]
         first = (np.cumsum(self.counts) - self.counts)[order]
         shift = np.repeat(first - (np.cumsum(counts) - counts), counts)
@@ -56,8 +58,9 @@ def columns_of(kind: str) -> tuple[str, ...]:
     return (*_PLACE, *_MORE.get(kind, ()))
 
 
-def fields_of(kind: str, columns: Columns, size: int) -> tuple[dict[str, Any], Lists]:
+def fields_of(kind: str, columns: Columns) -> tuple[dict[str, Any], Lists]:
     """The fields that events of this kind fill, as columns, and what the multicasts list."""
+    size = len(columns["n"])
     place = (numbers(columns["inc"]).astype("i8") << 32) + numbers(columns["n"])
     fields = {
         "pid": numbers(columns["pid"]),
@@ -79,6 +82,8 @@ def fields_of(kind: str, columns: Columns, size: int) -> tuple[dict[str, Any], L
 
 def numbers(column: Any) -> Any:
     """A column of whole numbers; 0 where it has none."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), "i8")
     return (pc.fill_null(column, 0) if column.null_count else column).to_numpy()
 
 

@@ -61,7 +61,9 @@ class Records:
                 self._made[key] = self._column(key)
             return self._made[key]
         if isinstance(key, np.ndarray):
-            return self._taken(np.flatnonzero(key) if key.dtype == np.bool_ else key)
+            if key.dtype != np.bool_:
+                return self._taken(key)
+            return self if key.all() else self._taken(np.flatnonzero(key))
         return self._one(int(key))
 
     def _taken(self, places: NDArray[np.int64]) -> "Records":
@@ -79,8 +81,9 @@ class Records:
 
 def joined(parts: Sequence[Records]) -> Records:
     """All of them, in this order."""
-    if len(parts) == 1:
-        return parts[0]
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else NONE
     ends = np.cumsum([len(part) for part in parts])
 
     def one(i: int) -> Record:

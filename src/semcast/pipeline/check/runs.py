@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.packing import kind_of
+from semcast.pipeline.check.files import kind_of
 from semcast.pipeline.trace import Trace
 from semcast.terms.events import CRASH, DRAINED, LEAVE, MULTICAST
 
@@ -29,16 +29,22 @@ def with_skew(trace: Trace, skew_ms: float) -> Trace:
 
 def with_processes(trace: Trace) -> DataFrame:
     """The runs, with the processes recorded (`pids`), those of them that never crashed (`correct`)
-    and those that should be there and are not (`absent`)."""
-    processes = trace.processes.groupBy("run_id").agg(
-        F.sort_array(F.collect_set("pid")).alias("pids"),
-        F.collect_set(F.when(F.col("correct"), F.col("pid"))).alias("correct"),
+    and those that should be there and are not (`absent`).  One task is enough for them, and what it
+    has need not be moved."""
+    processes = (
+        trace.processes.coalesce(1)
+        .groupBy("run_id")
+        .agg(
+            F.sort_array(F.collect_set("pid")).alias("pids"),
+            F.collect_set(F.when(F.col("correct"), F.col("pid"))).alias("correct"),
+        )
     )
     members = F.coalesce(F.expr("try_cast(parameters['members'] as int)"), F.size("pids"))
     nobody = F.array().cast("array<int>")
     everyone = F.when(members > 0, F.sequence(F.lit(0), members - 1)).otherwise(nobody)
     return (
-        trace.runs.join(processes, "run_id", "left")
+        trace.runs.coalesce(1)
+        .join(processes, "run_id", "left")
         .withColumn("pids", F.coalesce("pids", nobody))
         .withColumn("correct", F.coalesce("correct", nobody))
         .withColumn("absent", F.array_except(everyone, "pids"))

@@ -18,7 +18,7 @@ from operator import or_
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from semcast.pipeline.check.following import (
@@ -31,7 +31,7 @@ from semcast.pipeline.check.following import (
     unsettled,
 )
 from semcast.pipeline.check.last_view import LAST, remaining, with_places
-from semcast.pipeline.check.proof import LIFE, MESSAGE, STREAM, is_order, of_kind, with_multicast
+from semcast.pipeline.check.proof import LIFE, MESSAGE, STREAM, is_named, is_order, named, of_kind
 from semcast.pipeline.check.violations import event, violations
 from semcast.pipeline.trace import Trace
 from semcast.terms.events import DELIVER, INSTALL, MULTICAST
@@ -63,10 +63,8 @@ def semantic_view_synchrony(trace: Trace) -> DataFrame:
         .unionByName(asked.select(*_TOLD), allowMissingColumns=True)
         .where("not is_listed")
     )
-    lined = wanted.where("line is not null")
     missing = [
-        _below_mark(lined.where("not is_placed"), (*STREAM, "line"), "seq", groups),
-        _below_mark(lined.where("is_placed"), ("line",), "position", groups),
+        _below_mark(wanted.where("line is not null"), groups),
         _not_by_all(wanted.where("line is null or is_kept"), groups),
         _unfollowed(delivered.where("is_listed"), sent.where("is_listed"), groups),
     ]
@@ -102,14 +100,15 @@ def _sent(trace: Trace, groups: DataFrame) -> DataFrame:
     return sent.join(groups, ["run_id", "view"]).withColumn("is_wanted", is_wanted)
 
 
-def _below_mark(
-    wanted: DataFrame, key: tuple[str, ...], measure: str, groups: DataFrame
-) -> DataFrame:
-    """Processes that are below the group's mark of an item, which is the message they lack."""
-    line = (*_PASSAGE, *key)
-    delivered = F.when(F.col("pid").isNotNull(), F.col(measure))
-    replaceable = F.when(~F.col("is_kept"), F.struct(F.col(measure).alias("at"), *MESSAGE))
-    marks = wanted.groupBy(*line, *LIFE).agg(
+def _below_mark(wanted: DataFrame, groups: DataFrame) -> DataFrame:
+    """Processes that are below the group's mark of an item, which is the message they lack: the
+    last place of all senders' messages, or each sender's last number."""
+    line = (*_PASSAGE, "stream", "line")
+    stream = F.when(~F.col("is_placed"), F.struct(*STREAM)).alias("stream")
+    at = F.when(F.col("is_placed"), F.col("position")).otherwise(F.col("seq"))
+    delivered = F.when(F.col("pid").isNotNull(), at)
+    replaceable = F.when(~F.col("is_kept"), F.struct(at.alias("at"), *MESSAGE))
+    marks = wanted.groupBy(*_PASSAGE, stream, "line", *LIFE).agg(
         F.max(delivered).alias("own"), F.max(replaceable).alias("most")
     )
     mark = F.max("most").over(Window.partitionBy(*line))
@@ -167,12 +166,22 @@ def _follow(numbers: Iterator[tuple[int, list[Told]]]) -> Iterator[Told]:
 
 
 def _proven(trace: Trace, missing: DataFrame, delivered: DataFrame) -> DataFrame:
-    """With the multicast, and the first delivery in the same passage, if there is one."""
-    message = [*_PASSAGE, *MESSAGE]
-    wanted = F.broadcast(missing.select(*message).distinct())
-    first: Column = F.min_by(event(), F.struct("ts_ns", "pid", "n"))
-    at = delivered.join(wanted, message).groupBy(*message).agg(first.alias("at"))
-    rows = with_multicast(missing.join(at, message, "left"), of_kind(trace, MULTICAST))
+    """With the multicast, and the first delivery in the same passage: there is one of them."""
+    first = F.struct("ts_ns", "pid", "n").alias("first")
+    nowhere = (F.lit(None).cast("bigint").alias(name) for name in ("in_view", "until"))
+    sent = of_kind(trace, MULTICAST).select(*named(), event().alias("told"), first, *nowhere)
+    passage = F.col("view").alias("in_view"), F.col("after").alias("until")
+    told = delivered.select(*named(), event().alias("told"), first, *passage).unionByName(sent)
+    is_sent = F.isnull("until")
+    rows = (
+        told.join(F.broadcast(missing), is_named())
+        .where(is_sent | (F.expr("in_view = view and until = after")))
+        .groupBy(*missing.columns)
+        .agg(
+            F.min_by("told", F.when(is_sent, F.col("first"))).alias("sent"),
+            F.min_by("told", F.when(~is_sent, F.col("first"))).alias("at"),
+        )
+    )
     went = F.format_string("went from view %d to view %d", "view", "after")
     how = F.when(F.col("after") == LAST, F.format_string("ended in view %d", "view")).otherwise(
         went
