@@ -157,6 +157,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     ),
     "pack": st.tuples(counts, counts, parcels | wrong, counts, counts, counts),
     "fill": st.tuples(held, numbers, numbers, numbers, st.booleans()),
+    "next_of": st.tuples(held, numbers, st.integers(0, 9)),
     "take_range": st.tuples(held, st.integers(0, 9), st.integers(0, 9) | st.just(1 << 70)),
     "settle": st.tuples(sequences.map(deque), numbers),
     "index_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),

@@ -266,7 +266,7 @@ def test_retransmission_store(protocol, relation, seed):
                 store.skip(0, message.seq, message.seq, message.seq + 1)
                 twin.gone[message.seq] = message.seq + 1
             else:
-                store.put(as_it_came([message], rng))
+                store.put(0, as_it_came([message], rng))
                 twin.lane.add(message)
         elif action == "safe":
             twin.safe = store.stream(0).safe = rng.randint(twin.safe, twin.last)

@@ -100,6 +100,27 @@ class Holdings:
         if self.refused:
             out.room = True
 
+    def take_run(self, messages: Sequence[Message]) -> bool:
+        """Count messages of one sender as held, if the bound allows all of them."""
+        if (
+            self.messages + len(messages) > self.messages_max
+            or self.bytes + kernel.payload_bytes(messages) > self.bytes_max
+        ):
+            return False
+        self.count_run(messages)
+        return True
+
+    def count_run(self, messages: Sequence[Message]) -> None:
+        """Count messages of one sender as held."""
+        self._count(kernel.start_of(messages)[0], len(messages), kernel.payload_bytes(messages))
+
+    def drop_run(self, messages: Sequence[Message], out: Effects) -> None:
+        """Count messages of one sender as no longer held."""
+        sender, _ = kernel.start_of(messages)
+        self._count(sender, -len(messages), -kernel.payload_bytes(messages))
+        if self.refused:
+            out.room = True
+
     def _count(self, sender: Rank, messages: int, payload: int) -> None:
         before = self.held_of[sender]
         after = self.held_of[sender] = before + messages

@@ -77,6 +77,8 @@ class Reception:
             return
         if taken:
             messages = messages[taken:]
+        if self._keep_run(messages):
+            return
         limit = self.limit
         for message in messages:
             sender, seq = message.sender, message.seq
@@ -122,6 +124,21 @@ class Reception:
                 self.known[sender] = last
                 self.gaps.pop(sender, None)
         return taken
+
+    def _keep_run(self, messages: Sequence[Message]) -> bool:
+        """Keep what comes in a row beyond everything known of a stream, if there is room for it."""
+        sender, first = kernel.start_of(messages)
+        known = self.known[sender]
+        if first <= known + 1 or kernel.in_order(messages, sender, first - 1) < len(messages):
+            return False  # The first one may be next in order, or be here.
+        if not self.holdings.take_run(messages):
+            return False
+        last = first + len(messages) - 1
+        self.ahead[sender].update(zip(range(first, last + 1), messages, strict=True))
+        self.early += len(messages)
+        self.known[sender] = self.left[sender] = last
+        self.gaps[sender] = None
+        return True
 
     def on_notices(self, notices: tuple[Purged, ...], source: Rank, out: Effects) -> None:
         """Some messages were purged: they are nothing to wait for."""
@@ -219,6 +236,8 @@ class Reception:
         while (seq := self.frontier[sender] + 1) <= limit:
             message = ahead.get(seq)
             if message is not None:
+                if self._take_early(sender, limit, source, out):
+                    continue
                 if not self._is_due(message):
                     return
                 self._drop_early(sender, seq, out)
@@ -238,6 +257,28 @@ class Reception:
         notices.forget(self.frontier[sender])
         if self.frontier[sender] == self.known[sender]:
             self.gaps.pop(sender, None)
+
+    def _take_early(self, sender: Rank, limit: Seq, source: Rank, out: Effects) -> bool:
+        """Take early messages that have become next as a run; whether any could be."""
+        ahead, first = self.ahead[sender], self.frontier[sender] + 1
+        run = kernel.next_of(ahead, first, limit)
+        if len(run) < 2:
+            return False
+        self.holdings.drop_run(run, out)
+        taken = 0
+        while taken < len(run):
+            more = self.holdings.admit_run(run[taken:] if taken else run, source, out)
+            if not more:
+                break
+            taken += more
+        for seq in range(first, first + taken):
+            del ahead[seq]
+        self.early -= taken
+        if taken:
+            self._move(sender, first + taken - 1)
+        if taken < len(run):
+            self.holdings.count_run(run[taken:])
+        return taken > 0
 
     def _skip(self, gone: Purged, source: Rank, out: Effects) -> None:
         sender = gone.sender

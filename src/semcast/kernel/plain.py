@@ -208,6 +208,18 @@ def fill(
     return messages, size
 
 
+def next_of(ahead: Mapping[int, Any], seq: int, last: int) -> list[Any]:
+    """Messages from `seq` to `last`, as far as they lie next to each other and wait for nobody."""
+    messages: list[Any] = []
+    while seq <= last:
+        message: Message | None = ahead.get(seq)
+        if message is None or message.deps:
+            break
+        messages.append(message)
+        seq += 1
+    return messages
+
+
 def take_range(held: dict[int, Any], first: int, last: int) -> list[Any]:
     """Take out what is held from `first`, the lowest, to `last`; keys stand in their order."""
     if last - first > 2 * len(held):
