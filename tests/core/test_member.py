@@ -307,11 +307,11 @@ class TestUnicast:
         assert [empty(member) for member in w.members] == [{}] * 3
         w.judge()
 
-    def test_who_asks_for_a_wide_range_is_sent_to_again_once_it_caught_up(self, wire):
+    def test_who_asks_for_much_is_sent_to_again_once_it_caught_up(self, wire):
         w = wire(Recipe(members=3, unicast=True, buffer=40))
         w.items(0, *range(10))
         w.transit.clear()
-        w.hand(1, 0, Nack(0, ((1, 3), (9, 10)), 1, 1))
+        w.hand(1, 0, Nack(0, ((1, 3), (8, 10)), 1, 1))
         w.transit.clear()
         w.items(0, 10)
         assert {target for _, target, d in w.transit if isinstance(d, Data)} == {2}
@@ -320,11 +320,13 @@ class TestUnicast:
         w.items(0, 11)
         assert {target for _, target, d in w.transit if isinstance(d, Data)} == {1, 2}
 
-    def test_a_narrow_request_changes_nothing(self, wire):
+    @pytest.mark.parametrize("ranges", [((1, 2),), ((1, 1), (4, 4), (10, 10))])
+    def test_a_request_for_a_few_changes_nothing(self, wire, ranges):
+        """However far apart they are: single losses are not congestion."""
         w = wire(Recipe(members=3, unicast=True, buffer=40))
         w.items(0, *range(10))
         w.transit.clear()
-        w.hand(1, 0, Nack(0, ((1, 2),), 1, 1))
+        w.hand(1, 0, Nack(0, ranges, 1, 1))
         w.transit.clear()
         w.items(0, 10)
         assert {target for _, target, d in w.transit if isinstance(d, Data)} == {1, 2}

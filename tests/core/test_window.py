@@ -7,18 +7,18 @@ from semcast.core.window import Window
 
 @pytest.fixture
 def window():
-    return Window(1, 100, 0.02, 1.0)
+    return Window(100, 0.02, 1.0)
 
 
-def test_slow_start_doubles_per_window(window):
-    window.on_answer(4, 0.01)
-    assert window.size == 8
-    window.on_answer(8, 0.01)
-    assert window.size == 16
+def test_it_starts_with_a_few_and_grows_by_one_with_each_answer(window):
+    assert window.size == 4
+    window.on_answer(0.01)
+    window.on_answer(0.01)
+    assert window.size == 6
 
 
 def test_a_timeout_falls_back_to_one_and_halves_the_threshold(window):
-    window.on_answer(12, 0.01)
+    window.size = 16.0
     window.on_timeout()
     assert (window.size, window.threshold) == (1, 8)
 
@@ -31,8 +31,9 @@ def test_the_threshold_stays_at_two_or_more(window):
 
 def test_past_the_threshold_it_grows_by_one_per_window(window):
     window.size, window.threshold = 10.0, 10.0
-    window.on_answer(10, 0.01)
-    assert window.size == 11
+    for _ in range(10):
+        window.on_answer(0.01)
+    assert window.size == pytest.approx(11, abs=0.1)
 
 
 def test_timeouts_double_while_nothing_comes_back_up_to_a_bound(window):
@@ -44,38 +45,30 @@ def test_timeouts_double_while_nothing_comes_back_up_to_a_bound(window):
     for _ in range(100):
         window.on_timeout()
     assert window.timeout_s == 1.0
-    window.on_answer(1, 0.1)
+    window.on_answer(0.1)
     assert window.timeout_s == pytest.approx(0.3)
 
 
 def test_the_first_round_trip_is_taken_as_it_is(window):
-    window.on_answer(1, 0.1)
+    window.on_answer(0.1)
     assert window.timeout_s == pytest.approx(0.1 + 4 * 0.05)
 
 
 def test_later_round_trips_are_smoothed(window):
-    window.on_answer(1, 0.1)
-    window.on_answer(1, 0.2)
+    window.on_answer(0.1)
+    window.on_answer(0.2)
     assert window.smoothed_s == pytest.approx(0.1125)
     assert window.deviation_s == pytest.approx(0.05 + (0.1 - 0.05) / 4)
 
 
 def test_steady_answers_bring_the_timeout_down_to_its_floor(window):
     for _ in range(200):
-        window.on_answer(1, 0.001)
+        window.on_answer(0.001)
     assert window.timeout_s == pytest.approx(0.02)
 
 
 def test_it_never_asks_for_more_than_a_buffer_holds(window):
-    for _ in range(10):
-        window.on_answer(64, 0.01)
+    for _ in range(100):
+        window.on_answer(0.01)
     assert window.size == 100
-    assert Window(1, 1, 0.02, 1.0).size == 1
-
-
-def test_it_asks_for_what_fills_a_datagram_at_least():
-    window = Window(60, 100_000, 0.02, 1.0)
-    assert window.size == 240
-    window.on_timeout()
-    window.on_timeout()
-    assert (window.size, window.threshold) == (60, 120)
+    assert Window(1, 0.02, 1.0).size == 1

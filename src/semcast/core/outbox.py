@@ -6,8 +6,8 @@ unless it is larger itself; not faster than `bandwidth_max` [SRM §5.3].  Messag
 that the loss of its tail is noticed at once [SRB §2.5]; gossip says it again if that is lost.
 What was purged while it waited for bandwidth does not leave; a notice goes in its place.
 Without IP multicast each member gets its own copy, as over the channels of [SRB §3.2].  One that
-asks for a wide range has lost most of what was sent to it; more would only take the bandwidth
-that its repair needs, so it is left to pull from the store, which purges, until it has caught up.
+asks for much has lost most of what was sent to it; more would only take the bandwidth that its
+repair needs, so it is left to pull from the store, which purges, until it has caught up.
 What the sender knows to be safe goes along: were its buffers purged before those of fast members,
 these would fill up first and miss messages.
 """
@@ -69,7 +69,7 @@ class Outbox:
         self.is_blocked = False  # until flush_at, for want of bandwidth
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         self.unicast = recipe.unicast
-        self.wide = max(1, recipe.buffer // 8)
+        self.many = max(1, recipe.buffer // 8)
         self.reached: dict[Rank, Seq] = dict.fromkeys(self.peers, 0)  # in the own stream
         self.pulling: dict[Rank, Seq] = {}  # who pulls, and what it must have reached to be sent to
         self.flush_at = NEVER
@@ -140,10 +140,10 @@ class Outbox:
             self.on_claim(peer, stable)
 
     def on_nack(self, peer: Rank, nack: Nack) -> None:
-        """A peer asks for own messages; over a wide range it had better pull."""
-        first, last = nack.ranges[0][0], nack.ranges[-1][1]
-        self.on_claim(peer, first - 1)
-        if self.unicast and last - first >= self.wide and peer in self.peers:
+        """A peer asks for own messages; one that lacks many had better pull."""
+        self.on_claim(peer, nack.ranges[0][0] - 1)
+        lacking = sum(last - first + 1 for first, last in nack.ranges)
+        if self.unicast and lacking > self.many and peer in self.peers:
             self.pulling[peer] = self.last
 
     def on_claim(self, peer: Rank, frontier: Seq) -> None:

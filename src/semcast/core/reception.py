@@ -8,10 +8,10 @@ closes it and are asked for again, so that a full buffer never blocks its own he
 a notice is, it is taken in portions.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 from semcast import kernel
+from semcast.core.early import Early
 from semcast.core.holdings import Holdings
 from semcast.core.holes import Holes
 from semcast.core.recipe import Recipe
@@ -33,7 +33,7 @@ class Reception:
         self.frontier: list[Seq] = [0] * recipe.members
         self.known: list[Seq] = [0] * recipe.members  # the highest seq heard of,
         self.left: list[Seq] = [0] * recipe.members  # and that has left its sender for certain
-        self.ahead: list[dict[Seq, Message]] = [{} for _ in range(recipe.members)]
+        self.ahead = [Early() for _ in range(recipe.members)]
         self.notices: list[Holes] = [Holes() for _ in range(recipe.members)]
         self.early = 0  # how many messages are held ahead of a gap, over all streams
         self.waiting: dict[Rank, None] = {}  # streams whose head waits for causal predecessors
@@ -47,7 +47,7 @@ class Reception:
         self.contiguous: list[Seq] = [0] * recipe.members  # up to where all is here
 
     def __repr__(self) -> str:
-        ahead = {sender: sorted(seqs) for sender, seqs in enumerate(self.ahead) if seqs}
+        ahead = {sender: early for sender, early in enumerate(self.ahead) if early}
         return f"Reception(frontier={self.frontier}, known={self.known}, ahead={ahead})"
 
     def learn(self, sender: Rank, seq: Seq) -> None:
@@ -133,10 +133,9 @@ class Reception:
             return False  # The first one may be next in order, or be here.
         if not self.holdings.take_run(messages):
             return False
-        last = first + len(messages) - 1
-        self.ahead[sender].update(zip(range(first, last + 1), messages, strict=True))
+        self.ahead[sender].add_run(messages)
         self.early += len(messages)
-        self.known[sender] = self.left[sender] = last
+        self.known[sender] = self.left[sender] = first + len(messages) - 1
         self.gaps[sender] = None
         return True
 
@@ -186,7 +185,7 @@ class Reception:
         """Drop the message furthest ahead; it counts nowhere and will be asked for again."""
         for stream in (sender, *range(len(self.ahead))):
             if self.ahead[stream]:
-                self._drop_early(stream, max(self.ahead[stream]), out)
+                self._drop_early(stream, self.ahead[stream].last, out)
                 return True
         return False
 
@@ -205,14 +204,14 @@ class Reception:
             self._drop_early(member, seq, out)
         self.forgotten.add(member)
         for sender in self.forgotten:
-            self.known[sender] = max([self.frontier[sender], *self.ahead[sender]])
+            self.known[sender] = max(self.frontier[sender], self.ahead[sender].last)
             self.left[sender] = self.known[sender]
             if self.known[sender] == self.frontier[sender]:
                 self.gaps.pop(sender, None)
 
     def _keep_ahead(self, message: Message, source: Rank, out: Effects) -> None:
         if self.holdings.fits(message):
-            self.ahead[message.sender][message.seq] = message
+            self.ahead[message.sender].add_run([message])
             self.early += 1
             self.holdings.take(message)
         else:
@@ -231,10 +230,9 @@ class Reception:
 
     def _advance_one(self, sender: Rank, source: Rank, out: Effects) -> None:
         ahead, notices = self.ahead[sender], self.notices[sender]
-        early: list[Seq] = []
         limit = self.known[sender] if self.limit is None else self.limit[sender]
         while (seq := self.frontier[sender] + 1) <= limit:
-            message = ahead.get(seq)
+            message = ahead.messages.get(seq)
             if message is not None:
                 if self._take_early(sender, limit, source, out):
                     continue
@@ -249,10 +247,8 @@ class Reception:
             if hole is None:
                 break
             # A purged message that came all the same is delivered: skip only up to it.
-            early = early or sorted(ahead)
-            place = bisect_right(early, seq)
-            last = min(hole.last, early[place] - 1) if place < len(early) else hole.last
-            last = min(last, limit)
+            early = ahead.next_after(seq)
+            last = min(hole.last, limit) if early is None else min(hole.last, limit, early - 1)
             self._skip(Purged(sender, seq, last, hole.witness), source, out)
         notices.forget(self.frontier[sender])
         if self.frontier[sender] == self.known[sender]:
@@ -261,7 +257,7 @@ class Reception:
     def _take_early(self, sender: Rank, limit: Seq, source: Rank, out: Effects) -> bool:
         """Take early messages that have become next as a run; whether any could be."""
         ahead, first = self.ahead[sender], self.frontier[sender] + 1
-        run = kernel.next_of(ahead, first, limit)
+        run = kernel.next_of(ahead.messages, first, limit)
         if len(run) < 2:
             return False
         self.holdings.drop_run(run, out)
@@ -271,10 +267,9 @@ class Reception:
             if not more:
                 break
             taken += more
-        for seq in range(first, first + taken):
-            del ahead[seq]
         self.early -= taken
         if taken:
+            ahead.remove_run(first, first + taken - 1)
             self._move(sender, first + taken - 1)
         if taken < len(run):
             self.holdings.count_run(run[taken:])
@@ -342,7 +337,8 @@ class Reception:
         messages: list[Message] = []
         notices: list[Purged] = []
         for first, last in nack.ranges:
-            messages += [m for seq, m in sorted(self.ahead[sender].items()) if first <= seq <= last]
+            for low, high in self.ahead[sender].spans.within(first, last):
+                messages += map(self.ahead[sender].messages.__getitem__, range(low, high + 1))
             for hole in self.notices[sender].holes:
                 low, high = max(first, hole.first), min(last, hole.last)
                 if low <= high:
@@ -362,19 +358,17 @@ class Reception:
 
         Of what was only heard of nothing, while something else is missing for certain.
         """
-        ahead, notices = self.ahead[sender], self.notices[sender]
+        notices = self.notices[sender]
         ranges: list[tuple[Seq, Seq]] = []
         seq, left = self.frontier[sender] + 1, self.left[sender]
         known = left if seq <= left else self.known[sender]
         if self.ends is not None:
             seq = self._first_missing(sender)
-        for early in [*sorted(e for e in ahead if seq <= e <= known), known + 1]:
-            while seq < early and len(ranges) < limit:
-                hole = notices.at(seq)
-                if hole is not None:
-                    seq = hole.last + 1
-                    continue
-                ranges.append((seq, early - 1))
+        for first, last in self.ahead[sender].spans.outside(seq, known):
+            while (hole := notices.at(first)) is not None:
+                first = hole.last + 1
+            if first <= last:
+                ranges.append((first, last))
+            if len(ranges) == limit:
                 break
-            seq = max(seq, early + 1)
         return tuple(ranges)

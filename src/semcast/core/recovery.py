@@ -11,6 +11,7 @@ At the bound: with no room nothing is asked for, which is the flow control of th
 from collections.abc import Collection, Sequence
 from random import Random
 
+from semcast import kernel
 from semcast.core.detector import NEVER
 from semcast.core.holdings import Holdings
 from semcast.core.reception import Reception
@@ -20,7 +21,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.messages import SEQ_MAX, Data, Nack, Rank, Seq
 
 RANGES_MAX = 64
-LARGE_BYTES = 1024  # of a message: the window counts messages, the network datagrams
+UNKNOWN_BYTES = 1024  # of a message, as long as none is here
 REPEATS_REMEMBERED = 8
 
 
@@ -58,9 +59,8 @@ class Recovery:
         self.reception = reception
         self.holdings = holdings
         self.rng = rng
-        least = max(1, recipe.datagram_bytes // LARGE_BYTES)
-        timeouts_s = recipe.timeout_min_s, recipe.timeout_max_s
-        self.window = Window(min(least, recipe.buffer), recipe.buffer, *timeouts_s)
+        self.datagram_bytes = recipe.datagram_bytes
+        self.window = Window(recipe.buffer, recipe.timeout_min_s, recipe.timeout_max_s)
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         # Streams with gaps: since when, how far they had come, and whether that was hearsay.
         self.noticed: dict[Rank, tuple[float, Seq, bool]] = {}
@@ -85,7 +85,7 @@ class Recovery:
         for sender, request in self.asked.items():
             sent_at = request.sent_at.get(data.answers)
             if sent_at is not None:
-                self.window.on_answer(max(1, len(data.messages)), now - sent_at)
+                self.window.on_answer(now - sent_at)
                 del self.asked[sender]
                 return
 
@@ -158,22 +158,30 @@ class Recovery:
 
     def _limit(self, sender: Rank, out: Effects) -> int:
         """How many messages may be asked for: what the window and the room allow."""
-        holdings = self.holdings
+        holdings, window = self.holdings, self._window()
         if self.reception.frontier[sender] < holdings.wanted[sender]:
-            return max(1, int(self.window.size))
+            return window
         if holdings.free < self.room_min and not holdings.eager:
             holdings.relieve(out)
         room = holdings.free + self.reception.early  # What is early gives way.
         if room < self.room_min <= len(holdings.queue):
             return 0
         if holdings.held_of[sender] == 0:
-            return max(1, min(int(self.window.size), room))
+            return max(1, min(window, room))
         refused = self.reception.refused.get(sender)
         if refused is not None and not self.reception.early and not holdings.fits(refused):
             return 0  # Asked for now, it would be refused again.
         if room <= 0:
             return 0
-        return min(int(self.window.size), room)
+        return min(window, room)
+
+    def _window(self) -> int:
+        """How many messages fill the datagrams of the window, if they are like those held."""
+        held = self.holdings
+        usual = UNKNOWN_BYTES
+        if held.messages:
+            usual = held.bytes // held.messages + kernel.HEADER_BYTES
+        return int(self.window.size) * max(1, self.datagram_bytes // usual)
 
     def _target(self, sender: Rank, attempts: int) -> Rank | None:
         """Whom to ask; nobody if the one who could answer was forgotten."""

@@ -9,9 +9,9 @@ includes messages that loggers have.
 
 from collections.abc import Sequence
 
-from semcast.core.pubsub.ranges import Ranges
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.recovery import NEVER
+from semcast.core.ranges import Ranges
 from semcast.terms.effects import Effects
 from semcast.terms.messages import EVERYONE, Rank, Seq
 from semcast.terms.pubsub import SPANS_MAX, Census, Gap, Holds, Part, Span

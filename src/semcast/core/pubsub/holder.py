@@ -7,10 +7,10 @@ publisher no longer holds.
 
 from semcast.core.pubsub.gossip_buffer import GossipBuffer
 from semcast.core.pubsub.publisher import Publisher
-from semcast.core.pubsub.ranges import Ranges
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.repairs import ANSWERS_MAX, Demand, multicast, repair
 from semcast.core.pubsub.tracking import Tracker
+from semcast.core.ranges import Ranges
 from semcast.terms.effects import Effects
 from semcast.terms.messages import Message, Rank
 from semcast.terms.pubsub import SPANS_MAX, Absent, Collected, Part

@@ -9,11 +9,11 @@ message of its item and the notice, so nobody holds a notice without the last wo
 from semcast.core.pubsub.collector import Collector
 from semcast.core.pubsub.log import Log, Volume
 from semcast.core.pubsub.publisher import Publisher
-from semcast.core.pubsub.ranges import Ranges, spans_of
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.recovery import NEVER
 from semcast.core.pubsub.repairs import ANSWERS_MAX, Demand, multicast, repair
 from semcast.core.pubsub.storage import Storage
+from semcast.core.ranges import Ranges, spans_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import AGE, RECLAIM, Event
 from semcast.terms.messages import Message, Purged, Rank, Seq

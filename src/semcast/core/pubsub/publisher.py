@@ -13,10 +13,10 @@ from semcast.core.obsolescence import annotator
 from semcast.core.outbox import batches
 from semcast.core.pubsub.census import CensusTaker
 from semcast.core.pubsub.heartbeats import Heartbeats
-from semcast.core.pubsub.ranges import Ranges
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.recovery import NEVER
 from semcast.core.pubsub.storage import Restored, Storage
+from semcast.core.ranges import Ranges
 from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX, size_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
-from semcast.core.pubsub.ranges import Ranges, take
 from semcast.core.pubsub.reception import INTEREST, Reception
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.tracking import Tracker
+from semcast.core.ranges import Ranges, take
 from semcast.terms.effects import Effects
 from semcast.terms.events import AGE
 from semcast.terms.messages import Rank, Seq

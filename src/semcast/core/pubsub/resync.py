@@ -10,9 +10,9 @@ down as such, so that who lacks it is told instead of waiting for ever.
 """
 
 from semcast.core.pubsub.log import Log
-from semcast.core.pubsub.ranges import Ranges
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.recovery import NEVER
+from semcast.core.ranges import Ranges
 from semcast.terms.effects import Effects
 from semcast.terms.messages import EVERYONE, Rank, Seq
 from semcast.terms.pubsub import Heard, Part, Resync

@@ -8,8 +8,8 @@ Departs: settled numbers are new: messages that will not come, because a notice 
 
 from collections.abc import Iterable
 
-from semcast.core.pubsub.ranges import Ranges
 from semcast.core.pubsub.signature import MASK, mix
+from semcast.core.ranges import Ranges
 from semcast.terms.messages import Rank, Seq
 from semcast.terms.pubsub import STREAMS_MAX, Heard, Span
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcast.core.pubsub.ranges import Ranges, spans_of, take
+from semcast.core.ranges import Ranges, spans_of, take
 
 SPANS = st.tuples(st.integers(1, 40), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove"]), SPANS), max_size=30)

@@ -1,0 +1,35 @@
+"""What came ahead of a gap: a table and its runs say the same."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semcast.core.early import Early
+from semcast.terms.messages import Message
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["run", "pop", "take"]), st.integers(1, 30), st.integers(1, 5))
+)
+
+
+@given(steps)
+def test_it_agrees_with_a_plain_set(steps) -> None:
+    early, twin = Early(), set()
+    for action, seq, count in steps:
+        numbers = range(seq, seq + count)
+        if action == "run":
+            early.add_run([Message(0, number) for number in numbers])
+            twin |= {*numbers}
+        elif action == "pop" and seq in twin:
+            assert early.pop(seq).seq == seq
+            twin.remove(seq)
+        elif action == "take" and twin >= {*numbers}:
+            early.remove_run(numbers[0], numbers[-1])
+            twin -= {*numbers}
+        assert set(early) == twin
+        assert len(early) == len(twin)
+        assert early.last == max(twin, default=0)
+        assert [seq in early for seq in range(40)] == [seq in twin for seq in range(40)]
+        found = [n for first, last in early.spans for n in range(first, last + 1)]
+        assert found == sorted(twin)
+        for absent in {*range(40)} - twin:
+            assert early.next_after(absent) == min((n for n in twin if n > absent), default=None)
