@@ -240,7 +240,9 @@ class QuorumDetector:
 
     def _targets(self, answered: Mapping[Rank, object]) -> list[Rank]:
         """Whom to tell besides those that are answered anyway."""
-        targets = [peer for peer in self.peers if peer not in answered]
+        targets = self.peers
+        if answered:
+            targets = [peer for peer in self.peers if peer not in answered]
         self.round += 1
         if (
             self.direct

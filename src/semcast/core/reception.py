@@ -8,6 +8,7 @@ closes it and are asked for again, so that a full buffer never blocks its own he
 a notice is, it is taken in portions.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from semcast import kernel
@@ -33,8 +34,9 @@ class Reception:
         self.frontier: list[Seq] = [0] * recipe.members
         self.known: list[Seq] = [0] * recipe.members  # the highest seq heard of,
         self.left: list[Seq] = [0] * recipe.members  # and that has left its sender for certain
-        self.ahead = [Early() for _ in range(recipe.members)]
-        self.notices: list[Holes] = [Holes() for _ in range(recipe.members)]
+        # Of streams that were heard of; in a large group most members are silent.
+        self.ahead: defaultdict[Rank, Early] = defaultdict(Early)
+        self.notices: defaultdict[Rank, Holes] = defaultdict(Holes)
         self.early = 0  # how many messages are held ahead of a gap, over all streams
         self.waiting: dict[Rank, None] = {}  # streams whose head waits for causal predecessors
         self.gaps: dict[Rank, None] = {}  # streams with frontier < known
@@ -47,7 +49,7 @@ class Reception:
         self.contiguous: list[Seq] = [0] * recipe.members  # up to where all is here
 
     def __repr__(self) -> str:
-        ahead = {sender: early for sender, early in enumerate(self.ahead) if early}
+        ahead = {sender: early for sender, early in self.ahead.items() if early}
         return f"Reception(frontier={self.frontier}, known={self.known}, ahead={ahead})"
 
     def learn(self, sender: Rank, seq: Seq) -> None:
@@ -183,7 +185,7 @@ class Reception:
 
     def _give_way(self, sender: Rank, out: Effects) -> bool:
         """Drop the message furthest ahead; it counts nowhere and will be asked for again."""
-        for stream in (sender, *range(len(self.ahead))):
+        for stream in (sender, *sorted(self.ahead)):
             if self.ahead[stream]:
                 self._drop_early(stream, self.ahead[stream].last, out)
                 return True
