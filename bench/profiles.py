@@ -28,7 +28,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from semcast.pipeline.keyed_blocks import Columns
-from semcast.pipeline.profile import CONF, JAVA, profile_file, profile_trace
+from semcast.pipeline.profile import CONF, profile_file, profile_trace
 from semcast.pipeline.session import Target, session
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import write_runs, write_table
@@ -36,7 +36,7 @@ from semcast.workloads.stock import stock_probabilities
 
 ITEMS = 100_000
 CORES = 2
-TARGET = Target(f"local[{CORES}]", conf=CONF, java=JAVA)
+TARGET = Target(f"local[{CORES}]", conf=CONF)
 TICKS = os.sysconf("SC_CLK_TCK")
 Answer = tuple[int, int, int, float]  # messages, items, median distance, R(1000)
 

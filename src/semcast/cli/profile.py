@@ -1,7 +1,6 @@
 """`semcast profile`: how far apart related messages of a stream lie, and what to do about it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -66,7 +65,7 @@ def profile(
     """Say how much of a stream is superseded how soon, and which buffer admits a rate."""
     from semcast.models.advice import Rates
     from semcast.pipeline.keyed_blocks import Columns
-    from semcast.pipeline.profile import CONF, JAVA
+    from semcast.pipeline.profile import CONF
     from semcast.pipeline.profile_files import facts_of, write_profile
     from semcast.pipeline.session import session
 
@@ -75,7 +74,7 @@ def profile(
     _refuse_mixtures(source, columns, {"order": order, "sender": sender, "kind": kind})
     output = Output(json)
     output.progress("starting Spark")
-    target = replace(target_of(master, remote, conf, CONF), java=JAVA)
+    target = target_of(master, remote, conf, CONF)
     with session(target) as spark:
         output.progress(f"reading {source}")
         found, bad = _profile(spark, source, columns, rates)

@@ -32,7 +32,6 @@ CONF: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the same reason
 _OF_STEP: Final = ("max(dist) AS dist", "sum(messages) AS messages", "max(is_rich) AS is_rich")
 
 

@@ -38,7 +38,11 @@ _CONF_JVM: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+# Tasks work in Python and in Arrow; what is left to an embedded JVM is little, so compiling it well
+# costs more than it saves, and one collector thread with room for what passes through is enough.
+_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:NewRatio=1"
 _CONF_LOCAL: Final = {
+    "spark.driver.extraJavaOptions": _JAVA,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(_PARTITIONS_PER_CORE * (os.cpu_count() or 1)),
@@ -48,13 +52,11 @@ _CONF_LOCAL: Final = {
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where Spark runs.  `remote` (sc://HOST:PORT) is a Spark Connect server; with it `master`
-    is not used.  `conf` has settings of Spark, which win over ours; `java` options for a JVM that
-    is started here."""
+    is not used.  `conf` has settings of Spark, which win over ours."""
 
     master: str = "local[*]"
     remote: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
-    java: str = ""
 
 
 @contextmanager
@@ -105,8 +107,6 @@ def _started(target: Target) -> SparkSession:
         _reach("master", master, [(each.hostname or "", each.port or 7077) for each in hosts])
     ensure_java()
     conf = {**_CONF, **_CONF_JVM, **(_CONF_LOCAL if master.startswith("local") else {})}
-    if target.java:
-        conf["spark.driver.extraJavaOptions"] = target.java
     builder = SparkSession.builder.master(master).appName("semcast")
     for name, value in {**conf, **target.conf}.items():
         builder = builder.config(name, value)
