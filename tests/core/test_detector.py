@@ -167,7 +167,7 @@ def test_gossip_goes_to_as_many_peers_as_the_fanout_says():
 def test_switched_off_it_takes_no_initiative_but_answers():
     """Safety is switched off while uncongested; who asks gets the vote [SRM §6.4]."""
     a, b = detector(0, 5, 2), detector(1, 5, 2)
-    b.enable(False, 0.0)
+    b.enable(False, (), 0.0)
     b.on_frontier(0, 0.0)
     assert b.deadline == NEVER
     b.on_gossip(0, gossip(a)[1], 0.0)
@@ -182,7 +182,7 @@ def test_switched_off_it_takes_no_initiative_but_answers():
 
 def test_switched_off_it_still_gives_its_vote_where_that_completes_nothing():
     a, b = detector(0, 5, 3, members=4), detector(1, 5, 3, members=4)
-    b.enable(False, 0.0)
+    b.enable(False, (), 0.0)
     b.on_gossip(0, gossip(a)[1], 0.0)
     out = Effects(recording=False)
     b.on_time(b.deadline, out)
@@ -201,9 +201,9 @@ def test_who_is_told_counts_towards_the_fanout():
 
 def test_switched_on_it_speaks_up_soon():
     a = detector(0, 5, 2)
-    a.enable(False, 0.0)
+    a.enable(False, (), 0.0)
     a.on_frontier(0, 0.0)
-    a.enable(True, 10.0)
+    a.enable(True, [0, 1], 10.0)
     assert 10.0 <= a.deadline <= 10.0 + PERIOD_S
 
 

@@ -277,8 +277,10 @@ class TestOverflow:
     def test_what_precedes_the_impossible_in_its_batch_is_on_its_way(self, wire):
         w = wire(Recipe(members=2, relation="list"))
         out = Effects(recording=False)
+        given = [Submission(), Submission(obsoletes=(7,))]
+        assert w.members[0].multicast(given, 0.0, out) == 1
         with pytest.raises(LocalProtocolError, match="obsoletes"):
-            w.members[0].multicast([Submission(), Submission(obsoletes=(7,))], 0.0, out)
+            w.members[0].multicast(given[1:], 0.0, out)
         w.carry_out(0, out)
         w.run()
         assert w.seqs(0) == w.seqs(1) == [1]
@@ -587,3 +589,12 @@ def test_much_payload_is_gossiped_about_at_once(wire):
         soon.append(w.members[1].stability.deadline <= w.now)
         w.tick() if soon[-1] else None
     assert soon == [False, False, True, False, False, True]
+
+
+def test_alone_there_is_nobody_to_gossip_with(wire):
+    w = wire(Recipe(members=1, direct_gossip=True))
+    w.send(0, Submission(), Submission())
+    while w.deadline < 60:
+        w.tick()
+    assert w.transit == []
+    assert empty(w.members[0]) == {}

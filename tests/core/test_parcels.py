@@ -94,7 +94,7 @@ class Twin:
         if self.given == "submissions":
             submissions = made_of(updates)
             answer = self.call("multicast", submissions)
-            if answer == len(submissions) < len(updates):
+            if not submissions and updates:
                 answer = LocalProtocolError  # It comes to what cannot be sent.
         else:
             labels = LABELS if self.given == "parcels" else {}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from semcast import kernel
 from semcast.core.holdings import Holdings
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
@@ -241,3 +242,40 @@ def test_moved_streams_are_noted_once():
     desk.hear(1, 2)
     desk.notice(1, 3, 9, sender=2)
     assert list(desk.reception.moved) == [1, 2]
+
+
+def test_early_messages_are_gathered_once_when_they_have_to_pass_one_by_one(monkeypatch):
+    """More than the bound is held, as when a view ends: each needs a decision of its own."""
+    gathered = []
+    next_of = kernel.next_of
+
+    def counted(*args):
+        gathered.append(next_of(*args))
+        return gathered[-1]
+
+    monkeypatch.setattr(kernel, "next_of", counted)
+    desk = Desk(ready=0, protocol="rm", buffer=8)
+    desk.holdings.wanted[1] = 50
+    desk.hear(*range(2, 51))
+    assert desk.holdings.messages == 49
+    desk.hear(1)
+    assert desk.frontier == 50
+    assert len(gathered) <= 2
+
+
+def test_early_messages_that_are_taken_count_as_before():
+    desk = Desk(ready=3, protocol="rm", buffer=8)
+    desk.hear(2, 3, 4, 5, 6)
+    desk.hear(1)
+    assert desk.frontier == 6
+    assert desk.delivered == [1, 2, 3]
+    assert (desk.holdings.messages, desk.reception.early) == (6, 0)
+    assert {e.buffered for e in desk.out.events if e.kind == RECEIVE} == {6}
+
+
+def test_early_messages_that_nobody_has_to_keep_are_held_no_more():
+    desk = Desk(protocol="sm")
+    desk.hear(2, 3, 4)
+    desk.hear(1)
+    assert (desk.delivered, desk.holdings.messages) == ([1, 2, 3, 4], 0)
+    assert [e.buffered for e in desk.out.events if e.kind == RECEIVE] == [3, 2, 1, 0]

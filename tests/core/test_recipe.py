@@ -3,6 +3,7 @@
 import pytest
 
 from semcast.core.recipe import Recipe
+from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.errors import ConfigError
 
 IMPOSSIBLE = [
@@ -99,3 +100,9 @@ def test_purging_off_is_reliable_and_buffering_elsewhere_off_is_sender_reliable(
 def test_safety_gossips_as_often_as_stability_unless_told_otherwise():
     assert Recipe(members=2, period_s=0.5).safety_period_s == 0.5
     assert Recipe(members=2, period_s=0.5, safety_period_s=0.1).safety_period_s == 0.1
+
+
+def test_under_vs_own_messages_are_handed_over():
+    """Confirmation speaks of what was delivered."""
+    with pytest.raises(ConfigError, match="echo"):
+        ViewRecipe(protocol="vs", order="total", multicast={"echo": False})

@@ -75,6 +75,19 @@ def test_an_answer_lets_the_next_request_go_at_once(wire):
     assert second.number != first.number
 
 
+def test_what_answers_bring_does_not_make_hearsay_wait(wire):
+    """Who hears of a stream only by gossip asks for the next part when an answer is complete."""
+    w = wire(Recipe(members=2, period_s=1.0))
+    w.hand(0, 1, StabilityGossip((Ballot(0, 100, 0, b"", 0),)))
+    w.transit.clear()
+    while not nacks(w):
+        w.tick()
+    ((_, _, first),) = nacks(w)
+    w.transit.clear()
+    w.hand(0, 1, Data(tuple(Message(0, seq) for seq in range(1, 5)), (), first.number))
+    assert [nack.ranges for *_, nack in nacks(w)] == [((5, 100),)]
+
+
 def test_a_late_answer_to_an_earlier_repetition_counts(wire):
     """Requests are numbered: each answer tells its own round trip."""
     w = wire(Recipe(members=2, period_s=1000.0))

@@ -3,12 +3,16 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.pipeline.check.cells import Cells, cells_of
+from semcast.pipeline.check.block import ANY_SKEW, NEVER, Block, Stream
+from semcast.pipeline.check.cells import Cells, cells_of, first_seq
 from semcast.pipeline.check.files import Share, in_tasks, read_share
+from semcast.pipeline.check.packing import BLOCK, _packed
+from semcast.pipeline.check.record import columns_of
 from semcast.pipeline.check.records import FIELDS
+from semcast.terms.events import MULTICAST
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
 
 NAMES = ("run_id", "n", "sender", "seq", "item", "covers", "attrs", "by_seq")
@@ -24,6 +28,20 @@ def numbers(width: str) -> st.SearchStrategy[int]:
     )
 
 
+STREAM = Stream(
+    run_id=1,
+    sender=0,
+    sender_inc=0,
+    n=1,
+    f=0,
+    skew_ns=ANY_SKEW,
+    relation="list",
+    is_replicated=True,
+    begins_anew=False,
+    owed=np.ones(1, bool),
+    left_at=np.full(1, NEVER),
+    judged=frozenset(),
+)
 events = st.lists(st.tuples(*map(numbers, FIELDS.values())), min_size=1, max_size=12)
 
 
@@ -35,13 +53,11 @@ def test_cells_hold_what_was_written(rows, cuts) -> None:
     }
     starts = np.array([0, *sorted(cut for cut in cuts if cut < len(rows))])
     cells = list(cells_of(fields, starts, len(rows)))
-    firsts = fields["seq"][starts]
-    places = np.split(np.arange(len(rows)), starts[1:])
-    order = np.concatenate([places[i] for i in np.argsort(firsts, kind="stable")])
+    assert [first_seq(cell) for cell in cells] == fields["seq"][starts].tolist()
     found = Cells(cells)
     assert found.size == len(rows)
     for name, values in fields.items():
-        assert found.column(name).tolist() == values[order].tolist()
+        assert found.column(name).tolist() == values.tolist()
 
 
 def test_a_column_that_is_not_given_is_zero_and_takes_no_room() -> None:
@@ -89,8 +105,40 @@ def test_little_is_one_task_and_every_share_has_one(tmp_path) -> None:
     dealt = in_tasks(files, 16)
     assert len(dealt) == 3
     assert sorted(share for task in dealt for share in task) == [
-        Share(file, part, 2) for file in files for part in range(2)
+        *(Share(files[0], part, 3) for part in range(3)),
+        Share(files[1], 0, 1),
     ]
     (tmp_path / "b").unlink()
     assert len(in_tasks(files, 16)) == 16
+    assert len(in_tasks(["elsewhere://a"], 16)) == 16
     assert in_tasks([], 16) == []
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"")
+    assert len(in_tasks(files, 16)) == 1, "who reads them says what is wrong"
+
+
+@given(st.randoms(use_true_random=False), st.integers(2, 6))
+@settings(deadline=None)
+def test_what_messages_list_is_theirs_in_whatever_order_tasks_end(rng, tasks) -> None:
+    size = 24
+    table = {
+        "run_id": pa.array([1] * size, pa.int64()),
+        "pid": pa.array([0] * size, pa.int32()),
+        "inc": pa.array([0] * size, pa.int32()),
+        "n": pa.array(range(1, size + 1), pa.int64()),
+        "ts_ns": pa.array(range(size), pa.int64()),
+        "sender": pa.array([0] * size, pa.int32()),
+        "sender_inc": pa.array([0] * size, pa.int32()),
+        "seq": pa.array(range(1, size + 1), pa.int64()),
+        "covers": pa.array([[*range(1, n % 4 + 1)] or None for n in range(size)]),
+    }
+    names = columns_of(MULTICAST)
+    whole = {name: table.get(name, pa.nulls(size)) for name in names}
+    parts = []
+    for task in range(tasks):
+        some = pa.array(range(task, size, tasks))
+        share = {name: column.take(some) for name, column in whole.items()}
+        parts += _packed(share, MULTICAST, BLOCK).to_pylist()
+    rng.shuffle(parts)
+    covers = Block(STREAM, parts).covers
+    assert covers == {n + 1: [*range(1, n % 4 + 1)] for n in range(size) if n % 4}

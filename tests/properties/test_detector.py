@@ -83,11 +83,11 @@ def test_what_is_agreed_is_true_and_completes(seed, members, quorum, fanout):
         elif action == "arrive" and group.sent:
             group.arrive(*rng.choice(group.sent))  # again, late, or never
         elif action == "toggle" and quorum is not None:
-            group.detectors[rank].enable(rng.random() < 0.5, group.now)
+            group.detectors[rank].enable(rng.random() < 0.5, range(members), group.now)
         group.check()
     ends = [one.frontier[one.rank] for one in group.detectors]
     for rank in range(members):
-        group.detectors[rank].enable(True, group.now)
+        group.detectors[rank].enable(True, range(members), group.now)
         for sender in range(members):
             group.advance(rank, sender, 10**6 if rank != sender else 0)
     for _ in range(400):

@@ -102,5 +102,7 @@ def test_runs_change_nothing(protocol, monkeypatch):
         assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
         assert max(packed) > 1
     monkeypatch.setattr(Reception, "_take_run", lambda *_: 0)
+    monkeypatch.setattr(Reception, "_take_early", lambda *_: False)
+    monkeypatch.setattr(Reception, "_keep_run", lambda *_: False)
     monkeypatch.setattr(Member, "_multicast_run", lambda *_: 0)
     assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs

@@ -74,8 +74,7 @@ def profile(
     _refuse_mixtures(source, columns, {"order": order, "sender": sender, "kind": kind})
     output = Output(json)
     output.progress("starting Spark")
-    target = target_of(master, remote, conf, CONF)
-    with session(target) as spark:
+    with session(target_of(master, remote, conf, CONF)) as spark:
         output.progress(f"reading {source}")
         found, bad = _profile(spark, source, columns, rates)
     facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad.rows}

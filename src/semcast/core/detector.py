@@ -89,13 +89,16 @@ class QuorumDetector:
         if self.enabled and self.open:
             self.deadline = min(self.deadline, now)
 
-    def enable(self, enabled: bool, now: float) -> None:
-        """Switch own initiative on or off; peers that ask are answered all the same."""
+    def enable(self, enabled: bool, streams: Iterable[Rank], now: float) -> None:
+        """Switch own initiative on or off; peers that ask are answered all the same.
+
+        Of other streams than these there is nothing to agree on.
+        """
         if enabled:
             self.open.update(
                 (sender, None)
-                for sender, reached in enumerate(self.frontier)
-                if reached > self.agreed[sender] and sender not in self.closed
+                for sender in streams
+                if self.frontier[sender] > self.agreed[sender] and sender not in self.closed
             )
         if enabled and self.open and self.deadline == NEVER:
             self.deadline = now + self.period_s * self.rng.random()

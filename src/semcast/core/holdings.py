@@ -107,19 +107,12 @@ class Holdings:
             or self.bytes + kernel.payload_bytes(messages) > self.bytes_max
         ):
             return False
-        self.count_run(messages)
+        self._count(kernel.start_of(messages)[0], len(messages), kernel.payload_bytes(messages))
         return True
 
-    def count_run(self, messages: Sequence[Message]) -> None:
-        """Count messages of one sender as held."""
-        self._count(kernel.start_of(messages)[0], len(messages), kernel.payload_bytes(messages))
-
-    def drop_run(self, messages: Sequence[Message], out: Effects) -> None:
-        """Count messages of one sender as no longer held."""
-        sender, _ = kernel.start_of(messages)
-        self._count(sender, -len(messages), -kernel.payload_bytes(messages))
-        if self.refused:
-            out.room = True
+    @property
+    def _is_above_bound(self) -> bool:
+        return self.messages > self.messages_max or self.bytes > self.bytes_max
 
     def _count(self, sender: Rank, messages: int, payload: int) -> None:
         before = self.held_of[sender]
@@ -131,35 +124,39 @@ class Holdings:
         if sender == self.rank:
             self.own_bytes += payload
 
-    def admit_run(self, messages: Sequence[Message], source: Rank, out: Effects) -> int:
+    def admit_run(
+        self, messages: Sequence[Message], source: Rank, out: Effects, *, is_counted: bool = False
+    ) -> int:
         """Take in the next messages of a stream that pass without a decision: how many.
 
-        There is room for all of them, and the application takes each of them at once, or none.  Of
-        own messages the caller brings no more than `own_room`.
-        What they let purge from the store is purged after the last.  The rest is for `admit`.
+        There is room for all of them, or they came early and count as held; and the application
+        takes each of them at once, or none.  Of own messages the caller brings no more than
+        `own_room`.  What they let purge from the store is purged after the last.  The rest is for
+        `admit`.
         """
         sender, _ = kernel.start_of(messages)
         is_own = sender == self.rank
         is_awaited = not self._is_for_nobody(sender)
         straight = self.placed is None and (self.ready > 0 or not is_awaited)
         held = self.elsewhere or is_own or not straight
+        more = held - is_counted  # of what is held, by each of them
         count = min(len(messages), self.ready) if straight and is_awaited else len(messages)
-        if held:
+        if more > 0:
             count = min(count, self.messages_max - self.messages)
-        if count <= 0:
+        if count <= 0 or (is_counted and self._is_above_bound):
             return 0
         if count < len(messages):
             messages = messages[:count]
         if not straight:
             messages = list(messages)  # They wait one by one.
         payload = kernel.payload_bytes(messages)
-        if self.bytes + payload > self.bytes_max:
+        if not is_counted and self.bytes + payload > self.bytes_max:
             return 0
         self.admitted_bytes += payload
-        if held:
-            self._count(sender, count, payload)
+        self._count(sender, more * count, more * payload)
+        out.room |= more < 0 and self.refused
         if out.events is not None:
-            self._record_admission(messages, source, out)
+            self._record_admission(messages, source, more, out)
         if self.elsewhere or is_own:
             self._put(sender, messages, payload)
         if straight:
@@ -187,7 +184,7 @@ class Holdings:
         if held:
             self.take(message)
         if out.events is not None:
-            self._record_admission((message,), source, out)
+            self._record_admission((message,), source, 0, out)
         if stored:
             self._put(message.sender, (message,), len(message.payload))
         if straight:
@@ -196,7 +193,7 @@ class Holdings:
             self._enqueue(message, out)
         if stored and message.sender != self.rank:  # Own messages purge once they have left.
             self.purge_stored(message.sender, out)
-        if self.messages > self.messages_max or self.bytes > self.bytes_max:
+        if self._is_above_bound:
             self.relieve(out)  # It was admitted for what it supersedes.
         return True
 
@@ -260,11 +257,14 @@ class Holdings:
             if out.events is not None:
                 out.events[-1].position, out.events[-1].by_sender = position, by.sender
 
-    def _record_admission(self, messages: Sequence[Message], source: Rank, out: Effects) -> None:
+    def _record_admission(
+        self, messages: Sequence[Message], source: Rank, more: int, out: Effects
+    ) -> None:
+        """Each of them has made what is held so many more."""
         assert out.events is not None
-        held = self.messages - len(messages)
+        held = self.messages - more * len(messages)
         for message in messages:
-            sender, seq, held = message.sender, message.seq, held + 1
+            sender, seq, held = message.sender, message.seq, held + more
             if sender == self.rank:
                 note = ORDER if self.placed is not None and message.deps else ""
                 event = Event(MULTICAST, self.rank, sender, seq, message, 0, note, -1, held)
@@ -305,13 +305,14 @@ class Holdings:
         self.purged += len(purged)
         gone = [message for message, _ in purged]
         if self.placed is not None:  # What waits for its place, nobody needs to see there.
-            self.skipped += sum(self.placed.withdraw(message) for message in gone)
-        self._drop_run(sender, gone, out)
+            withdrawn = sum(self.placed.withdraw(message) for message in gone)
+            self.skipped += 0 if self._is_for_nobody(sender) else withdrawn
+        self._left_store(sender, gone, out)
         if out.events is not None:
             for message, by in purged:
                 self._record_purge(message, by, RETRANSMISSION, out)
 
-    def _drop_run(self, sender: Rank, messages: Sequence[Message], out: Effects) -> None:
+    def _left_store(self, sender: Rank, messages: Sequence[Message], out: Effects) -> None:
         """Count messages of one stream, no longer in the store, as held only if they are queued."""
         if sender == self.rank:
             self.own_stored_bytes -= kernel.payload_bytes(messages)
@@ -322,7 +323,7 @@ class Holdings:
             out.room = True
 
     def _left_queue(self, purged: Message, by: Seq, out: Effects) -> None:
-        self.skipped += 1
+        self.skipped += not self._is_for_nobody(purged.sender)
         if not self.store.holds(purged):
             self.drop(purged, out)
         self._record_purge(purged, by, DELIVERY, out)
@@ -340,7 +341,7 @@ class Holdings:
     def on_stable(self, sender: Rank, stable: Seq, out: Effects) -> None:
         """Every member has received up to `stable`."""
         for run in self.store.reclaim(sender, stable):
-            self._drop_run(sender, run, out)
+            self._left_store(sender, run, out)
 
     def on_ready(self, count: int, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""

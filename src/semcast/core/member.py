@@ -97,7 +97,7 @@ class Member:
 
         If `at_once`, they do not wait for company.  The rest may be offered again once `out.room`
         was set; under overflow="error" having room for none raises `BufferFull`.  A submission that
-        says something impossible raises `LocalProtocolError`; those before it are on their way.
+        says something impossible raises `LocalProtocolError` once it is the first.
         """
         if self.excluded:
             raise LocalProtocolError("this member was excluded; the group went on without it")
@@ -110,6 +110,9 @@ class Member:
                     self.holdings.refused = True
                     break
                 accepted += 1
+        except Exception:
+            if not accepted:
+                raise  # Else when the rest is offered: what was accepted has to be counted.
         finally:
             if at_once:
                 self.outbox.hurry(now)
@@ -127,13 +130,17 @@ class Member:
         """Send those that pass without a decision, from the front; how many."""
         if not self.composes_runs or not submissions:
             return 0
-        room = (*self.holdings.own_room, self.recipe.message_bytes)
+        count, payload = self.holdings.own_room
+        if not count:
+            return 0
+        room = (count, payload, self.recipe.message_bytes)
         messages: Any
         if PACKS and isinstance(submissions, kernel.Parcel):
             messages, size = kernel.pack(self.rank, self.last, submissions, *room)
         else:
             if isinstance(submissions, kernel.Parcel):
-                submissions = kernel.submissions(Submission, submissions)
+                wanted: Any = submissions[:count]
+                submissions = kernel.submissions(Submission, wanted)
             messages, size = kernel.compose(Message, self.rank, self.last, submissions, *room)
         count = self.holdings.admit_run(messages, self.rank, out) if messages else 0
         if count and messages:
@@ -264,7 +271,8 @@ class Member:
             stable = self.stability.agreed[sender]
             self._record(STABLE, sender, stable, out)
             if sender == self.rank:
-                if self.stability.direct:  # before anything is sent into the room that it makes
+                if self.stability.direct and self.outbox.peers:
+                    # Before anything is sent into the room that it makes.
                     self.stability.announce(self.outbox.audience, out)
                 self.outbox.on_stable(stable)
             if self.recipe.elsewhere or sender == self.rank:
@@ -365,7 +373,8 @@ class Member:
                 self.gossip_at_bytes = self.holdings.admitted_bytes + self.gossip_after_bytes
                 self.stability.hurry(now)
         if self.adapts and self.holdings.congested != self.safety.enabled:
-            self.safety.enable(not self.safety.enabled, now)  # [SRM §6.4]
+            streams = self.stability.open  # What is stable needs no purging.
+            self.safety.enable(not self.safety.enabled, streams, now)  # [SRM §6.4]
         if self.reception.gaps or self.recovery.noticed:
             self.recovery.poll(now, out)
         if out.room:

@@ -233,11 +233,13 @@ class Reception:
     def _advance_one(self, sender: Rank, source: Rank, out: Effects) -> None:
         ahead, notices = self.ahead[sender], self.notices[sender]
         limit = self.known[sender] if self.limit is None else self.limit[sender]
+        as_run = True  # until it turns out that something has to be decided
         while (seq := self.frontier[sender] + 1) <= limit:
             message = ahead.messages.get(seq)
             if message is not None:
-                if self._take_early(sender, limit, source, out):
+                if as_run and self._take_early(sender, limit, source, out):
                     continue
+                as_run = False
                 if not self._is_due(message):
                     return
                 self._drop_early(sender, seq, out)
@@ -262,19 +264,17 @@ class Reception:
         run = kernel.next_of(ahead.messages, first, limit)
         if len(run) < 2:
             return False
-        self.holdings.drop_run(run, out)
         taken = 0
         while taken < len(run):
-            more = self.holdings.admit_run(run[taken:] if taken else run, source, out)
+            rest = run[taken:] if taken else run
+            more = self.holdings.admit_run(rest, source, out, is_counted=True)
             if not more:
                 break
             taken += more
-        self.early -= taken
         if taken:
+            self.early -= taken
             ahead.remove_run(first, first + taken - 1)
             self._move(sender, first + taken - 1)
-        if taken < len(run):
-            self.holdings.count_run(run[taken:])
         return taken > 0
 
     def _skip(self, gone: Purged, source: Rank, out: Effects) -> None:

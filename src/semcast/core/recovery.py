@@ -87,7 +87,14 @@ class Recovery:
             if sent_at is not None:
                 self.window.on_answer(now - sent_at)
                 del self.asked[sender]
+                self._count_in(sender)
                 return
+
+    def _count_in(self, sender: Rank) -> None:
+        """What an answer brought is no sign that the stream moves by itself."""
+        if sender in self.noticed:
+            since, _, was_hearsay = self.noticed[sender]
+            self.noticed[sender] = since, self.reception.frontier[sender], was_hearsay
 
     def poll(self, now: float, out: Effects) -> None:
         """Ask for what is missing, where that is due."""

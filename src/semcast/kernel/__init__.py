@@ -1,8 +1,8 @@
 """The loops that every message passes, compiled where the package was built with a C compiler.
 
-`batches.py` and `plain.py` are the source of both builds; compiling changes nothing but the speed.
-Which one runs is chosen here, once: the compiled one if there is one that fits, unless
-SEMCAST_KERNEL names the other.
+`batches.py`, `packing.py` and `plain.py` are the source of both builds; compiling changes nothing
+but the speed.  Which one runs is chosen here, once: the compiled one if there is one that fits,
+unless SEMCAST_KERNEL names the other.
 """
 
 from importlib import import_module

@@ -192,8 +192,8 @@ class Reader:
 class Batch:  # noqa: PLW1641 (equal to lists, which have no hash)
     """Messages of one sender from number `first` on, as they lie in a datagram.
 
-    Made by `scan`, which has read every one of them.  `safe` is what the datagram says of the
-    sender's stream; if not `is_tagged`, none of them has an item.
+    Made by `scan`, which has read every one of them, or by `pack`, which wrote them.  `safe` is
+    what the datagram says of the sender's stream; if not `is_tagged`, none of them has an item.
     """
 
     __slots__ = (

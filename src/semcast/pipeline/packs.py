@@ -1,9 +1,9 @@
 """What tasks found in pieces of streams: packs of their distances and of their items.
 
 A pack holds records of one stream, whole numbers of which the first is a distance or an item and
-the second its messages.  All packs with one bucket meet in one task, which holds about as much
-then as a task that reads: there are as many buckets as pieces.  So Spark moves thousands of rows
-instead of millions.
+the second its messages.  All packs with one bucket meet in one task; there are about as many
+buckets as tasks that read, so each holds about as much.  So Spark moves thousands of rows instead
+of millions.
 Rejected: a row for each item and piece, which costs Spark more than all the counting.
 """
 

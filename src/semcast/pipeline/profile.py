@@ -248,7 +248,7 @@ def _together(of: Iterable[Steps]) -> Steps:
 def _superseded(counts: DataFrame, shown: Sequence[Label]) -> dict[Label, int]:
     """Of all streams together, and of each that is shown."""
     labels = {" ".join(map(str, label or ())): label for label in shown}
-    label = F.concat_ws(" ", *STREAM)
+    label = F.concat_ws(" ", *(F.coalesce(F.col(n).cast("string"), F.lit("None")) for n in STREAM))
     by_label = counts.groupBy(F.when(label.isin(*labels), label)).agg(F.sum("messages")).collect()
     sums = {labels.get(text): messages for text, messages in by_label}
     return sums | {None: sum(sums.values())}

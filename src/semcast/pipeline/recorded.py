@@ -36,7 +36,8 @@ def parts_of(spark: SparkSession, path: Path) -> Parts:
     that more or fewer may be superseded than supersede.
     """
     pieces = pieces_of(kind_files(path, MULTICAST), PIECE_ROWS)
-    buckets = max(1, len(pieces))
+    # Small files are pieces of their own, but need no task each to meet in.
+    buckets = min(len(pieces), pieces[-1].place // PIECE_ROWS + 1) if pieces else 1
     return Parts(in_tasks(spark, pieces, partial(_count, buckets), PART), buckets)
 
 

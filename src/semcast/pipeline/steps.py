@@ -12,7 +12,6 @@ import pyarrow as pa
 EXACT_BITS: Final = 10
 EXACT_TO: Final = 1 << EXACT_BITS
 PER_DOUBLING_BITS: Final = 6
-DIST_BITS: Final = 43  # what is left beside the number of a stream among `ROWS_MAX`
 
 # Of a stream: the step, its farthest distance, its messages, and what it holds if it is wide.
 STEP: Final = "step bigint, dist bigint, messages bigint, held binary"
@@ -29,9 +28,10 @@ def step_of(dist: Any) -> Any:
 
 def by_distance(stream: Any, dist: Any, messages: Any = None) -> tuple[Any, Any, Any]:
     """Streams and distances, each pair once, and how many messages have it."""
-    pairs = stream.astype(np.int64) << DIST_BITS | dist
+    bits = int(dist.max(initial=0)).bit_length()
+    pairs = stream.astype(np.int64) << bits | dist
     found, messages = counted(pairs) if messages is None else summed(pairs, messages)
-    return found >> DIST_BITS, found & ((1 << DIST_BITS) - 1), messages
+    return found >> bits, found & ((1 << bits) - 1), messages
 
 
 def in_steps(stream: Any, dist: Any, messages: Any) -> tuple[Any, dict[str, Any]]:
@@ -59,7 +59,7 @@ def in_packs(records: Any, ends: Any) -> Any:
 
 def from_packs(packs: Any, width: int) -> tuple[Any, Any]:
     """The rows of all packs together, and how many each has."""
-    told = [np.frombuffer(pack, np.int64) for pack in packs.to_pylist() if pack is not None]
+    told = [np.frombuffer(pack, np.int64) for pack in packs.to_pylist()]
     records = np.concatenate([np.empty(0, np.int64), *told]).reshape(-1, width)
     return records, [len(pack) // width for pack in told]
 

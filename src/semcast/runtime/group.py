@@ -228,7 +228,7 @@ class Group:
         label = self._older_labels.get(item)
         if label is None:
             label = label_of(item)
-        if label is not None:
+        if label is not None and label[3] <= kernel.NAME_MAX:
             if len(self._labels) == LABELS_REMEMBERED:
                 self._older_labels, self._labels = self._labels, {}
             self._labels[item] = label

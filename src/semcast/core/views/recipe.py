@@ -65,6 +65,8 @@ class ViewRecipe:
             )
         if self.timeout_max_s < self.timeout_s:
             raise ConfigError(f"timeout_max_s: {self.timeout_max_s} is below timeout_s")
+        if not self.is_primary and not self.multicast.get("echo", True):
+            raise ConfigError("echo: under vs own messages are handed over, to be confirmed")
         if self.chunk_bytes < 1:
             raise ConfigError(f"chunk_bytes: {self.chunk_bytes} is not at least 1")
         self.recipe_of(1)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.cells import Cells
+from semcast.pipeline.check.cells import Cells, first_seq
 from semcast.pipeline.check.record import (
     CODE,
     FLAG_BITS,
@@ -164,6 +164,8 @@ class Block:
         by_kind: dict[int, list[Mapping[str, Any]]] = {}
         for part in parts:
             by_kind.setdefault(part["kind"], []).append(part)
+        for some in by_kind.values():
+            some.sort(key=lambda part: first_seq(part["records"]))  # Tasks end in any order.
         self._records = {code: _records(code, some) for code, some in by_kind.items()}
         lists = (part["lists"] for part in by_kind.get(CODE[MULTICAST], ()))
         self._lists = np.frombuffer(b"".join(lists), "i4")

@@ -1,7 +1,7 @@
 """Events as bytes: one cell for some events of one stream, block and kind.
 
 Each column is written as its least value and how far the others are above it, in as many bytes as
-the largest of these needs, none where all are equal; so moving events costs a third of what their
+the largest of a batch needs, none where all are equal; so moving events costs a third of what their
 numbers would.
 """
 
@@ -49,13 +49,11 @@ def _above(values: Column, starts: Column, counts: Column) -> tuple[Any, int, Co
 
 
 class Cells:
-    """The events of some cells, column by column; the cell with the lowest first number first."""
+    """The events of some cells, column by column."""
 
     def __init__(self, cells: Sequence[Any]) -> None:
-        heads = [np.frombuffer(cell, "<i8", _HEAD) for cell in cells]
-        pairs = sorted(zip(heads, cells, strict=True), key=lambda pair: _first_seq(*pair))
-        self._heads = [head for head, _ in pairs]
-        self._cells = [cell for _, cell in pairs]
+        self._heads = [_head(cell) for cell in cells]
+        self._cells = cells
         self._ends = np.cumsum([int(head[0]) for head in self._heads])
         self.size = int(self._ends[-1])
 
@@ -87,7 +85,12 @@ def _column(head: Column, cell: Any, place: int) -> Column:
     return np.frombuffer(cell, "<i8" if width == 8 else f"<u{width}", count, offset)
 
 
-def _first_seq(head: Column, cell: Any) -> int:
-    place = _NAMES.index("seq")
+def _head(cell: Any) -> Column:
+    return np.frombuffer(cell, "<i8", _HEAD)
+
+
+def first_seq(cell: Any) -> int:
+    """The number of the first event of a cell."""
+    head, place = _head(cell), _NAMES.index("seq")
     least, width = int(head[1 + 2 * place]), int(head[2 + 2 * place])
     return least + int(_column(head, cell, place)[0]) if width else least

@@ -19,7 +19,7 @@ from semcast.pipeline.check.record import Columns
 from semcast.pipeline.schema import EVENTS
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
 
-_KIND: Final = re.compile("/kind(?:=|%3D)([a-z]+)/")
+_KIND: Final = re.compile("(.*)/kind(?:=|%3D)([a-z]+)/")
 _SCHEMA: Final = arrow_schema(EVENT_COLUMNS)
 _BATCH: Final = 1 << 16
 _TASK: Final = 8 << 20  # bytes; they take about 0.1 s, a task itself 0.05 s
@@ -33,15 +33,17 @@ def files_behind(events: DataFrame) -> list[str]:
     files = sorted(events.inputFiles())
     if not files:
         return []
-    root = unquote(_KIND.split(files[0])[0])
-    whole = events.sparkSession.read.schema(EVENTS).parquet(root).select(*EVENTS.names)
-    return files if whole.sameSemantics(events) else []
+    found = _KIND.match(files[0])
+    if not found:
+        return []
+    whole = events.sparkSession.read.schema(EVENTS).parquet(unquote(found[1]))
+    return files if whole.select(*EVENTS.names).sameSemantics(events) else []
 
 
 def kind_of(file: str) -> str:
     """The kind of the events in a file."""
-    found = _KIND.search(file)
-    return found[1] if found else ""
+    found = _KIND.match(file)
+    return found[2] if found else ""
 
 
 class Share(NamedTuple):
@@ -54,21 +56,27 @@ class Share(NamedTuple):
 
 def in_tasks(files: Sequence[str], most: int) -> list[list[Share]]:
     """The files, dealt to at most so many tasks: few where there is little to read."""
-    if not files:
-        return []
-    size = _bytes(files)
-    count = most if size is None else min(most, -(-size // _TASK))
-    of = -(-count // len(files))
-    shares = [Share(file, part, of) for part in range(of) for file in files]
+    sizes = _sizes(files)
+    if sizes is None:
+        count = most if files else 0
+        parts = [-(-most // len(files))] * len(files) if files else []
+    else:
+        count = min(most, len(files), 1) and min(most, -(-sum(sizes) // _TASK) or 1)
+        parts = [min(most, -(-size // _TASK) or 1) for size in sizes]
+    shares = [
+        Share(file, part, of) for file, of in zip(files, parts, strict=True) for part in range(of)
+    ]
     return [shares[task::count] for task in range(count)]
 
 
-def _bytes(files: Sequence[str]) -> int | None:
-    """How large they are, if that can be seen from here."""
-    system, _ = pyarrow.fs.FileSystem.from_uri(files[0])
-    paths = [pyarrow.fs.FileSystem.from_uri(file)[1] for file in files]
-    sizes = [info.size for info in system.get_file_info(paths)]
-    return None if None in sizes else sum(sizes)
+def _sizes(files: Sequence[str]) -> list[int] | None:
+    """How large each is, if that can be seen from here."""
+    try:
+        places = [pyarrow.fs.FileSystem.from_uri(file) for file in files]
+        sizes = [system.get_file_info(path).size for system, path in places]
+    except (OSError, pa.ArrowException):
+        return None
+    return None if None in sizes else sizes
 
 
 def read_share(share: Share, names: Sequence[str]) -> Iterator[Columns]:
