@@ -88,6 +88,16 @@ def test_what_answers_bring_does_not_make_hearsay_wait(wire):
     assert [nack.ranges for *_, nack in nacks(w)] == [((5, 100),)]
 
 
+def test_on_hearsay_no_more_is_asked_for_than_a_member_lacks_that_keeps_up(wire):
+    """Most of it may be on its way: who asks for more would be left to pull."""
+    w = wire(Recipe(members=2, buffer=80))
+    w.hand(0, 1, StabilityGossip((Ballot(0, 70, 0, b"", 0),)))
+    w.transit.clear()
+    while not nacks(w):
+        w.tick()
+    assert [nack.ranges for *_, nack in nacks(w)] == [((1, w.recipe.much),)]
+
+
 def test_a_late_answer_to_an_earlier_repetition_counts(wire):
     """Requests are numbered: each answer tells its own round trip."""
     w = wire(Recipe(members=2, period_s=1000.0))

@@ -69,7 +69,7 @@ class Outbox:
         self.is_blocked = False  # until flush_at, for want of bandwidth
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         self.unicast = recipe.unicast
-        self.many = max(1, recipe.buffer // 8)
+        self.much = recipe.much
         self.reached: dict[Rank, Seq] = dict.fromkeys(self.peers, 0)  # in the own stream
         self.pulling: dict[Rank, Seq] = {}  # who pulls, and what it must have reached to be sent to
         self.flush_at = NEVER
@@ -143,7 +143,7 @@ class Outbox:
         """A peer asks for own messages; one that lacks many had better pull."""
         self.on_claim(peer, nack.ranges[0][0] - 1)
         lacking = sum(last - first + 1 for first, last in nack.ranges)
-        if self.unicast and lacking > self.many and peer in self.peers:
+        if self.unicast and lacking > self.much and peer in self.peers:
             self.pulling[peer] = self.last
 
     def on_claim(self, peer: Rank, frontier: Seq) -> None:

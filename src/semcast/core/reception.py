@@ -31,6 +31,7 @@ class Reception:
         self.holdings = holdings
         self.elsewhere = recipe.elsewhere
         self.notices_max = recipe.buffer
+        self.hearsay_max = recipe.much
         self.frontier: list[Seq] = [0] * recipe.members
         self.known: list[Seq] = [0] * recipe.members  # the highest seq heard of,
         self.left: list[Seq] = [0] * recipe.members  # and that has left its sender for certain
@@ -358,14 +359,15 @@ class Reception:
     def missing(self, sender: Rank, limit: int) -> tuple[tuple[Seq, Seq], ...]:
         """The first ranges of the stream that hold up the frontier, `limit` ranges at the most.
 
-        Of what was only heard of nothing, while something else is missing for certain.
+        Of what was only heard of nothing, while something else is missing for certain, and never so
+        much that it would seem to be far behind.
         """
         notices = self.notices[sender]
         ranges: list[tuple[Seq, Seq]] = []
         seq, left = self.frontier[sender] + 1, self.left[sender]
-        known = left if seq <= left else self.known[sender]
+        known = left if seq <= left else min(self.known[sender], seq - 1 + self.hearsay_max)
         if self.ends is not None:
-            seq = self._first_missing(sender)
+            known, seq = self.known[sender], self._first_missing(sender)
         for first, last in self.ahead[sender].spans.outside(seq, known):
             while (hole := notices.at(first)) is not None:
                 first = hole.last + 1

@@ -126,6 +126,11 @@ class Recipe:
             raise ConfigError("order: item needs eager purging, not lazy")
 
     @property
+    def much(self) -> int:
+        """Of a buffer: who lacks more is far behind, who has less room does not ask."""
+        return max(1, self.buffer // 8)
+
+    @property
     def needs_safety(self) -> bool:
         """Whether a message must be safe before it purges others from retransmission."""
         return self.elsewhere and self.relation != "none"

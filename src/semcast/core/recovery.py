@@ -55,7 +55,7 @@ class Recovery:
         self.delay_s = recipe.nack_delay_s
         self.hearsay_s = max(recipe.nack_delay_s, recipe.period_s)
         # Asking for single messages doubles the traffic of a full receiver; an eighth does not.
-        self.room_min = max(1, recipe.buffer // 8)
+        self.room_min = recipe.much
         self.reception = reception
         self.holdings = holdings
         self.rng = rng
@@ -91,10 +91,10 @@ class Recovery:
                 return
 
     def _count_in(self, sender: Rank) -> None:
-        """What an answer brought is no sign that the stream moves by itself."""
-        if sender in self.noticed:
-            since, _, was_hearsay = self.noticed[sender]
-            self.noticed[sender] = since, self.reception.frontier[sender], was_hearsay
+        """What was asked for on hearsay and came is no sign that the stream moves by itself."""
+        since, _, was_hearsay = self.noticed.get(sender, (0.0, 0, False))
+        if was_hearsay:
+            self.noticed[sender] = since, self.reception.frontier[sender], True
 
     def poll(self, now: float, out: Effects) -> None:
         """Ask for what is missing, where that is due."""

@@ -56,17 +56,21 @@ class Share(NamedTuple):
 
 def in_tasks(files: Sequence[str], most: int) -> list[list[Share]]:
     """The files, dealt to at most so many tasks: few where there is little to read."""
+    if not files:
+        return []
     sizes = _sizes(files)
-    if sizes is None:
-        count = most if files else 0
-        parts = [-(-most // len(files))] * len(files) if files else []
-    else:
-        count = min(most, len(files), 1) and min(most, -(-sum(sizes) // _TASK) or 1)
-        parts = [min(most, -(-size // _TASK) or 1) for size in sizes]
+    count = most if sizes is None else min(most, _tasks(sum(sizes)))
+    parts = [-(-most // len(files))] * len(files)
+    if sizes is not None:
+        parts = [min(most, _tasks(size)) for size in sizes]
     shares = [
         Share(file, part, of) for file, of in zip(files, parts, strict=True) for part in range(of)
     ]
     return [shares[task::count] for task in range(count)]
+
+
+def _tasks(size: int) -> int:
+    return max(1, -(-size // _TASK))
 
 
 def _sizes(files: Sequence[str]) -> list[int] | None:
