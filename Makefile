@@ -86,6 +86,7 @@ soak: $(VENV)/fuzz $(VENV)/connect $(VENV)/kernel  ## over an hour: ten minutes 
 	@$(BIN)/python bench/soak.py
 	@$(BIN)/python bench/views_live.py
 	@SOAK=1 $(BIN)/python -m pytest tests/conformance
+	@SEMCAST_KERNEL=plain $(BIN)/python -m pytest tests/conformance
 	@$(BIN)/python bench/sweep_kills.py
 	@$(BIN)/python bench/fuzz.py
 	@$(BIN)/python bench/kills.py
