@@ -239,7 +239,7 @@ def check_bounds(member: Member) -> None:
     for kept in holdings.store.streams.values():
         assert len(kept.holes) <= len(kept.buffer.held) + 1
         assert len(kept.buffer.unapplied) <= len(kept.buffer.held)
-    assert all(len(notices) <= recipe.buffer for notices in reception.notices)
+    assert all(len(notices) <= recipe.buffer for notices in reception.notices.values())
     for sender, (frontier, known) in enumerate(
         zip(reception.frontier, reception.known, strict=True)
     ):
