@@ -11,7 +11,7 @@ PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check swarm soak bench figures clean
+.PHONY: help setup demo test check same swarm soak bench figures clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -77,6 +77,9 @@ test: check $(VENV)/spark $(VENV)/kernel  ## every check, under ten minutes on t
 	@SEMCAST_KERNEL=plain $(BIN)/python -m pytest -n $(JOBS) tests/kernel --ignore tests/kernel/test_agreement.py --ignore tests/kernel/test_batches.py tests/conformance/test_workload.py tests/conformance/test_networks.py
 	@SEMCAST_KERNEL=plain; export SEMCAST_KERNEL; for p in $(PROTOCOLS); do $(SEMCAST) sim swarm --protocol $$p --seeds 20 || exit 1; done
 
+same: $(VENV)/lab $(VENV)/kernel  ## does every protocol do exactly what it did? hashes of seeded runs
+	@$(BIN)/python bench/same.py
+
 swarm: $(VENV)/lab $(VENV)/kernel  ## SEEDS fault-injected runs of each protocol, a tenth on the plain kernel, every mutant
 	@for p in $(PROTOCOLS); do $(SEMCAST) sim swarm --protocol $$p --seeds $(SEEDS) || exit 1; done
 	@SEMCAST_KERNEL=plain; export SEMCAST_KERNEL; for p in $(PROTOCOLS); do $(SEMCAST) sim swarm --protocol $$p --seeds $$(( ($(SEEDS) + 9) / 10 )) || exit 1; done
@@ -89,6 +92,7 @@ soak: $(VENV)/fuzz $(VENV)/connect $(VENV)/kernel  ## over an hour: ten minutes 
 	@SEMCAST_KERNEL=plain $(BIN)/python -m pytest tests/conformance
 	@$(BIN)/python bench/sweep_kills.py
 	@$(BIN)/python bench/fuzz.py
+	@$(BIN)/python bench/fuzz.py --files
 	@$(BIN)/python bench/kills.py
 	@SEMCAST_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/pipeline
 	@$(BIN)/python bench/over_connect.py -m pytest tests/pipeline

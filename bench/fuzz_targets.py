@@ -19,9 +19,9 @@ from semcast.runtime.bulk import LENGTH, STRANGER_BYTES_MAX, Connection
 from semcast.runtime.gathering import HELLO_BYTES, Gathering, GroupComplete, Hello, RosterStep, Seat
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.ids import EVERYONE, SEQ_MAX
+from semcast.terms.messages import Ballot as Vote
 from semcast.terms.messages import (
-    EVERYONE,
-    SEQ_MAX,
     Data,
     Datagram,
     Excluded,
@@ -33,8 +33,7 @@ from semcast.terms.messages import (
     Submission,
     WindowEmpty,
 )
-from semcast.terms.messages import Ballot as Vote
-from semcast.wire import decode, encode
+from semcast.wire import GROUP_CODEC, encode
 from semcast.wire.fragments import Reassembly, split
 from semcast.wire.frames import FRAGMENT, HELLO, KINDS, WHOLE, member_id
 from semcast.wire.sealing import Key, Opener, Sealer
@@ -159,14 +158,14 @@ class Live:
         self.recording = recording
         self.now = 1.0
         self.sealers: dict[int, Sealer] = {}
-        self.opener = Opener("fuzz", IDS[0], 1, [KEY])
-        self.opener.admit((number, 1) for number in IDS)
+        self.opener = Opener(Sealer("fuzz", IDS[0], 1, KEY, salt=1).identity, [KEY])
+        self.opener.admit((number, 1, 1) for number in IDS)
         self.reassembly = Reassembly(1 << 16, 1 << 17, 8)
         self.numbered = 0
         obsoletes = (1,) if recipe.relation in ("list", "bitmap") else ()
         batch = [Submission(b"x", item=1), Submission(b"y", item=1, obsoletes=obsoletes)]
         for member in self.members[:2]:
-            self.act(member.rank, lambda out, m=member: m.multicast(batch, self.now, out))
+            self.act(member.rank, lambda out, m=member: m.submit(batch, self.now, out))
 
     def act(self, rank: int, action: Callable[[Effects], object]) -> None:
         """One input of a member and all that follows from it, at once."""
@@ -179,10 +178,11 @@ class Live:
                 action(out)
             finally:
                 check_effects(out, self.recipe)
-                for target, datagram in out.send:
+                for audience, datagram in out.send:
                     body = encode(datagram)
                     up = range(len(self.members))
-                    targets = [to for to in up if to != rank and target in (EVERYONE, to)]
+                    among = up if audience is EVERYONE else audience
+                    targets = [to for to in up if to != rank and to in among]
                     waiting += [(to, self._hearing(to, rank, body)) for to in targets]
                 sent += len(out.send)
                 assert sent <= SENT_MAX, "one input keeps the group busy"
@@ -190,14 +190,14 @@ class Live:
     def _hearing(self, rank: int, source: int, body: bytes) -> Callable[[Effects], object]:
         def hear(out: Effects) -> None:
             with suppress(RemoteProtocolError):  # What a liar told one, another need not believe.
-                self.members[rank].on_datagram(source, decode(body), self.now, out)
+                self.members[rank].on_datagram(source, GROUP_CODEC.decode(body), self.now, out)
 
         return hear
 
     def seal(self, rank: int, kind: int, body: bytes) -> bytes:
         """The frame of another member."""
         if rank not in self.sealers:
-            self.sealers[rank] = Sealer("fuzz", IDS[rank], 1, KEY)
+            self.sealers[rank] = Sealer("fuzz", IDS[rank], 1, KEY, salt=1)
         return self.sealers[rank].seal(kind, body)
 
     def hear(self, frame: bytes) -> None:
@@ -211,7 +211,11 @@ class Live:
                 return
             kind, body = whole[0], whole[1:]
         if kind == WHOLE:
-            rank, datagram, member = IDS.index(opened.sender), decode(body), self.members[0]
+            rank, datagram, member = (
+                IDS.index(opened.sender),
+                GROUP_CODEC.decode(body),
+                self.members[0],
+            )
             self.act(0, lambda out: member.on_datagram(rank, datagram, self.now, out))
 
     def state(self) -> str:
@@ -283,7 +287,7 @@ def _step(live: Live, script: Script) -> None:
     elif action == 5:
         live.act(0, lambda out: member.on_ready(script.byte(), live.now, out))
     elif action == 6:
-        live.act(0, lambda out: member.multicast([Submission(item=1)], live.now, out))
+        live.act(0, lambda out: member.submit([Submission(item=1)], live.now, out))
     else:
         live.now += script.byte() / 100
         live.act(0, lambda out: member.on_time(live.now, out))

@@ -14,8 +14,9 @@ from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.runtime.mailbox import Message as Letter
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Message, Submission
-from semcast.wire.codec import decode, encode
+from semcast.terms.messages import Message, Submission
+from semcast.terms.outputs import Delivery
+from semcast.wire.codec import GROUP_CODEC, encode
 
 RUN = 480
 BATCHES = 40
@@ -39,7 +40,6 @@ CALLS: dict[str, Callable[[Callable[..., Any]], object]] = {
     "in_order": lambda f: f(MESSAGES, 1, 0),
     "is_ordinary": lambda f: f(MESSAGES, 1),
     "latest_of": lambda f: f(MESSAGES, 1),
-    "is_plain": lambda f: f(MESSAGES),
     "tagged": lambda f: f(MESSAGES),
     "fill": lambda f: f(HELD, 1, RUN, 1 << 20, True),
     "take_range": lambda f: f(dict(HELD), 1, RUN),
@@ -89,8 +89,8 @@ def member_to_member() -> int:
     delivered = 0
     for batch in range(1, BATCHES + 1):
         now = batch / 1000
-        delivered += _carry(members, 0, now, partial(members[0].multicast, SUBMISSIONS, now))
-        delivered += _carry(members, 0, now, partial(members[0].flush, now))
+        delivered += _carry(members, 0, now, partial(members[0].submit, SUBMISSIONS, now))
+        delivered += _carry(members, 0, now, partial(members[0].on_idle, now))
         for rank, member in enumerate(members):
             if now >= member.deadline:
                 delivered += _carry(members, rank, now, partial(member.on_time, now))
@@ -105,10 +105,10 @@ def _carry(
     """Call a member, and carry out what it asks for and what follows; returns the deliveries."""
     out = Effects(recording=False)
     call(out)
-    delivered = len(out.deliver)
-    for target, datagram in out.send:
-        taker = 1 - rank if target == EVERYONE else target
-        received = decode(encode(datagram))
+    delivered = sum(len(each.messages) for each in out.outputs if isinstance(each, Delivery))
+    for _, datagram in out.send:
+        taker = 1 - rank
+        received = GROUP_CODEC.decode(encode(datagram))
         delivered += _carry(
             members, taker, now, partial(members[taker].on_datagram, rank, received, now)
         )

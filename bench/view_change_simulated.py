@@ -19,8 +19,9 @@ from semcast.sim.views.application import Application
 from semcast.sim.views.lives import Departure, Outage, Turn
 from semcast.sim.views.simulation import ViewSimulation
 from semcast.sim.views.station import Station
+from semcast.terms.ids import Life
 from semcast.terms.messages import Submission
-from semcast.terms.views import Life, Prepare
+from semcast.terms.views import Prepare
 
 LINK = Link(latency=Constant(0.0001), bandwidth_bps=1e9, queue_bytes=1 << 24)
 SIZE = 100  # bytes of a message
@@ -51,8 +52,8 @@ class Watched(Network):
         super().__init__(size, LINK)
         self.prepared: tuple[float, float] | None = None  # simulated time, processor time
 
-    def send(self, source: int, sends: Sequence[tuple[int, Any]]) -> None:
-        if self.prepared is None and any(type(one) is Prepare for _, one in sends):
+    def send(self, source: int, sends: Sequence[tuple[Sequence[int], Any]]) -> None:
+        if self.prepared is None and any(type(stamped.datagram) is Prepare for _, stamped in sends):
             self.prepared = self.clock.now, process_time()
             self.heal()
         super().send(source, sends)

@@ -16,6 +16,13 @@ from semcast.runtime.snapshot import Peer, Snapshot
 DEADLINE_S = 10
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse test ids that contain a memory address: parallel workers must collect equal ids."""
+    for item in items:
+        if " at 0x" in item.nodeid:
+            raise pytest.UsageError(f"test id contains a memory address: {item.nodeid}")
+
+
 def make_peer(name: str, rank: int, **fields: Any) -> Peer:
     known = {"lag": 0, "heard_ago_s": 0.1, "delivered": 0, "skipped": 0, "queued": 0, "held": 0}
     return Peer(**{"name": name, "rank": rank, **known, "is_forgotten": False, **fields})

@@ -55,7 +55,7 @@ class PeerChannel:
 
     def forget(self, member: str) -> None:
         """There are no members to forget."""
-        raise LocalProtocolError(f"forget: nobody here knows {member}")
+        raise LocalProtocolError(f"forget: not supported, so {member} cannot be forgotten")
 
     def snapshot(self) -> None:
         """There is nothing to see."""

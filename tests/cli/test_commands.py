@@ -57,7 +57,7 @@ def test_the_installed_command_exits_with_the_code():
     command = [sys.executable, "-c", code, "sim", "bogus"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("semcast: experiment: 'bogus'")
+    assert done.stderr.startswith("semcast: experiment: unknown value 'bogus'")
 
 
 def test_model_throughput(semcast):
@@ -102,7 +102,7 @@ def test_figures_are_rendered(semcast, figures, tmp_path):
 def test_unknown_figures_are_refused(semcast, figures):
     done = semcast("figures", "a", "z")
     assert done.code == 2
-    assert done.err == "semcast: figure: 'z' is not one of a, b, all\n"
+    assert done.err == "semcast: figure: unknown value 'z'; allowed: a, b, all\n"
 
 
 def test_tables_and_bars():

@@ -20,7 +20,7 @@ def test_a_machine_in_order(semcast, found):
     found(WELL)
     assert semcast("doctor") == (
         0,
-        "check   status  found\nudp lo  ok      came back\n\nLive groups work here.\n",
+        "check   status  found\nudp lo  ok      came back\n\nLive groups work on this machine.\n",
         "",
     )
 
@@ -39,7 +39,7 @@ def test_what_to_do_stands_below(semcast, found):
         "  java               install it\n"
         "  multicast lo IPv4  use peers=\n"
         "\n"
-        "Live groups do not work here as they should: multicast lo IPv4.\n"
+        "Live groups do not work properly on this machine; failed: multicast lo IPv4.\n"
     )
 
 
@@ -54,7 +54,7 @@ def test_warnings_do_not_fail(semcast, found):
         ],
         "verdict": "warn",
     }
-    assert done.err.endswith("1 of 2 checks leave something to wish.\n")
+    assert done.err.endswith("warnings in 1 of 2 checks.\n")
 
 
 def test_a_failure_is_told_to_programs_too(semcast, found):

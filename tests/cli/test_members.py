@@ -76,7 +76,7 @@ def test_nobody_is_no_failure(semcast, sockets):
     done = semcast("members")
     assert done.code == 0
     assert done.out == (
-        "no live member on this machine; start one: semcast join quotes --members 3\n"
+        "no live members on this machine; start one with semcast join quotes --members 3\n"
     )
     assert "of group 'games' on this machine" in semcast("members", "--group", "games").out
     nothing = {"members": [], "silent": [], "groups": [], "views": []}
@@ -99,7 +99,7 @@ def test_a_watch_tells_changes_and_ends_by_count(semcast, looks, snapshot):
     looks(calm, slow, snapshot("ada", sent=3, is_blocked=True))
     done = semcast("members", "--watch", "--count", "2", "--json")
     assert done.code == 0
-    told = ["quotes ada finds bob slowest", "quotes ada is blocked: no room in its buffer"]
+    told = ["quotes ada finds bob slowest", "quotes ada is blocked: its buffer is full"]
     assert done.answer["changes"] == told
     assert [line.partition("  ")[2] for line in done.err.splitlines()[-2:]] == told
 
@@ -124,8 +124,8 @@ def test_what_counts_as_a_change(snapshot, peer):
     without_bob = snapshot("ada", pid=7, peers=[peer("bob", 1, is_forgotten=True)])
     slow, blocked = snapshot("ada", pid=7, slowest="b"), snapshot("ada", pid=7, is_blocked=True)
     nothing, stuck = Survey([], []), Survey([], [7])
-    silence = "process 7 does not answer: stopped, stuck, or of another version"
-    arrival = "quotes ada is here: process 7, rank 0 of 2, s-rm fifo"
+    silence = "process 7 does not answer: stopped, stuck, or running a different version"
+    arrival = "quotes ada is live: process 7, rank 0 of 2, s-rm fifo"
     for before, after, told in (
         (nothing, Survey([here], []), [arrival]),
         (Survey([here], []), nothing, ["quotes ada left: process 7"]),
@@ -135,8 +135,8 @@ def test_what_counts_as_a_change(snapshot, peer):
         (stuck, Survey([here], []), [arrival]),
         (Survey([here], []), Survey([without_bob], []), ["quotes ada forgot bob"]),
         (Survey([without_bob], []), Survey([without_bob], []), []),
-        (Survey([slow], []), Survey([here], []), ["quotes ada finds nobody slow any more"]),
-        (Survey([blocked], []), Survey([here], []), ["quotes ada has room again"]),
+        (Survey([slow], []), Survey([here], []), ["quotes ada finds no slow member any more"]),
+        (Survey([blocked], []), Survey([here], []), ["quotes ada is no longer blocked"]),
         (Survey([here], []), Survey([snapshot("ada", pid=7, sent=9)], []), []),
     ):
         assert list(members.changes(before, after)) == told
@@ -181,24 +181,26 @@ def test_what_counts_as_a_change_of_views(snapshot):
     for before, after, told in (
         (look(three, three), look(three, three), []),
         (look(three), look(worried), ["quotes ada suspects cy"]),
-        (look(worried), look(three), ["quotes ada hears cy again"]),
+        (look(worried), look(three), ["quotes ada no longer suspects cy"]),
         (
             look(three, three),
             look(two, two),
-            ["quotes view 2: ada, bob; left: cy; entered by ada, bob"],
+            ["quotes view 2: ada, bob; left: cy; installed by ada, bob"],
         ),
         (look(two), look(seen(3, "ada", "cy")), [
-            "quotes view 3: ada, cy; joined: cy; left: bob; entered by ada"
+            "quotes view 3: ada, cy; joined: cy; left: bob; installed by ada"
         ]),
         (look(worried), look(alone), [
-            "quotes ada waits in a minority: reaches 1 of 3 members of view 1, 2 are needed",
+            "quotes ada is in a minority and waits: reaches 1 of 3 members of view 1, needs 2",
             "quotes ada suspects bob",
         ]),
         (look(alone), look(three), [
-            "quotes ada goes on", "quotes ada hears bob again", "quotes ada hears cy again",
+            "quotes ada is in the majority again",
+            "quotes ada no longer suspects bob",
+            "quotes ada no longer suspects cy",
         ]),
         (look(three), look(seen(0, status="joining")), ["quotes ada is joining"]),
-        (look(), look(two), ["quotes ada is here: process 7, view 2 (ada, bob), s-rm fifo"]),
+        (look(), look(two), ["quotes ada is live: process 7, view 2 (ada, bob), s-rm fifo"]),
     ):  # fmt: skip
         assert list(members.changes(before, after)) == told
 

@@ -37,7 +37,7 @@ def test_a_group_too_large_for_the_chain_is_answered_by_the_recurrence(semcast):
     [
         ({"reached": "101"}, "reached: 101 is not within 1..100"),
         ({"members": "1"}, "members: 1 is not at least 2"),
-        ({"mode": "shove"}, "mode: 'shove' is not one of pull, push"),
+        ({"mode": "shove"}, "mode: unknown value 'shove'; allowed: pull, push"),
         ({"error": "0"}, "error: 0.0 is not between 0 and 1"),
         ({"error": "nan"}, "error: nan is not between 0 and 1"),
         ({"rounds": "-1"}, "rounds: -1 is not within"),

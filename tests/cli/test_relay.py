@@ -51,7 +51,8 @@ def started(members):
         assert select.select([stream], [], [], DEADLINE_S)[0], "not ready in time"
         ready = stream.readline()
         told = re.fullmatch(
-            r"ready: a has --peers (\S+),b=(\S+); b has --peers a=(\S+),(\S+)\n", ready
+            r"ready: start a with --peers (\S+),b=(\S+); start b with --peers a=(\S+),(\S+)\n",
+            ready,
         )
         assert told, ready
         assert [told[1], told[4]] == where
@@ -108,15 +109,18 @@ def test_every_option_is_understood_and_it_ends_by_itself(semcast):
 REFUSED = {
     "no member": ((), "Missing option '--member'"),
     "no address": (("--member", "a"), "member: "),
-    "twins": ((*A, *A), "member: a is there 2 times"),
-    "front of nobody": ((*AB, "--front", "c=127.0.0.1:9"), "front: 'c' is not one of a, b"),
+    "twins": ((*A, *A), "member: a appears 2 times"),
+    "front of nobody": (
+        (*AB, "--front", "c=127.0.0.1:9"),
+        "front: unknown value 'c'; allowed: a, b",
+    ),
     "loss": ((*AB, "--loss", "2"), "loss: 2.0 is not within 0..1"),
     "latency": ((*AB, "--latency", "soon"), "latency: 'soon' is not a time"),
     "bandwidth": ((*AB, "--bandwidth", "0"), "bandwidth_bps: 0.0 is not a finite number above 0"),
     "no period": ((*AB, "--cut", "a>b"), "cut: 'a>b' is not of the form START-END:A>B"),
-    "cut of nobody": ((*AB, "--cut", "1-2:a>c"), "cut: 'c' is not one of a, b"),
+    "cut of nobody": ((*AB, "--cut", "1-2:a>c"), "cut: unknown value 'c'; allowed: a, b"),
     "backwards": ((*AB, "--partition", "2-1:a|b"), "end: 1.0 is not after start 2.0"),
-    "parted from itself": ((*AB, "--partition", "1-2:a|a"), "each once"),
+    "parted from itself": ((*AB, "--partition", "1-2:a|a"), "each pid once"),
     "no time": ((*AB, "--seconds", "0"), "seconds: 0.0 is not a finite number above 0"),
 }
 
@@ -136,4 +140,4 @@ def test_a_taken_port(semcast):
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         done = semcast("relay", *AB, "--front", f"a={where}")
     assert done.code == 2
-    assert f"front: a cannot have {where}" in done.err
+    assert f"front: cannot listen on {where} for a" in done.err

@@ -60,7 +60,7 @@ def test_a_point_runs_live_where_it_can(semcast, toy):
     toy(lambda p, seed, trace: {})
     done = semcast("sim", "toy", "--live")
     assert done.code == 2
-    assert "live: toy has no live points; leave it out" in done.err
+    assert "live: toy cannot run live; remove --live" in done.err
 
 
 def test_a_table_for_people_goes_to_standard_output(semcast):

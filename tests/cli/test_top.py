@@ -96,7 +96,7 @@ def test_the_table_fits_80_columns_and_the_slow_one_stands_out(before, after):
     assert max(map(len, lines)) <= 80
     told = {words[0]: " ".join(words) for words in map(str.split, lines)}
     assert told["ada"] == "ada 1,000 1,000 0 4.5 100 0 1 █▎ 25% blocked"
-    assert told["bob"] == "bob – – – – – – 8 6 held by report"
+    assert told["bob"] == "bob – – – – – – 8 6 held remote"
     assert told["cy"] == "cy 0 0 10 0 0 5 40 █████ 100% slow"
     assert told["dan"].startswith("dan – – – – – – – 0 held forgotten")
     assert lines[-1] == "a [remark]"
@@ -152,7 +152,7 @@ def test_on_a_terminal_it_draws_in_place(sender):
 def test_nobody_is_no_failure(semcast, sockets):
     done = semcast("top", "--seconds", "0.1")
     assert done.code == 0
-    assert done.out.startswith("no live member on this machine; start one: semcast join ")
+    assert done.out.startswith("no live members on this machine; start one with semcast join ")
     assert semcast("top", "--seconds", "0.1", "--json").answer == {"members": [], "silent": []}
 
 

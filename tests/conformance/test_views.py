@@ -5,8 +5,7 @@ cables to another switch.  All send all the time; the traces are judged by every
 """
 
 import os
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,66 +19,12 @@ from semcast.terms.events import INSTALL
 from semcast.traces.parquet import read_trace
 
 NAMES = "abcde"
-SUBNET = "198.51.100"  # for documentation, so nobody is there
 IS_LONG = bool(os.environ.get("SOAK"))
 SECONDS = 120.0 if IS_LONG else 8.0
 KINDS = [("s-vsm", "fifo"), ("vs", "total")]
 KINDS += [("s-vsm", "total"), ("vsm", "causal")] if IS_LONG else []
 WAIT_S = 20.0
 CUT_S = 1.5
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-class Switches:
-    """Two switches; every member's cable is in the first, until it is moved."""
-
-    def __init__(self, tag: str) -> None:
-        self.spaces = {name: f"semcast-{tag}-{name}" for name in NAMES}
-        self._switches = [f"sw{number}-{tag}" for number in range(2)]
-        self._ports = {name: f"p{name}-{tag}" for name in NAMES}
-
-    def open(self) -> None:
-        for switch in self._switches:
-            ip("link", "add", switch, "type", "bridge", "mcast_snooping", "0")
-            ip("link", "set", switch, "up")
-        for number, name in enumerate(NAMES, start=1):
-            space, port, end = self.spaces[name], self._ports[name], f"e{self._ports[name]}"
-            ip("netns", "add", space)
-            ip("link", "add", port, "type", "veth", "peer", "name", end, "netns", space)
-            ip("-n", space, "addr", "add", f"{SUBNET}.{number}/24", "dev", end)
-            for device in ("lo", end):
-                ip("-n", space, "link", "set", device, "up")
-            ip("link", "set", port, "master", self._switches[0], "up")
-
-    def cut(self, names: str) -> None:
-        """These hear each other and nobody else, and the rest likewise."""
-        for name in names:
-            ip("link", "set", self._ports[name], "master", self._switches[1])
-
-    def heal(self) -> None:
-        for port in self._ports.values():
-            ip("link", "set", port, "master", self._switches[0])
-
-    def close(self) -> None:
-        for words in [("link", "delete", switch) for switch in self._switches] + [
-            ("netns", "delete", space) for space in self.spaces.values()
-        ]:
-            subprocess.run(["ip", *words], check=False, capture_output=True)
-
-
-@pytest.fixture
-def switches() -> Iterator[Switches]:
-    made = Switches(uuid4().hex[:8])
-    try:
-        made.open()
-    except (OSError, subprocess.CalledProcessError) as error:
-        made.close()
-        pytest.skip(f"network namespaces cannot be made here: {error}")
-    yield made
-    made.close()
 
 
 def together(count: int) -> Callable[[Mapping[str, Tick]], bool]:
@@ -92,7 +37,7 @@ def together(count: int) -> Callable[[Mapping[str, Tick]], bool]:
     return is_so
 
 
-def disturb(fleet: Fleet, switches: Switches) -> None:
+def disturb(fleet: Fleet, switches) -> None:
     """Everything that can happen to a group, one after the other."""
     switches.cut("ab")
     assert fleet.watch(together(3), WAIT_S), fleet.ticks
@@ -124,13 +69,12 @@ def test_cut_killed_stopped_and_back(switches, key, tmp_path, kept, protocol, or
         Plan(
             group=group,
             name=name,
-            options={**shared, "trace": str(trace), "interface": f"{SUBNET}.{number}"},
+            options={**shared, "trace": str(trace), **switches.options(name)},
             load=Load(rate=100, seconds=SECONDS, seed=number),
         )
         for number, name in enumerate(NAMES, start=1)
     ]
-    launchers = {name: ["ip", "netns", "exec", space] for name, space in switches.spaces.items()}
-    with Fleet(plans, launchers) as fleet:
+    with Fleet(plans, switches.launchers) as fleet:
         fleet.start()
         disturb(fleet, switches)
         is_quiet = fleet.send_all(SECONDS + WAIT_S)

@@ -4,9 +4,10 @@ from random import Random
 
 import pytest
 
-from semcast.core.detector import ANYBODY_EVERY, NEVER, QuorumDetector
+from semcast.core.detector import ANYBODY_EVERY, QuorumDetector
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Ballot, SafetyGossip, StabilityGossip
+from semcast.terms.ids import EVERYONE, NEVER
+from semcast.terms.messages import Ballot, SafetyGossip, StabilityGossip
 
 PERIOD_S = 1.0
 
@@ -25,7 +26,7 @@ def gossip(one):
         if seq:
             one.on_frontier(sender, 0.0)
     one.on_time(one.deadline, out)
-    return {target: datagram.ballots for target, datagram in out.send}
+    return {target: datagram.ballots for to, datagram in out.send for target in to}
 
 
 def told(one, *others):
@@ -140,7 +141,7 @@ def test_a_member_that_is_behind_is_told():
     a.on_gossip(1, gossip(b)[0], 0.0)
     out = Effects(recording=False)
     a.on_time(9.0, out)
-    assert [(target, g.ballots[0].agreed) for target, g in out.send] == [(1, 5)]
+    assert [(to, g.ballots[0].agreed) for to, g in out.send] == [((1,), 5)]
 
 
 def test_once_agreed_there_is_silence():
@@ -152,7 +153,7 @@ def test_once_agreed_there_is_silence():
         for one in everyone:
             out = Effects(recording=False)
             one.on_time(one.deadline, out)
-            for target, datagram in out.send:
+            for target, datagram in [(target, d) for to, d in out.send for target in to]:
                 everyone[target].on_gossip(one.rank, datagram.ballots, 0.0)
     assert [one.agreed[0] for one in everyone] == [5, 5, 5]
     assert [one.deadline for one in everyone] == [NEVER] * 3
@@ -173,8 +174,8 @@ def test_switched_off_it_takes_no_initiative_but_answers():
     b.on_gossip(0, gossip(a)[1], 0.0)
     out = Effects(recording=False)
     b.on_time(9.0, out)
-    ((target, answer),) = out.send
-    assert target == 0
+    ((audience, answer),) = out.send
+    assert audience == (0,)
     a.on_gossip(1, answer.ballots, 0.0)
     assert a.agreed[0] == 5
     assert b.deadline == NEVER
@@ -186,8 +187,8 @@ def test_switched_off_it_still_gives_its_vote_where_that_completes_nothing():
     b.on_gossip(0, gossip(a)[1], 0.0)
     out = Effects(recording=False)
     b.on_time(b.deadline, out)
-    ((target, answer),) = out.send
-    assert (target, answer.ballots[0].voters, b.agreed[0]) == (0, b"\3", 0)
+    ((audience, answer),) = out.send
+    assert (audience, answer.ballots[0].voters, b.agreed[0]) == ((0,), b"\3", 0)
     b.on_gossip(0, answer.ballots, 20.0)  # now that the vote is counted, there is no more to say
     assert b.deadline == NEVER
 
@@ -291,14 +292,14 @@ def test_what_a_sender_announces_it_does_not_tell_each_peer_again():
     sender.on_claim(1, 5)
     sender.on_claim(2, 5)
     out = Effects(recording=False)
-    sender.announce([EVERYONE], out)
+    sender.announce(EVERYONE, out)
     assert [(to, ballots.ballots[0].agreed) for to, ballots in out.send] == [(EVERYONE, 5)]
     late = (Ballot(0, 5, 0, b"", 0),)
     sender.on_gossip(1, late, 0.0)
     assert sender.deadline == NEVER
     sender.on_gossip(1, late, 0.0)  # The announcement was lost.
     sender.on_time(sender.deadline, out)
-    assert out.send[-1][0] == 1
+    assert out.send[-1][0] == (1,)
 
 
 def test_who_completes_agreement_on_a_stream_tells_its_sender():

@@ -10,6 +10,7 @@ from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVER, DELIVERY, PURGE, RETRANSMISSION
 from semcast.terms.messages import Ballot, Message, StabilityGossip, Submission
+from semcast.terms.outputs import ROOM, delivered
 
 
 class Books:
@@ -34,7 +35,7 @@ class Books:
 
     @property
     def delivered(self):
-        return [(m.sender, m.seq) for m in self.out.deliver]
+        return [(m.sender, m.seq) for m in delivered(self.out.outputs)]
 
     @property
     def purged(self):
@@ -222,10 +223,10 @@ def test_room_is_announced_to_a_sender_that_was_refused_and_to_no_other():
     for item in range(4):
         books.admit(0, item=item)
     books.holdings.on_stable(0, 1, books.out)
-    assert not books.out.room
+    assert ROOM not in books.out.outputs
     books.holdings.refused = True
     books.holdings.on_stable(0, 2, books.out)
-    assert books.out.room
+    assert ROOM in books.out.outputs
 
 
 @pytest.mark.parametrize("protocol", ["s-sm", "s-rm", "sm", "rm"])
@@ -276,7 +277,7 @@ def test_a_share_makes_room_when_another_sender_falls_silent():
         pass
     books.holdings.refused = True
     books.holdings.on_stable(1, 1, books.out)
-    assert books.out.room
+    assert ROOM in books.out.outputs
     assert books.admit(0)
 
 
@@ -285,12 +286,12 @@ def test_the_own_stream_keeps_to_the_window():
     out = Effects(recording=False)
     member = Member(Recipe(members=2, relation="none", window_bytes=100), 0, Random(1))
     member.on_ready(100, 0.0, out)
-    assert member.multicast([Submission(bytes(30)) for _ in range(6)], 0.0, out) == 4
-    assert member.multicast([Submission(b"x")], 0.0, out) == 0
-    assert not out.room
+    assert member.submit([Submission(bytes(30)) for _ in range(6)], 0.0, out) == 4
+    assert member.submit([Submission(b"x")], 0.0, out) == 0
+    assert ROOM not in out.outputs
     member.on_datagram(1, StabilityGossip((Ballot(0, 2, 2, b"\x02", 0),)), 0.0, out)
-    assert out.room
-    assert member.multicast([Submission(bytes(300))], 0.0, out) == 1
+    assert ROOM in out.outputs
+    assert member.submit([Submission(bytes(300))], 0.0, out) == 1
 
 
 class TestWithoutEcho:
@@ -316,7 +317,7 @@ class TestWithoutEcho:
         books.admit(1, item=1)
         books.ready(5)
         assert books.delivered == [(1, 2)]
-        assert books.out.skipped == [(0, 1)]
+        assert [output.skipped for output in books.out.outputs] == [1]
         assert books.holdings.ready == 4
 
     @pytest.mark.parametrize("ready", [0, 2, 100])
@@ -324,8 +325,8 @@ class TestWithoutEcho:
         out = Effects(recording=True)
         member = Member(Recipe(members=2, buffer=10, relation="none", echo=False), 0, Random(1))
         member.on_ready(ready, 0.0, out)
-        assert member.multicast([Submission(b"x", n) for n in range(12)], 0.0, out) == 10
-        assert len(out.deliver) == 0
+        assert member.submit([Submission(b"x", n) for n in range(12)], 0.0, out) == 10
+        assert not out.outputs
         assert [e.seq for e in out.events if e.kind == DELIVER] == list(range(1, 11))
         assert member.holdings.ready == ready
         assert member.holdings.messages == 10

@@ -81,7 +81,7 @@ def test_those_who_left_drained_do_not_count_towards_f(wire):
     w.forget(0, 1, drained=True)
     w.forget(0, 2)
     w.forget(0, 3, drained=True)
-    with pytest.raises(LocalProtocolError, match="at most f = 1"):
+    with pytest.raises(LocalProtocolError, match="limit of f = 1"):
         w.forget(0, 4)
     w.forget(0, 4, drained=True)
 

@@ -7,8 +7,9 @@ from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
 from semcast.terms.events import PURGE, RETRANSMISSION, SKIP
+from semcast.terms.ids import EVERYONE
+from semcast.terms.machine import ForgetMember
 from semcast.terms.messages import (
-    EVERYONE,
     Ballot,
     Data,
     Excluded,
@@ -166,7 +167,7 @@ class TestSlowMember:
         for submission in submissions:
             assert w.send(0, submission) == 1
             w.run(until=w.now + 0.2)
-            if relation == "update-fin" and w.members[0].last % 4 == 0:
+            if relation == "update-fin" and w.members[0].sent % 4 == 0:
                 w.ready(2, 2)
         assert w.most_held[2] <= 12 + 3
         w.ready(2, 1000)
@@ -258,9 +259,9 @@ class TestOverflow:
         w = wire(Recipe(members=2, buffer=4, overflow="error"))
         w.down = {1}
         assert w.items(0, *range(9)) == 4
-        with pytest.raises(BufferFull, match="all 4 messages"):
+        with pytest.raises(BufferFull, match="none of its 4 messages"):
             w.items(0, 9)
-        assert w.members[0].last == 4
+        assert w.members[0].sent == 4
         assert w.items(0) == 0
 
     def test_room_is_announced_after_a_refusal(self, wire):
@@ -278,12 +279,28 @@ class TestOverflow:
         w = wire(Recipe(members=2, relation="list"))
         out = Effects(recording=False)
         given = [Submission(), Submission(obsoletes=(7,))]
-        assert w.members[0].multicast(given, 0.0, out) == 1
+        assert w.members[0].submit(given, 0.0, out) == 1
         with pytest.raises(LocalProtocolError, match="obsoletes"):
-            w.members[0].multicast(given[1:], 0.0, out)
+            w.members[0].submit(given[1:], 0.0, out)
         w.carry_out(0, out)
         w.run()
         assert w.seqs(0) == w.seqs(1) == [1]
+
+    def test_a_bug_is_never_taken_for_an_impossible_submission(self, wire, monkeypatch):
+        """Only what the caller said wrong may wait until it is the first."""
+        w = wire(Recipe(members=2, relation="list"))
+        annotator, out = w.members[0].sending.annotator, Effects(recording=False)
+        annotate, calls = annotator.annotate, []
+
+        def broken(seq, submission):
+            calls.append(seq)
+            return annotate(seq, submission) if len(calls) == 1 else {}["a bug"]
+
+        monkeypatch.setattr(annotator, "annotate", broken)
+        with pytest.raises(KeyError, match="a bug"):
+            w.members[0].submit([Submission(), Submission()], 0.0, out)
+        assert calls == [1, 2]
+        assert w.members[0].sent == 1
 
     @pytest.mark.parametrize("obsolete", [0, 5, 2])
     def test_declaring_the_impossible_is_an_error_and_sends_nothing(self, wire, obsolete):
@@ -292,7 +309,7 @@ class TestOverflow:
         w.transit.clear()
         with pytest.raises(LocalProtocolError, match="obsoletes"):
             w.send(0, Submission(obsoletes=(obsolete,)))
-        assert w.members[0].last == 1
+        assert w.members[0].sent == 1
         assert w.transit == []
 
 
@@ -437,7 +454,7 @@ class TestSilentMember:
         w.forget(0, 1)
         w.forget(0, 2)
         w.forget(0, 2)
-        with pytest.raises(LocalProtocolError, match="at most f = 2"):
+        with pytest.raises(LocalProtocolError, match="limit of f = 2"):
             w.forget(0, 3)
 
     @pytest.mark.parametrize("member", [0, -1, 3])
@@ -538,8 +555,8 @@ class TestAnnouncing:
         """Up to where, by announcement."""
         return [
             ballot.agreed
-            for target, datagram in out.send
-            if target == EVERYONE and isinstance(datagram, StabilityGossip)
+            for to, datagram in out.send
+            if to is EVERYONE and isinstance(datagram, StabilityGossip)
             for ballot in datagram.ballots
         ]
 
@@ -570,7 +587,7 @@ class TestAnnouncing:
         w = self.sender(wire)
         w.hand(1, 0, StabilityGossip((Ballot(0, 2, 2, b"\x02", 0),)))
         out = Effects(recording=False)
-        w.members[0].forget(2, w.now, out)
+        w.members[0].on_command(ForgetMember(2), w.now, out)
         assert self.announced(out) == [2]
 
     def test_not_of_the_streams_of_others(self, wire):

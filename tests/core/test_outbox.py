@@ -5,8 +5,8 @@ import pytest
 from semcast.core.outbox import batches
 from semcast.core.recipe import Recipe
 from semcast.kernel import HEADER_BYTES
+from semcast.terms.ids import EVERYONE
 from semcast.terms.messages import (
-    EVERYONE,
     Ballot,
     Data,
     Message,
@@ -72,7 +72,7 @@ def test_datagrams_go_to_everyone():
     from semcast.terms.effects import Effects
 
     out = Effects(recording=False)
-    Member(Recipe(members=3), 0, Random(1)).multicast([Submission()], 0.0, out)
+    Member(Recipe(members=3), 0, Random(1)).submit([Submission()], 0.0, out)
     assert [target for target, _ in out.send] == [EVERYONE]
 
 

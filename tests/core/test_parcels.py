@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast import kernel
-from semcast.core import member as members
+from semcast.core import sending as own
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.runtime.group import label_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
+from semcast.terms.machine import ForgetMember
 from semcast.terms.messages import (
     Ballot,
     Data,
@@ -24,7 +25,8 @@ from semcast.terms.messages import (
     Submission,
     Update,
 )
-from semcast.wire import decode, encode
+from semcast.terms.outputs import ROOM, Delivery, delivered
+from semcast.wire import GROUP_CODEC, encode
 
 LONG = "n" * 1025
 ITEMS = ("a", "b", "é" * 20, "n" * 300)
@@ -69,13 +71,15 @@ class Twin:
         out = Effects(recording=True)
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(members, "PACKS", self.given == "bytes")
+                patch.setattr(own, "PACKS", self.given == "bytes")
                 answer = getattr(self.member, name)(*args, self.now, out)
         except (BufferFull, LocalProtocolError) as error:
             answer = type(error)
-        self.log.append((name, out.room, out.skipped))
+        deliveries = [output for output in out.outputs if isinstance(output, Delivery)]
+        skips = [(each.messages[0], each.skipped) for each in deliveries if each.skipped]
+        self.log.append((name, ROOM in out.outputs, skips))
         self.log += [(target, encode(datagram)) for target, datagram in out.send]
-        self.log += list(out.deliver)
+        self.log += delivered(out.outputs)
         self.log += out.events
         self.log.append(self.counts)
         return answer
@@ -87,19 +91,19 @@ class Twin:
             (holdings.messages, holdings.bytes, list(holdings.held_of), holdings.active),
             (holdings.own_bytes, holdings.own_stored_bytes, holdings.ready, holdings.purged),
             (outbox.sent, outbox.last, outbox.unsent_bytes, outbox.flush_at, outbox.credit),
-            (self.member.last, self.member.deadline, holdings.skipped, holdings.refused),
+            (self.member.sent, self.member.deadline, holdings.skipped, holdings.refused),
         )
 
     def send(self, updates):
         if self.given == "submissions":
             submissions = made_of(updates)
-            answer = self.call("multicast", submissions)
+            answer = self.call("submit", submissions)
             if not submissions and updates:
                 answer = LocalProtocolError  # It comes to what cannot be sent.
         else:
             labels = LABELS if self.given == "parcels" else {}
             parcel = kernel.Parcel(list(updates), labels, label_of, submission_of)
-            answer = self.call("multicast", parcel)
+            answer = self.call("submit", parcel)
         self.log.append(answer)
 
     def step(self, step):
@@ -109,18 +113,18 @@ class Twin:
         elif kind == "ready":
             self.call("on_ready", value)
         elif kind == "flush":
-            self.call("flush")
+            self.call("on_idle")
         elif kind == "wait":
             self.now += value
             self.call("on_time")
         elif kind == "forget":
-            self.call("forget", value)
+            self.call("on_command", ForgetMember(value))
         else:
             self.hear(kind, value)
 
     def hear(self, kind, value):
         """Something that refers to what was sent, by percent."""
-        last, sent = self.member.last, self.member.outbox.sent
+        last, sent = self.member.sent, self.member.outbox.sent
         if kind == "nack":
             places, limit = value
             ends = sorted({1 + percent * last // 100 for percent in places})
@@ -139,7 +143,7 @@ class Twin:
                 self.hear_from(peer, gossip((Ballot(0, upto, upto, bytes([1 << peer]), 0),)))
 
     def hear_from(self, source, datagram):
-        self.call("on_datagram", source, decode(encode(datagram)))
+        self.call("on_datagram", source, GROUP_CODEC.decode(encode(datagram)))
 
 
 updates = st.builds(
@@ -212,15 +216,16 @@ def test_parcels_change_nothing(recipe, ready, script):
 
 
 def test_a_run_of_updates_stays_bytes_to_the_wire(monkeypatch):
-    monkeypatch.setattr(members, "PACKS", True)
+    monkeypatch.setattr(own, "PACKS", True)
     recipe = Recipe(members=2, datagram_bytes=200)
     member, out = Member(recipe, 0, Random(1)), Effects(recording=False)
     member.on_ready(99, 0.0, out)
     updates = [Update(b"%d" % n, "a") for n in range(20)]
     parcel = kernel.Parcel(updates, {}, label_of, submission_of)
-    assert member.multicast(parcel, 0.0, out) == 20
+    assert member.submit(parcel, 0.0, out) == 20
     sent = [datagram.messages for _, datagram in out.send]
     assert len(sent) == 3
     assert all(isinstance(messages, kernel.Batch) for messages in sent)
     assert [m.payload for messages in sent for m in messages] == [b"%d" % n for n in range(20)]
-    assert all(isinstance(run, kernel.Batch) for run in out.deliver.runs)
+    (delivery,) = out.outputs
+    assert isinstance(delivery.messages, kernel.Batch)

@@ -9,6 +9,7 @@ from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
 from semcast.terms.events import DISCARD, RECEIVE, SKIP
 from semcast.terms.messages import Message, Purged
+from semcast.terms.outputs import delivered
 
 
 class Desk:
@@ -33,7 +34,7 @@ class Desk:
 
     @property
     def delivered(self):
-        return [m.seq for m in self.out.deliver]
+        return [m.seq for m in delivered(self.out.outputs)]
 
     def missing(self, sender=1, limit=64):
         return self.reception.missing(sender, limit)
@@ -217,7 +218,7 @@ def test_a_message_waits_for_its_causal_predecessors():
     desk.hear(1, sender=2)
     assert desk.reception.frontier == [0, 0, 1]
     desk.hear(2, sender=2)
-    assert [(m.sender, m.seq) for m in desk.out.deliver] == [(2, 1), (2, 2), (1, 1)]
+    assert [(m.sender, m.seq) for m in delivered(desk.out.outputs)] == [(2, 1), (2, 2), (1, 1)]
     assert not desk.reception.gaps
 
 
@@ -233,7 +234,7 @@ def test_chains_of_waiting_streams_resolve_in_one_go():
     desk.hear(1, sender=3, deps=((2, 1),))
     desk.hear(1, sender=2, deps=((1, 1),))
     desk.hear(1, sender=1)
-    assert [m.sender for m in desk.out.deliver] == [1, 2, 3]
+    assert [m.sender for m in delivered(desk.out.outputs)] == [1, 2, 3]
     assert not desk.reception.waiting
 
 

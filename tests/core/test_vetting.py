@@ -20,6 +20,8 @@ from semcast.terms.messages import (
     Submission,
     WindowEmpty,
 )
+from semcast.terms.outputs import Ended
+from semcast.terms.views import EXCLUDED
 
 HUGE = 1 << 62
 EVERYBODY = b"\7"
@@ -33,7 +35,7 @@ LIST = {"relation": "list"}
 def member(settings=FIFO):
     """Member 0 of three, which has sent two messages and heard nothing."""
     made = Member(Recipe(members=3, buffer=8, **settings), 0, Random(1))
-    made.multicast([Submission(), Submission()], 0.0, Effects(recording=False))
+    made.submit([Submission(), Submission()], 0.0, Effects(recording=False))
     return made
 
 
@@ -81,7 +83,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(settings, datagram):
     with pytest.raises(RemoteProtocolError):
         one.on_datagram(1, datagram, 0.0, out)
     assert state(one) == before
-    assert (out.send, out.deliver, out.events) == ([], [], [])
+    assert (out.send, out.outputs, out.events) == ([], [], [])
 
 
 ALLOWED = [
@@ -124,6 +126,6 @@ def test_what_cannot_be_said_of_this_process_means_that_it_is_out(settings, data
     """It names what this process never sent or reached: another had its rank, or it was left."""
     one, out = member(settings), Effects(recording=True)
     one.on_datagram(1, datagram, 0.0, out)
-    assert out.excluded
+    assert out.outputs == [Ended(EXCLUDED)]
     assert one.excluded
     assert one.deadline == float("inf")

@@ -29,11 +29,38 @@ def test_the_threshold_stays_at_two_or_more(window):
     assert window.threshold == 2
 
 
-def test_past_the_threshold_it_grows_by_one_per_window(window):
+def test_past_the_threshold_it_grows_by_one_per_round_trip(window):
+    """An answer is a whole window, and so a round trip."""
     window.size, window.threshold = 10.0, 10.0
     for _ in range(10):
         window.on_answer(0.01)
+    assert window.size == 20
+
+
+def test_past_the_threshold_it_grows_slowly_while_answers_queue(window):
+    """A narrow link delays answers as the window grows, and would lose the end of a larger one."""
+    window.on_answer(0.01)
+    window.size, window.threshold = 10.0, 10.0
+    for _ in range(10):
+        window.on_answer(0.041)
     assert window.size == pytest.approx(11, abs=0.1)
+    window.on_answer(0.039)
+    assert window.size == pytest.approx(12, abs=0.1)
+
+
+def test_below_the_threshold_queues_do_not_slow_it(window):
+    window.on_answer(0.01)
+    window.on_answer(0.09)
+    assert window.size == 6
+
+
+def test_a_timeout_forgets_the_shortest_round_trip(window):
+    """The link may be another one by now, or the peer busier."""
+    window.on_answer(0.01)
+    window.on_timeout()
+    window.size, window.threshold = 10.0, 10.0
+    window.on_answer(0.09)
+    assert window.size == 11
 
 
 def test_timeouts_double_while_nothing_comes_back_up_to_a_bound(window):

@@ -13,9 +13,11 @@ from semcast.core.recipe import Recipe
 from semcast.specs.monitors import Monitors
 from semcast.terms.effects import Effects
 from semcast.terms.events import Event
-from semcast.terms.messages import EVERYONE, Data, Datagram, Message, Submission
+from semcast.terms.ids import EVERYONE, NEVER
+from semcast.terms.machine import ForgetMember
+from semcast.terms.messages import Data, Datagram, Message, Submission
+from semcast.terms.outputs import ROOM, Delivery
 
-NEVER = float("inf")
 PLENTY = 1 << 40
 LATENCY_S = 0.001
 
@@ -66,7 +68,7 @@ class Wire:
     def send(self, rank: int, *submissions: Submission) -> int:
         """Multicast, return how many were accepted."""
         out = Effects(recording=self.recording)
-        accepted = self.members[rank].multicast(submissions, self.now, out)
+        accepted = self.members[rank].submit(submissions, self.now, out)
         self.carry_out(rank, out)
         return accepted
 
@@ -81,12 +83,12 @@ class Wire:
 
     def forget(self, rank: int, member: int, *, drained: bool = False) -> None:
         out = Effects(recording=self.recording)
-        self.members[rank].forget(member, self.now, out, drained=drained)
+        self.members[rank].on_command(ForgetMember(member, drained), self.now, out)
         self.carry_out(rank, out)
 
     def flush(self, rank: int) -> None:
         out = Effects(recording=self.recording)
-        self.members[rank].flush(self.now, out)
+        self.members[rank].on_idle(self.now, out)
         self.carry_out(rank, out)
 
     def hand(self, source: int, target: int, datagram: Datagram) -> Effects:
@@ -97,20 +99,20 @@ class Wire:
         return out
 
     def carry_out(self, rank: int, out: Effects) -> None:
-        self.delivered[rank] += out.deliver
-        skipped = dict(out.skipped)
-        self.skips[rank] += [skipped.get(place, 0) for place in range(len(out.deliver))]
+        for delivery in [output for output in out.outputs if isinstance(output, Delivery)]:
+            self.delivered[rank] += delivery.messages
+            self.skips[rank] += [delivery.skipped, *[0] * (len(delivery.messages) - 1)]
         if out.events:
             self.events += out.events
             if self.monitors is not None:
                 for event in out.events:
                     self.monitors.on_event(event)
-        if out.room:
+        if ROOM in out.outputs:
             self.roomy.add(rank)
         self.most_held[rank] = max(self.most_held[rank], self.members[rank].holdings.messages)
-        for target, datagram in out.send:
+        for to, datagram in out.send:
             self.sent += 1
-            targets = range(len(self.members)) if target == EVERYONE else (target,)
+            targets = range(len(self.members)) if to is EVERYONE else to
             self.transit += [(rank, t, datagram) for t in targets if t != rank]
 
     def carry(self) -> int:

@@ -41,7 +41,7 @@ def test_everyone_has_it_before_the_first_round():
     [
         ({"members": 1}, "members: 1 is not a whole number of at least 2"),
         ({"reached": 101}, "reached: 101 is not within 1..100"),
-        ({"mode": "shove"}, "mode: 'shove' is not one of pull, push"),
+        ({"mode": "shove"}, "mode: unknown value 'shove'; allowed: pull, push"),
         ({"error": 1.0}, "error: 1.0 is not between 0 and 1"),
         ({"runs": 0}, "runs: 0 is not a whole number of at least 1"),
     ],
@@ -53,7 +53,7 @@ def test_bad_parameters_are_refused_in_one_line(given, message):
 
 
 def test_a_trace_is_refused():
-    with pytest.raises(ConfigError, match="trace: contacts are drawn"):
+    with pytest.raises(ConfigError, match="trace: convergence runs no protocol"):
         CONVERGENCE.run(CONVERGENCE.parameters({}), 1, "somewhere")
 
 

@@ -10,10 +10,10 @@ from semcast.experiments import demo
 from semcast.experiments.demo import Demonstration, Gauge, Series, Settings, outcome_of, series_of
 from semcast.experiments.demo_figure import draw
 from semcast.experiments.footage import Footage, Shots
-from semcast.experiments.judging import FAIL, PASS, Judgement, Verdict
 from semcast.experiments.live_run import LiveRun
 from semcast.experiments.plan import Result, Tick
 from semcast.runtime.options import Options
+from semcast.specs.verdict import FAIL, PASS, CheckVerdict, PropertyResult
 from semcast.terms.events import DELIVER, MULTICAST, PURGE
 from semcast.traces.schema import Run
 
@@ -89,7 +89,7 @@ def footage() -> Footage:
 def run() -> LiveRun:
     """A run that ended well."""
     result = Result(sent=0, taken=0, skipped=0, seconds=4.0, cpu_s=0.0, state="same")
-    verdict = Verdict(RUN, 99, {"integrity": Judgement(PASS)})
+    verdict = CheckVerdict(99, {"integrity": PropertyResult(PASS)})
     return LiveRun(Path("trace"), 0, True, dict.fromkeys(SETTINGS.names, result), verdict)
 
 
@@ -116,8 +116,8 @@ def test_converged_is_quiet_and_equal_and_current(run, footage):
 
 def test_sound_is_judged_and_not_broken(run, footage):
     def outcome(*statuses: str) -> demo.Outcome:
-        found = {f"property {n}": Judgement(status) for n, status in enumerate(statuses)}
-        verdict = Verdict(RUN, 1, found)
+        found = {f"property {n}": PropertyResult(status) for n, status in enumerate(statuses)}
+        verdict = CheckVerdict(1, found)
         return outcome_of(replace(run, verdict=verdict), footage, SETTINGS)
 
     assert outcome(PASS).is_sound

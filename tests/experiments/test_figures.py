@@ -81,6 +81,7 @@ def test_page_shows_all_figures_with_readings_beside_results(
     monkeypatch.setattr(plot, "draw", lambda figure, results: b"picture")
     rendered = render(["all"], tmp_path, jobs=1)
     assert [files["name"] for files in rendered] == list(FIGURES)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     html = (tmp_path / "index.html").read_text()
     assert html.count("<img ") == len(FIGURES)
     assert "r = 0.25: 75 in the text" in html
@@ -133,7 +134,9 @@ def test_a_bug_in_a_point_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="figure: 'nine' is not one of perturbed, stock"):
+    with pytest.raises(
+        ConfigError, match="figure: unknown value 'nine'; allowed: perturbed, stock"
+    ):
         render(["stock", "nine"], tmp_path)
     with pytest.raises(ConfigError, match="jobs: 0 is not at least 1"):
         render(["stock"], tmp_path, jobs=0)

@@ -65,13 +65,13 @@ def test_live_points_agree_with_the_simulated_ones() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "says"),
     [
-        ("slow-receiver", {"loss": 0.1}, "loss: a live point cannot have 0.1"),
-        ("slow-receiver", {"batch": 2}, "batch: a live point cannot have 2"),
+        ("slow-receiver", {"loss": 0.1}, "loss: 0.1 cannot be set for live runs"),
+        ("slow-receiver", {"batch": 2}, "batch: 2 cannot be set for live runs"),
         ("slow-receiver", {"buffers": "queue"}, "nothing to run live"),
         ("slow-receiver", {"members": 1, "f": 0}, "members: 1 is not at least 2"),
         ("perturbed", NARROW, "unicast: must be true"),
-        ("perturbed", {"latency_ms": 5.0}, "latency_ms: a live point cannot have 5.0"),
-        ("game", {"latency_ms": 5.0}, "latency_ms: a live point cannot have 5.0"),
+        ("perturbed", {"latency_ms": 5.0}, "latency_ms: 5.0 cannot be set for live runs"),
+        ("game", {"latency_ms": 5.0}, "latency_ms: 5.0 cannot be set for live runs"),
         ("game", {"members": 2}, "members: 2 is not a whole number of at least 3"),
     ],
 )
@@ -142,7 +142,7 @@ def test_every_live_curve_stands_beside_a_simulated_one(name: str) -> None:
 
 
 def test_figures_without_live_points_say_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="live: only perturbed, slow-receiver, game have live"):
+    with pytest.raises(ConfigError, match="live: only perturbed, slow-receiver, game can run live"):
         render(["stock"], tmp_path, live=True)
 
 

@@ -49,7 +49,7 @@ def test_the_model_takes_the_capacity_of_the_link_and_nothing_of_latency() -> No
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"perturbation": "noise"}, "perturbation: 'noise' is not one of delivery"),
+        ({"perturbation": "noise"}, "perturbation: unknown value 'noise'; allowed: delivery"),
         ({"perturbation": "bandwidth", "kbps": 0.0}, "kbps: 0.0 is not a number above 0"),
         ({"members": 2}, "members: 2 is not at least 3"),
         ({"delay_ms": -1.0}, "delay_ms: -1.0 is not a time"),

@@ -7,8 +7,9 @@ from semcast.sim.clock import Clock
 from semcast.sim.routed import Conditions, RoutedNetwork
 from semcast.sim.topology import tiers
 from semcast.terms.events import DELIVER, MULTICAST, RECEIVE, Event
-from semcast.terms.messages import EVERYONE, Message
-from semcast.terms.pubsub import Heartbeat, Publication, Repair, Request
+from semcast.terms.ids import EVERYONE
+from semcast.terms.messages import Message
+from semcast.terms.pubsub import Publication, PublisherHeartbeat, Repair, RepairRequest
 
 MS = 1_000_000
 PACKET = Message(2, 1, payload=bytes(1000))
@@ -39,27 +40,27 @@ def test_latency_counts_until_the_last_member_has_it():
 
 
 @pytest.mark.parametrize(
-    ("rank", "datagram", "repairs"),
+    ("audience", "datagram", "repairs"),
     [
         (EVERYONE, Publication((PACKET,)), 0),
-        (3, Publication((PACKET,)), 1),
-        (3, Repair((PACKET, PACKET)), 2),
+        ((3,), Publication((PACKET,)), 1),
+        ((3,), Repair((PACKET, PACKET)), 2),
         (EVERYONE, Repair((PACKET,)), 1),
-        (3, Request(()), 0),
+        ((3,), RepairRequest(()), 0),
     ],
 )
-def test_what_is_sent_again_is_a_repair(rank, datagram, repairs):
-    assert repairs_in(rank, datagram) == repairs
+def test_what_is_sent_again_is_a_repair(audience, datagram, repairs):
+    assert repairs_in(audience, datagram) == repairs
 
 
 def test_overhead_is_neither_packet_nor_repair_and_load_is_repairs():
     network = RoutedNetwork(tiers(), Conditions(), repairs_in)
     clock = Clock()
     network.connect(clock, 1, [lambda source, datagram: None] * 18)
-    network.send(2, [(EVERYONE, Publication((PACKET,))), (5, Repair((PACKET,)))])
+    network.send(2, [(EVERYONE, Publication((PACKET,))), ((5,), Repair((PACKET,)))])
     before = Overhead.upto_now(network)
     assert before == (0, 0)
-    network.send(2, [(EVERYONE, Heartbeat(2, 1)), (5, Request(()))])
+    network.send(2, [(EVERYONE, PublisherHeartbeat(2, 1)), ((5,), RepairRequest(()))])
     clock.run(1)
     row = Overhead.upto_now(network).row(before, 2.0, 18)
     assert row["overhead_datagrams_per_s"] == 1

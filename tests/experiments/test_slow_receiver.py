@@ -51,7 +51,7 @@ def test_bitmap_bounds_the_queue_as_the_model_says(k: int) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"buffers": "both"}, "buffers: 'both' is not one of each, split, queue"),
+        ({"buffers": "both"}, "buffers: unknown value 'both'; allowed: each, split, queue"),
         ({"buffers": "split", "buffer": 1}, "buffer: 1 cannot be split"),
         ({"members": 1, "f": 0}, "members: 1 is not at least 2"),
         ({"r": 1.5}, "r: 1.5 is not a number from 0 to 1"),

@@ -42,7 +42,7 @@ def test_a_slow_network_lets_nothing_queue_at_the_receiver() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"bottleneck": "disk"}, "bottleneck: 'disk' is not one of receiver, network"),
+        ({"bottleneck": "disk"}, "bottleneck: unknown value 'disk'; allowed: receiver, network"),
         ({"capacity": 0.0}, "capacity: 0.0 is not a number above 0"),
         ({"input_percent": -5.0}, "input_percent: -5.0 is not a number above 0"),
         ({"members": 2, "f": 0}, "members: 2 is not at least 3"),

@@ -9,8 +9,10 @@ from semcast.faults import ClockJump, cut_short
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, Event
+from semcast.terms.ids import Life
 from semcast.terms.messages import Message
-from semcast.terms.views import Installation, Life, View
+from semcast.terms.outputs import ROOM, Delivery, Installed, delivered
+from semcast.terms.views import View
 
 
 def handler() -> Effects:
@@ -18,10 +20,9 @@ def handler() -> Effects:
     out = Effects(recording=True)
     assert out.events is not None
     view = View(2, (Life(0, 1),), (1,))
-    out.send.append((1, "datagram"))
-    out.deliver += [Message(0, 1), Message(0, 1)]
-    out.positions += [1, 1]
-    out.installs.append((1, Installation(view, None, False)))
+    out.send.append(((1,), "datagram"))
+    before, after = Delivery((Message(0, 1),)), Delivery((Message(0, 1),))
+    out.outputs += [before, Installed(view, None, False), ROOM, after]
     out.events += [
         Event(MULTICAST, 0, 0, 1, view=1),
         Event(DELIVER, 0, 0, 1, view=1),
@@ -33,7 +34,7 @@ def handler() -> Effects:
 
 
 @pytest.mark.parametrize(
-    ("share", "sends", "delivered", "installed", "kinds"),
+    ("share", "sends", "messages", "installed", "kinds"),
     [
         (0.0, 0, 0, 0, [MULTICAST]),
         (0.25, 1, 0, 0, [MULTICAST]),
@@ -43,12 +44,12 @@ def handler() -> Effects:
     ],
 )
 def test_a_crash_keeps_a_prefix_of_what_the_application_sees(
-    share: float, sends: int, delivered: int, installed: int, kinds: list[str]
+    share: float, sends: int, messages: int, installed: int, kinds: list[str]
 ) -> None:
     out = handler()
     cut_short(out, share, (1,), Random(1))
-    assert (len(out.send), len(out.deliver), len(out.installs)) == (sends, delivered, installed)
-    assert len(out.positions) == delivered
+    installs = sum(isinstance(output, Installed) for output in out.outputs)
+    assert (len(out.send), len(delivered(out.outputs)), installs) == (sends, messages, installed)
     assert [event.kind for event in out.events or ()] == kinds
 
 

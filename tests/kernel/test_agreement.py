@@ -144,7 +144,6 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "in_order": st.tuples(taken, numbers, numbers),
     "is_ordinary": st.tuples(taken, numbers),
     "latest_of": st.tuples(taken, numbers),
-    "is_plain": st.tuples(taken),
     "tagged": st.tuples(taken),
     "compose": st.tuples(
         st.just(Message),

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from semcast.runtime.mailbox import Message as Letter
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.messages import RANK_MAX, SEQ_MAX, Data, Message, Purged
-from semcast.wire import codec, encode
+from semcast.terms.ids import RANK_MAX, SEQ_MAX
+from semcast.terms.messages import CHECKS, Data, Datagram, Message, Purged
+from semcast.wire import Codec, encode
 
 RUN = tuple(
     Message(1, 250 + n, item, keep=n == 1, payload=bytes(n * 90), name=name)
@@ -19,6 +20,7 @@ RUN = tuple(
     )
 )
 BUILDS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+BY_MSGSPEC = Codec(Datagram, CHECKS)
 
 messages = st.builds(
     Message,
@@ -41,11 +43,9 @@ def runs(draw: st.DrawFn) -> tuple[Message, ...]:
 def by_msgspec(data):
     """The datagram, or None if there is none in these bytes."""
     try:
-        datagram = codec.decode_with(codec._decoder, data, codec._large)
-        codec.check_datagram(datagram)
+        return BY_MSGSPEC.decode(data)
     except RemoteProtocolError:
         return None
-    return datagram
 
 
 def agrees(build, data):

@@ -89,12 +89,6 @@ def test_what_is_ordinary(build):
         assert not build.is_ordinary(but(1, **fields), 1)
 
 
-def test_what_is_plain(build):
-    assert build.is_plain(but(1, sender=0, item=None))
-    assert not build.is_plain(but(2, covers=(1,)))
-    assert not build.is_plain(but(2, deps=((0, 1),)))
-
-
 def test_the_latest_of_a_sender(build):
     assert build.latest_of(but(1, seq=9), 1) == 9
     assert build.latest_of(but(2, sender=0), 1) == 5

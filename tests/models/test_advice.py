@@ -47,15 +47,15 @@ def test_no_buffer_is_enough():
     assert (advice.buffer, advice.k) == (None, None)
     assert advice.predicted_rate == pytest.approx(50)
     assert advice.reason == (
-        "this stream cannot be purged enough: 20 % of it is still needed, "
-        "and the receiver takes 10 %"
+        "no buffer is large enough: 20 % of the messages are never superseded, "
+        "and the receiver can read 10 %"
     )
 
 
 def test_shares_that_are_nearly_the_same_are_told_apart():
     reason = advise(STREAM, Rates(1000.0, 199.0)).reason
-    assert "20.0 % of it" in reason
-    assert "takes 19.9 %" in reason
+    assert "20.0 % of the messages" in reason
+    assert "can read 19.9 %" in reason
 
 
 def test_no_more_is_purged_than_is_ever_superseded():
@@ -93,9 +93,9 @@ def test_no_messages_at_all():
 def test_rates_are_given_both_or_not_at_all():
     assert Rates.given(None, None) is None
     assert Rates.given(2.0, 1.0) == Rates(2.0, 1.0)
-    with pytest.raises(ConfigError, match=r"^receiver-rate: missing"):
+    with pytest.raises(ConfigError, match=r"^receiver-rate: required"):
         Rates.given(2.0, None)
-    with pytest.raises(ConfigError, match=r"^sender-rate: missing"):
+    with pytest.raises(ConfigError, match=r"^sender-rate: required"):
         Rates.given(None, 2.0)
     for wrong in (0.0, -1.0, inf):
         with pytest.raises(ConfigError, match=r"^receiver-rate: "):

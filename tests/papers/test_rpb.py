@@ -1,4 +1,4 @@
-"""Claims of "Reliable Probabilistic Multicast", each quoted by section."""
+"""Claims of "Reliable Multicast for Publish/Subscribe Systems", each quoted by section."""
 
 import importlib.util
 from collections import Counter
@@ -11,6 +11,7 @@ import pytest
 
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.effects import Effects
+from semcast.terms.machine import GoOffline, GoOnline, JoinGroup
 from semcast.terms.pubsub import (
     Ack,
     Appended,
@@ -19,13 +20,13 @@ from semcast.terms.pubsub import (
     Gap,
     Gossip,
     Heard,
-    Heartbeat,
     Join,
     Lasts,
     Part,
     Publication,
+    PublisherHeartbeat,
     Repair,
-    Request,
+    RepairRequest,
     Welcome,
 )
 
@@ -99,16 +100,16 @@ def test_the_logger_acknowledges_each_copy_that_it_gets() -> None:
     message = group.delivered[1][0]
     for _ in range(2):
         out = group.hand(1, LOGGER, Publication((message,)))
-        assert (1, Ack(Part(1, ((1, 1),)))) in out.send
+        assert ((1,), Ack(Part(1, ((1, 1),)))) in out.send
 
 
 def test_the_logger_does_not_queue_requests() -> None:
     """§3.2: "the logger does not queue RTX requests when the requested message is not in logbuf.
     We rely on each receiver to continue sending RTX requests periodically"."""
     group = Group(PubsubRecipe(members=3, protocol="lbrm"))
-    group.hand(1, 2, Heartbeat(1, 1))
+    group.hand(1, 2, PublisherHeartbeat(1, 1))
     group.run(1)
-    assert len(group.sends(Request, 2)) >= 4
+    assert len(group.sends(RepairRequest, 2)) >= 4
     assert not group.sends(Repair, LOGGER)
 
 
@@ -153,7 +154,9 @@ def test_heartbeats_back_off_exponentially() -> None:
     group = Group(PubsubRecipe(members=2, protocol="lbrm"))
     publish(group, 1, 1)
     sent_at: list[float] = []
-    group.lose = lambda s, t, d: sent_at.append(group.now) if isinstance(d, Heartbeat) else False
+    group.lose = lambda s, t, d: (
+        sent_at.append(group.now) if isinstance(d, PublisherHeartbeat) else False
+    )
     group.run(130)
     gaps = [round(b - a, 6) for a, b in pairwise(sent_at)]
     assert gaps == [0.5, 1, 2, 4, 8, 16, 32, 32, 32]
@@ -173,14 +176,14 @@ def test_what_is_detected_missing_is_asked_for_at_once() -> None:
     group.send(1, None)
     group.run(0.01)
     assert sorted(group.seqs(2, 1)) == [1, 2]
-    assert [d.lacks for _, _, d in group.sends(Request, 2)] == [(Part(1, ((1, 1),)),)]
+    assert [d.lacks for _, _, d in group.sends(RepairRequest, 2)] == [(Part(1, ((1, 1),)),)]
 
 
 def test_requests_are_bundled_into_one_gossip_message() -> None:
     """§4.1: "These RTX messages can be bundled into one single gossip message"."""
     group = Group(PubsubRecipe(members=3, rounds=1000), sync_s=0.0)
     group.lose = lambda source, target, datagram: (
-        target == 2 and not isinstance(datagram, Heartbeat)
+        target == 2 and not isinstance(datagram, PublisherHeartbeat)
     )
     publish(group, 1, 5)
     publish(group, 0, 3)
@@ -194,12 +197,12 @@ def test_a_gossip_buffer_keeps_messages_for_the_collection_limit() -> None:
     that arrived in the past 2.5 seconds"."""
     group = Group(PubsubRecipe(members=3), sync_s=0.0)
     publish(group, 1, 1)
-    wanted = Request((Part(1, ((1, 1),)),))
+    wanted = RepairRequest((Part(1, ((1, 1),)),))
     assert isinstance(group.hand(1, 2, wanted).send[0][1], Repair)
     group.run(2.4)
     assert isinstance(group.hand(1, 2, wanted).send[0][1], Repair)
     group.run(0.5)
-    assert group.hand(1, 2, wanted).send == [(1, Collected((Part(1, ((1, 1),)),)))]
+    assert group.hand(1, 2, wanted).send == [((1,), Collected((Part(1, ((1, 1),)),)))]
 
 
 def test_a_collected_notice_is_sent_only_for_what_was_received() -> None:
@@ -212,8 +215,8 @@ def test_a_collected_notice_is_sent_only_for_what_was_received() -> None:
     group.run(4)
     group.lose = lambda source, target, datagram: True
     group.send(1, None, None)
-    group.hand(1, 2, Heartbeat(1, 3))  # 2 and 3 are known and missing
-    out = group.hand(1, 2, Request((Part(1, ((1, 5),)),)))
+    group.hand(1, 2, PublisherHeartbeat(1, 3))  # 2 and 3 are known and missing
+    out = group.hand(1, 2, RepairRequest((Part(1, ((1, 5),)),)))
     assert [d for _, d in out.send if isinstance(d, Collected)] == [
         Collected((Part(1, ((1, 1),)),))
     ]
@@ -241,7 +244,7 @@ def test_every_missing_message_is_recovered_by_gossip_or_passed_on_to_the_logger
     healed(group)
     group.run(5)
     assert sorted(group.seqs(3, 1)) == [1, 2, 3, 4]
-    asked = [target for _, target, d in group.sends(Request, 3) if target == LOGGER]
+    asked = [target for _, target, d in group.sends(RepairRequest, 3) if target == LOGGER]
     served = [d for _, target, d in group.sends(Repair, LOGGER) if target == 3 and d.messages]
     assert asked or served
 
@@ -268,10 +271,15 @@ def test_push_sends_three_messages_where_pull_sends_two() -> None:
         group.send(1, None)
         group.run(1.0)
         assert group.seqs(0, 1) == [1]
-        kinds = [type(d) for _, _, d in group.sent if isinstance(d, Digest | Request | Repair)]
+        kinds = [
+            type(d) for _, _, d in group.sent if isinstance(d, Digest | RepairRequest | Repair)
+        ]
         upto = kinds.index(Repair) + 1
         exchanges[protocol] = kinds[max(0, upto - 3) : upto]
-    assert exchanges == {"rpbcast": [Request, Repair], "pbcast": [Digest, Request, Repair]}
+    assert exchanges == {
+        "rpbcast": [RepairRequest, Repair],
+        "pbcast": [Digest, RepairRequest, Repair],
+    }
 
 
 # Chapter 5: heartbeats, collection, membership.
@@ -280,10 +288,12 @@ def test_push_sends_three_messages_where_pull_sends_two() -> None:
 def test_one_heartbeat_is_multicast_before_idling_and_signatures_do_the_rest() -> None:
     """§5.1: "the periodic heartbeat is replaced by one multicast and gossips"."""
     group = Group(PubsubRecipe(members=4), sync_s=0.0)
-    group.lose = lambda s, target, d: target == 3 and isinstance(d, Heartbeat | Publication)
+    group.lose = lambda s, target, d: (
+        target == 3 and isinstance(d, PublisherHeartbeat | Publication)
+    )
     group.send(1, None)
     group.run(20)
-    assert len(group.sends(Heartbeat)) == 1
+    assert len(group.sends(PublisherHeartbeat)) == 1
     assert group.seqs(3, 1) == [1]
 
 
@@ -326,7 +336,7 @@ def test_an_acknowledgement_is_the_complement_of_the_nacks() -> None:
     group = Group(PubsubRecipe(members=3), sync_s=0.0)
     group.lose = lambda s, target, d: target == 2 and isinstance(d, Repair)
     publish(group, 1, 2)
-    group.lose = lambda s, target, d: target == 2 and not isinstance(d, Heartbeat)
+    group.lose = lambda s, target, d: target == 2 and not isinstance(d, PublisherHeartbeat)
     publish(group, 1, 1)
     group.lose = lambda s, target, d: target == 2 and isinstance(d, Repair)
     publish(group, 1, 2)
@@ -339,7 +349,7 @@ def test_an_acknowledgement_is_the_complement_of_the_nacks() -> None:
 def test_case_1_a_message_after_the_logger_learnt_of_a_member_waits_for_it() -> None:
     """§5.2, case 1: "m arrives at the logger after time t_learn"."""
     group = Group(PubsubRecipe(members=4, founders=3), sync_s=0.0)
-    group.do(3, "join")
+    group.tell(3, JoinGroup())
     group.run(0.1)
     assert [e.pid for e in group.kinds("join")] == [0, 1, 2, 3]
     group.unplugged.add(3)
@@ -358,7 +368,7 @@ def test_case_2_a_sponsors_acknowledgement_brings_the_new_member_along() -> None
     recipe = PubsubRecipe(members=5, founders=4, sponsors=3)
     group = Group(recipe, sync_s=0.0)
     group.lose = lambda source, target, d: LOGGER in (source, target) and 4 in (source, target)
-    group.do(4, "join")
+    group.tell(4, JoinGroup())
     group.run(2)
     assert group.kinds("join", 4), "three members sponsored it, the logger has not heard of it"
     group.unplugged.add(4)
@@ -377,7 +387,7 @@ def test_a_join_time_is_the_largest_of_the_sponsorship_times() -> None:
     recipe = PubsubRecipe(members=4, founders=3, sponsors=2)
     group = Group(recipe, sync_s=0.0)
     group.lose = lambda source, target, datagram: True
-    group.do(3, "join")
+    group.tell(3, JoinGroup())
     fresh = next(d for _, _, d in group.sends(Join, 3)).fresh
     group.hand(1, 3, Welcome(fresh, (Heard(1, 5, 5), Heard(2, 3, 3))))
     assert not group.kinds("join", 3)
@@ -397,7 +407,7 @@ def test_one_logger_suffices_as_a_sponsor() -> None:
     recipe = PubsubRecipe(members=4, founders=3, sponsors=3)
     group = Group(recipe)
     group.lose = lambda source, target, d: isinstance(d, Welcome) and source != LOGGER
-    group.do(3, "join")
+    group.tell(3, JoinGroup())
     group.run(0.0015)
     assert not group.kinds("join", 3), "the logger's disk is slower than the network"
     group.run(0.1)
@@ -408,8 +418,8 @@ def test_who_is_joining_sponsors_nobody() -> None:
     """§5.3: "pending members are not allowed to be sponsors"."""
     group = Group(PubsubRecipe(members=4, founders=2), sync_s=0.0)
     group.lose = lambda source, target, d: target in (0, 1)
-    group.do(2, "join")
-    group.do(3, "join")
+    group.tell(2, JoinGroup())
+    group.tell(3, JoinGroup())
     group.run(2)
     assert not group.sends(Welcome)
 
@@ -418,11 +428,11 @@ def test_a_disconnected_member_misses_nothing() -> None:
     """§1.1, §5.3: "intermittently connected members"."""
     group = Group(PubsubRecipe(members=4), sync_s=0.0)
     publish(group, 1, 2)
-    group.do(3, "disconnect")
+    group.tell(3, GoOffline())
     publish(group, 1, 5)
     group.run(20)
     assert max((e.seq for e in group.kinds("reclaim")), default=0) <= 2
-    group.do(3, "reconnect")
+    group.tell(3, GoOnline())
     group.run(20)
     assert sorted(group.seqs(3, 1)) == list(range(1, 8))
     assert max(e.seq for e in group.kinds("reclaim")) == 7

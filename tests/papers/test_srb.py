@@ -99,7 +99,7 @@ def test_an_empty_window_is_told() -> None:
     recipe = Recipe(members=2)
     sender, receiver = (Member(recipe, rank, stream(1, rank)) for rank in range(2))
     out = Effects(recording=False)
-    sender.multicast([Submission(payload=b"lost")], 0.0, out)
+    sender.submit([Submission(payload=b"lost")], 0.0, out)
     out.send.clear()  # the only datagram is lost, and nothing follows it
     sender.on_time(1.0, out)
     (notice,) = [d for _, d in out.send if isinstance(d, WindowEmpty)]

@@ -1,4 +1,4 @@
-"""Claims of "Multicast Group Communication as a Base for a Replicated Data Service"."""
+"""Claims of VSD, "… Group Communication as a Base for a Load-Balancing Replicated Data Service"."""
 
 from collections import defaultdict
 

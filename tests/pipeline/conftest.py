@@ -25,8 +25,8 @@ from semcast.pipeline.trace import Trace, read_trace
 from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
 from semcast.terms.messages import Message
 from semcast.traces.distances import Distances
+from semcast.traces.event_rows import row_of
 from semcast.traces.parquet import TraceWriter
-from semcast.traces.rows import row_of
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import event_table, write_table
 
@@ -120,7 +120,18 @@ def as_trace(spark: SparkSession) -> Callable[[Path, Sequence[Any]], Trace]:
     return partial(_as_trace, spark)
 
 
+@pytest.fixture(scope="session")
+def write_executions() -> Callable[[Path, Sequence[Any]], None]:
+    """The same without Spark."""
+    return _write_executions
+
+
 def _as_trace(spark: SparkSession, folder: Path, runs: Sequence[Any]) -> Trace:
+    _write_executions(folder, runs)
+    return read_trace(spark, folder)
+
+
+def _write_executions(folder: Path, runs: Sequence[Any]) -> None:
     rows: dict[str, list[Any]] = {}
     ids: dict[str, list[int]] = {}
     for run_id, run in enumerate(runs, 1):
@@ -153,7 +164,6 @@ def _as_trace(spark: SparkSession, folder: Path, runs: Sequence[Any]) -> Trace:
     ]
     write_table(folder / "runs.parquet", RUN_COLUMNS, about)
     write_table(folder / "processes.parquet", PROCESS_COLUMNS, processes)
-    return read_trace(spark, folder)
 
 
 @pytest.fixture(scope="session")

@@ -16,11 +16,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from semcast.pipeline.check import streams
+from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES
-from semcast.pipeline.check.verdict import NOT_APPLICABLE, check, violations_in
+from semcast.pipeline.check.verdict import check, violations_in
 from semcast.pipeline.trace import Trace
 from semcast.sim.scenarios import SCENARIOS
 from semcast.specs.service import WITNESSLESS
+from semcast.specs.verdict import AT_THE_END, NOT_APPLICABLE
 from semcast.terms.promises import promised
 
 FEWER = 300
@@ -73,10 +75,10 @@ def found(as_trace, executions, simulated, pool, tmp_path_factory):
     def find(name: str, folder: Path) -> Found:
         family = executions.FAMILIES[name]
         drawn, others = family.drawn(), [run for run in simulated.result() if family.takes(run)]
-        trace = as_trace(folder, [*drawn, *others])
+        trace, restored = by_lineage(as_trace(folder, [*drawn, *others]))
         each = [family.names] if name == MULTICASTS else [[one] for one in family.names]
         frames = (asked(trace, names) for names in each)
-        violations = reduce(DataFrame.unionByName, frames)
+        violations = restored(reduce(DataFrame.unionByName, frames))
         return Found(drawn, others, counted(violations, len(drawn) + len(others)))
 
     folders = {name: tmp_path_factory.mktemp("agrees") for name in executions.FAMILIES}
@@ -124,7 +126,7 @@ def compare_simulated(simulated, found, names) -> None:
         if "integrity" in run.broken:  # A number that was multicast twice has two views.
             judged -= {"sending_view_delivery"}
         if not run.complete:
-            judged = {name for name in judged if not PROPERTIES[name].is_liveness}
+            judged -= AT_THE_END
         assert seen.keys() & judged == run.broken & judged, run.label
 
 

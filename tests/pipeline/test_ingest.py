@@ -65,7 +65,7 @@ def test_a_lake_from_first_to_last(spark, semcast, tmp_path, record, monkeypatch
     }
     done = semcast("lake", "ingest", lake, keyed, *KEYED)
     assert done.code == 0
-    assert f"2 rows were refused: see {lake}/quarantine" in done.out
+    assert f"2 invalid rows were set aside in {lake}/quarantine" in done.out
 
     check_runs(lake, traces)
     check_keyed(spark, lake, keyed)
@@ -258,7 +258,7 @@ def test_a_file_without_a_key(semcast, tmp_path):
     done = semcast("lake", "ingest", tmp_path / "lake", tmp_path / "x.csv", "--order", "id")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "semcast: key: needed with --order, --sender and --kind; give --key COLUMN\n"
+        "semcast: key: required with --order, --sender and --kind; add --key COLUMN\n"
     )
 
 

@@ -239,7 +239,7 @@ def test_the_command_answers_and_writes_files(spark, edits, tmp_path, capfd):
     assert facts["distance_p50"] == facts["distance_p90"] == 7
     assert list(facts["purgeable"]) == ["10", "40", "100", "1000"]
     assert list(facts["purgeable"].values()) == expected["purgeable"]
-    assert facts["advice"].pop("reason").startswith("75 % of it must be purged")
+    assert facts["advice"].pop("reason").startswith("75 % of the messages must be purged")
     assert facts["advice"] == {"buffer": 7, "k": 7, "predicted_rate": 100.0}
     assert facts["bad_rows"] == 0
     assert "a buffer of 7" in people
@@ -266,9 +266,9 @@ def test_each_sender_is_told_and_bad_rows_are_counted(spark, edits, capfd):
     ("words", "said"),
     [
         (("--key", "title"), "no column 'title', it has page, who, what"),
-        ((), "key: missing"),
-        (("--sender", "who"), "sender: only for a file with keys"),
-        (("--key", "page", "--sender-rate", "5"), "receiver-rate: missing"),
+        ((), "key: required for the file"),
+        (("--sender", "who"), "sender: only for keyed files"),
+        (("--key", "page", "--sender-rate", "5"), "receiver-rate: required"),
         (("--key", "page", "--kind", "who"), "is not one of U, C, D, R"),
     ],
 )

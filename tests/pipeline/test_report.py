@@ -39,7 +39,7 @@ CHECK = {
     "properties": {
         "integrity": {"status": "pass", "reason": "", "violations": 0, "examples": []},
         "fifo_order": VIOLATED,
-        "total_order": {"status": "not applicable", "reason": "s-rm does not promise it"},
+        "total_order": {"status": "not applicable", "reason": "s-rm does not guarantee it"},
     },
 }
 PROFILE = {
@@ -122,13 +122,13 @@ def test_verdicts_stand_on_top_and_failures_first(write) -> None:
 
 def test_good_results_are_called_good(write) -> None:
     _, page = write(a_dot_json=SWARM)
-    assert "The verdict is good." in page.text
+    assert "The verdict passed." in page.text
 
 
 def test_a_directory_without_results(write) -> None:
     told, page = write()
     assert (told["verdicts"], told["failed"]) == (0, 0)
-    assert "Nothing here was judged." in page.text
+    assert "These results contain no verdicts." in page.text
 
 
 def test_every_word_is_escaped_and_nothing_is_fetched(write) -> None:
@@ -161,7 +161,7 @@ def test_no_style_fetches_anything(write, tmp_path: Path) -> None:
 UNREADABLE: dict[str, tuple[bytes, str]] = {
     "half_dot_json": (b'{"verdict": "pa', "cannot be read: not JSON"),
     "list_dot_json": (b"[1, 2]", "cannot be read: JSON, but not an object"),
-    "other_dot_json": (b'{"a": 1}', "JSON, but not the answer of a command"),
+    "other_dot_json": (b'{"a": 1}', "JSON, but not the output of a command"),
     "odd_dot_json": (
         b'{"verdict": "pass", "properties": [1]}',
         "cannot be read: Expected `object`",
@@ -170,9 +170,9 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "fake_dot_png": (b"GIF89a", "cannot be read: not a PNG picture"),
     "ragged_dot_csv": (b"a,b\n1,2\n3\n", "cannot be read: line 3 does not have 2 columns"),
     "empty_dot_csv": (b"", "cannot be read: an empty table"),
-    "notes_dot_txt": (b"mine", "4 bytes of a kind that is not shown"),
+    "notes_dot_txt": (b"mine", "unsupported type of file, 4 bytes"),
     "trace__runs.parquet": (b"PAR1", "cannot be read: "),
-    "trace__events__kind=deliver__a.parquet": (b"PAR1", "a trace that was not finished"),
+    "trace__events__kind=deliver__a.parquet": (b"PAR1", "an incomplete trace"),
     "sweep__sweep.json": (b'{"experiment": ', "cannot be read: "),
 }
 
@@ -206,7 +206,7 @@ def test_an_unfinished_sweep_is_told_as_such(write) -> None:
     plan = {"experiment": "stock", "grid": {"f": [1]}, "parameters": {}, "repeat": 1, "seed": 1}
     told, page = write(s__sweep_dot_json={**plan, "is_live": False, "version": "0"})
     assert told["failed"] == 1
-    assert "not finished; the same command goes on" in page.text
+    assert "not finished; run the same command again to resume" in page.text
 
 
 def test_a_picture_is_shown_with_its_numbers(write) -> None:

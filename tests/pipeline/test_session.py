@@ -39,7 +39,7 @@ def test_without_java(no_java):
 
 def test_a_java_home_that_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match="JAVA_HOME: there is no bin/java"):
+    with pytest.raises(ConfigError, match=r"JAVA_HOME: .* has no bin/java"):
         java.ensure_java()
 
 
@@ -88,7 +88,7 @@ def test_a_command_without_java_says_so_in_one_line(tmp_path):
     [
         (Target(remote="sc://127.0.0.1:{port}"), r"remote: sc://127.0.0.1:\d+ cannot be reached"),
         (Target("spark://127.0.0.1:{port}"), r"master: spark://127.0.0.1:\d+ cannot be reached"),
-        (Target(remote="127.0.0.1"), "remote: '127.0.0.1' is no Spark Connect server"),
+        (Target(remote="127.0.0.1"), "remote: '127.0.0.1' is not a Spark Connect address"),
     ],
     ids=["remote", "master", "no-url"],
 )
@@ -111,6 +111,19 @@ def test_what_a_task_says_of_a_file_is_an_error_of_one_line(spark):
 
     with pytest.raises(BadFile, match=r"^x.csv: cannot be read$"), session(Target()) as shared:
         shared.range(1).mapInArrow(complain, "id bigint").count()
+
+
+def test_a_worker_that_crashes_is_an_error_of_one_line(spark):
+    """As at a file at which a library gives up the process."""
+
+    def crash(batches):
+        os._exit(1)
+        yield from batches
+
+    with pytest.raises(BadFile, match=r"^a Spark worker crashed"), session(Target()) as shared:
+        shared.range(1).mapInArrow(crash, "id bigint").count()
+    with pytest.raises(ZeroDivisionError), session(Target()):
+        raise ZeroDivisionError
 
 
 def test_settings_of_the_command_line():

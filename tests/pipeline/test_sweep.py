@@ -163,7 +163,10 @@ def test_live_runs_run_here_one_by_one(tmp_path: Path, monkeypatch: pytest.Monke
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "nothing to vary": ({"grid": {}}, "grid: there is nothing to vary"),
-    "parameter": ({"grid": {"x": ["1"]}}, "parameter of slow-receiver: 'x' is not one of"),
+    "parameter": (
+        {"grid": {"x": ["1"]}},
+        "parameter of slow-receiver: unknown value 'x'; allowed:",
+    ),
     "value": ({"grid": {"members": ["3", "many"]}}, "members: 'many' is not a whole number"),
     "setting": ({"settings": {"rate": "fast"}}, "rate: 'fast' is not a number"),
     "both": ({"settings": {"r": "0.5"}}, "grid: r is set to one value too"),
@@ -180,7 +183,7 @@ def test_bad_plans_are_refused(changed: dict[str, Any], reason: str) -> None:
 
 
 def test_an_experiment_that_is_not_there_or_not_live_is_refused() -> None:
-    with pytest.raises(ConfigError, match="experiment: 'bogus' is not one of perturbed"):
+    with pytest.raises(ConfigError, match="experiment: unknown value 'bogus'; allowed: perturbed"):
         plan("bogus", GRID)
     with pytest.raises(ConfigError, match="live: stock has no live points"):
         plan("stock", {"buffer": ["1"]}, live=True)
@@ -279,7 +282,7 @@ def test_a_damaged_wave_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"wave-00000000\.parquet: cannot be read"):
         waves.outcomes()
     pq.write_table(pa.table({"key": [1]}), file)
-    with pytest.raises(BadFile, match=r"wave-00000000\.parquet: cannot be read"):
+    with pytest.raises(BadFile, match=r"wave-00000000\.parquet: .* unexpected columns"):
         waves.outcomes()
 
 

@@ -7,13 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from semcast.pipeline import schema
-from semcast.pipeline.trace import examine, read_trace
+from semcast.pipeline.trace import read_trace
 from semcast.terms.events import MULTICAST, Event
 from semcast.terms.messages import Message
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import Header
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
+from semcast.traces.trace_files import check_trace_files
 
 
 def test_a_recorded_run(spark, tmp_path, record):
@@ -70,7 +71,7 @@ def test_a_missing_column(tmp_path, record, column):
     kind = record(tmp_path) / "events" / "kind=deliver"
     file = rewrite(kind, lambda table: table.drop_columns([column]))
     with pytest.raises(BadFile) as caught:
-        examine(tmp_path)
+        check_trace_files(tmp_path)
     assert str(caught.value) == f"{file}: not part of a trace of this version: no column {column}"
 
 
@@ -79,7 +80,7 @@ def test_a_column_of_another_type(tmp_path, record):
     cast = lambda table: table.set_column(9, "seq", table["seq"].cast(pa.string()))  # noqa: E731
     file = rewrite(kind, cast)
     with pytest.raises(BadFile) as caught:
-        examine(tmp_path)
+        check_trace_files(tmp_path)
     assert str(caught.value) == f"{file}: column seq is string, must be int64"
 
 
@@ -87,7 +88,7 @@ def test_a_small_table_of_another_type(tmp_path, record):
     path = record(tmp_path) / "runs.parquet"
     rewrite(path, lambda table: table.drop_columns(["complete"]))
     with pytest.raises(BadFile, match=r"runs.parquet: .*no column complete"):
-        examine(tmp_path)
+        check_trace_files(tmp_path)
 
 
 def test_narrower_numbers_do(spark, tmp_path, record):
@@ -99,18 +100,20 @@ def test_narrower_numbers_do(spark, tmp_path, record):
 def test_an_unknown_kind(tmp_path, record):
     events = record(tmp_path) / "events"
     (events / "kind=skip").rename(events / "kind=guess")
-    with pytest.raises(BadFile, match=r"kind=guess: kind: 'guess' is not one of acknowledge"):
-        examine(tmp_path)
+    with pytest.raises(
+        BadFile, match=r"kind=guess: kind: unknown value 'guess'; allowed: acknowledge"
+    ):
+        check_trace_files(tmp_path)
     (events / "kind=guess").rename(events / "skip")
     with pytest.raises(BadFile, match=r"not in a folder kind=KIND"):
-        examine(tmp_path)
+        check_trace_files(tmp_path)
 
 
 def test_an_empty_trace(tmp_path, record):
     shutil.rmtree(record(tmp_path) / "events")
     (tmp_path / "events").mkdir()
     with pytest.raises(BadFile, match=r"events: empty, this trace has no events"):
-        examine(tmp_path)
+        check_trace_files(tmp_path)
 
 
 @pytest.mark.parametrize("part", ["runs.parquet", "processes.parquet", "events"])
@@ -118,21 +121,21 @@ def test_a_half_written_trace(tmp_path, record, part):
     path = record(tmp_path) / part
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(BadFile, match=f"not a trace, or one that was not finished: no {part}"):
-        examine(tmp_path)
+        check_trace_files(tmp_path)
 
 
 def test_a_torn_file(tmp_path, record):
     file = record(tmp_path) / "events" / "kind=deliver" / "part-0.parquet"
     file.write_bytes(file.read_bytes()[:-10])
     with pytest.raises(BadFile, match=r"part-0.parquet: cannot be read as Parquet of a trace: "):
-        examine(tmp_path)
+        check_trace_files(tmp_path)
 
 
 def test_a_journal_of_another_version(tmp_path):
     (tmp_path / "journals").mkdir()
     (tmp_path / "journals" / "1-0-1.journal").write_bytes(b"semcast\x09")
     with pytest.raises(BadFile, match=r"1-0-1.journal: not a journal that this version can read"):
-        examine(tmp_path)
+        check_trace_files(tmp_path)
 
 
 def test_one_definition(tmp_path):

@@ -8,8 +8,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.core.detector import NEVER, QuorumDetector
+from semcast.core.detector import QuorumDetector
 from semcast.terms.effects import Effects
+from semcast.terms.ids import NEVER
 from semcast.terms.messages import SafetyGossip, StabilityGossip
 
 
@@ -46,7 +47,7 @@ class Group:
         self.now = max(self.now, one.deadline)
         out = Effects(recording=False)
         one.on_time(self.now, out)
-        said = [(rank, target, datagram) for target, datagram in out.send]
+        said = [(rank, target, datagram) for to, datagram in out.send for target in to]
         self.sent += said
         return said
 

@@ -121,7 +121,7 @@ def test_any_schedule_keeps_the_promises(wire, recipe, seed, loss):
         if action == "send":
             batch = rng.choice([1, 1, 3])
             for _ in range(batch):
-                w.send(rank, submission(rng, recipe, w.members[rank].last + 1))
+                w.send(rank, submission(rng, recipe, w.members[rank].sent + 1))
         elif action == "ready":
             w.ready(rank, rng.randint(1, 5))
         elif action == "carry":
@@ -143,7 +143,7 @@ def test_any_schedule_keeps_the_promises(wire, recipe, seed, loss):
         for kept in holdings.store.streams.values():
             assert not kept.holes
             assert not kept.buffer.unapplied
-    sent = sum(member.last for member in w.members)
+    sent = sum(member.sent for member in w.members)
     for rank in ranks:
         assert (w.skips[rank], 0) == skips(w, rank)  # What supersedes the last of them was told.
         assert len(w.delivered[rank]) + sum(w.skips[rank]) == sent
@@ -166,7 +166,7 @@ def test_the_survivors_of_a_crash_keep_the_promises(wire, recipe, seed):
         action = rng.choice(["send", "send", "ready", "carry", "carry", "tick"])
         rank = rng.choice(up)
         if action == "send":
-            w.send(rank, submission(rng, recipe, w.members[rank].last + 1))
+            w.send(rank, submission(rng, recipe, w.members[rank].sent + 1))
         elif action == "ready":
             w.ready(rank, rng.randint(1, 5))
         elif action == "carry":
@@ -206,7 +206,7 @@ def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
         rank = rng.choice(up)
         action = rng.choice(["send", "ready", "ready", "carry", "carry", "tick", "leave", "tell"])
         if action == "send" and step < 150:
-            w.send(rank, submission(rng, recipe, w.members[rank].last + 1))
+            w.send(rank, submission(rng, recipe, w.members[rank].sent + 1))
         elif action == "ready":
             w.ready(rank, rng.randint(1, 9))
         elif action == "carry":
@@ -240,6 +240,6 @@ def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
             )
             assert all(mine >= theirs for mine, theirs in reached)
         for number in range(recipe.buffer + recipe.members + 1):  # Nothing holds it up.
-            assert w.send(rank, submission(rng, recipe, w.members[rank].last + 1)) == 1, number
+            assert w.send(rank, submission(rng, recipe, w.members[rank].sent + 1)) == 1, number
             w.run(until=w.now + 5, steps=60_000)
     w.judge()

@@ -78,8 +78,8 @@ def test_a_line_of_json_for_each_line(live, snapshot, connect):
     client.sendall(b"snapshot\nbog")
     assert line(client)["name"] == "ada"
     client.sendall(b"us\r\n\xff\nsnapshot\n")
-    assert line(client) == {"error": "request: 'bogus' is not one of snapshot"}
-    assert "is not one of" in line(client)["error"]
+    assert line(client) == {"error": "request: unknown value 'bogus'; allowed: snapshot"}
+    assert "unknown value" in line(client)["error"]
     client.shutdown(socket.SHUT_WR)
     assert line(client)["name"] == "ada"
     assert client.recv(1) == b""
@@ -203,18 +203,18 @@ def test_only_a_private_directory_of_this_user_is_trusted(live, snapshot, socket
     assert sockets.stat().st_mode & 0o777 == 0o700
     sockets.chmod(0o750)
     for act in (lambda: discover(None), lambda: live.add(snapshot("bob"))):
-        with pytest.raises(ConfigError, match="open to others; chmod 700 "):
+        with pytest.raises(ConfigError, match="accessible to other users; run chmod 700 "):
             act()
     sockets.chmod(0o700)
     monkeypatch.setattr(control, "directory", lambda: sockets)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(ConfigError, match="not a directory of this user"):
+    with pytest.raises(ConfigError, match="not a directory that belongs to this user"):
         discover(None)
 
 
 def test_a_link_in_place_of_the_directory_is_refused(live, snapshot, sockets, tmp_path):
     sockets.symlink_to(tmp_path)
-    with pytest.raises(ConfigError, match="not a directory of this user"):
+    with pytest.raises(ConfigError, match="not a directory that belongs to this user"):
         live.add(snapshot("ada"))
 
 

@@ -58,10 +58,10 @@ def test_missing_packages():
 
 def test_which_kernel_runs():
     assert doctor.kernel_build("", asked="") == Check("kernel", "ok", "compiled")
-    plain = doctor.kernel_build("it was not built", asked="")
-    assert (plain.status, plain.found) == ("warn", "plain: it was not built")
+    plain = doctor.kernel_build("not built", asked="")
+    assert (plain.status, plain.found) == ("warn", "plain: not built")
     assert plain.advice == "with a C compiler: pip install --force-reinstall semcast"
-    asked = doctor.kernel_build("asked for by SEMCAST_KERNEL", asked="plain")
+    asked = doctor.kernel_build("requested by SEMCAST_KERNEL", asked="plain")
     assert (asked.status, asked.advice) == ("warn", "unset SEMCAST_KERNEL")
 
 
@@ -83,7 +83,7 @@ def test_loopback_that_carries_nothing(check, found, monkeypatch):
     monkeypatch.setattr(doctor, "_is_ready", lambda _: False)
     told = check()
     assert (told.status, told.found) == ("fail", found)
-    assert told.advice == "let loopback pass the firewall"
+    assert told.advice == "allow loopback traffic in the firewall"
 
 
 def test_loopback_that_is_down(monkeypatch):
@@ -135,7 +135,7 @@ def test_small_socket_buffers():
     assert doctor.judge_buffers(WANTED, short) == Check(
         "socket buffers",
         "warn",
-        "receive 212,992, send 1,000 of 4,194,304 bytes",
+        "receive 212,992, send 1,000 of the requested 4,194,304 bytes",
         "sysctl -w net.core.rmem_max=4194304 && sysctl -w net.core.wmem_max=4194304",
     )
     assert doctor.judge_buffers(WANTED, []).status == "ok"
@@ -154,24 +154,24 @@ def test_clocks():
     assert doctor.monotonic_clock(0.0156).status == "warn"
     assert doctor.wall_clock(True) == Check("wall clock", "ok", "synchronised")
     assert doctor.wall_clock(False).status == "warn"
-    assert doctor.wall_clock(None).found == "not known whether it is synchronised"
+    assert doctor.wall_clock(None).found == "synchronisation unknown"
 
 
 def test_no_keys(home):
     found = doctor.keys()
     assert found.status == "warn"
     assert found.found == f"none in {home / 'semcast' / 'keys.toml'}"
-    assert found.advice == "to leave loopback: semcast keys new"
+    assert found.advice == "to use the network, run semcast keys new"
 
 
 def test_keys_that_others_may_read():
     path = keyring.keys_path()
     key = keyring.new_key()
     keyring.edit(path, lambda ring: ring.adding(key))
-    assert doctor.keys().found == f"1 in {path}, sealing with {keyring.id_text(key.id)}"
+    assert doctor.keys().found == f"1 in {path}, active: {keyring.id_text(key.id)}"
     path.chmod(0o644)
     found = doctor.tried("keys", "fail", doctor.keys)
-    assert (found.status, found.advice) == ("fail", f"chmod 600 {path}")
+    assert (found.status, found.advice) == ("fail", f"run chmod 600 {path}")
 
 
 def test_a_damaged_key_ring():
@@ -190,14 +190,14 @@ def test_an_incarnation_that_cannot_be_kept(home, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "file"))
     found = doctor.tried("incarnation", "fail", doctor.incarnation)
     assert found.status == "fail"
-    assert found.advice == "set XDG_STATE_HOME to a directory that can be written"
+    assert found.advice == "set XDG_STATE_HOME to a writable directory"
 
 
 def test_control_sockets_in_a_directory_open_to_others(home):
     assert doctor.control_sockets().status == "ok"
     (home / "control").chmod(0o755)
     found = doctor.tried("control sockets", "fail", doctor.control_sockets)
-    assert (found.status, found.advice) == ("fail", f"chmod 700 {home / 'control'}")
+    assert (found.status, found.advice) == ("fail", f"run chmod 700 {home / 'control'}")
 
 
 def test_control_sockets_where_a_file_is_in_the_way(home):
@@ -207,9 +207,9 @@ def test_control_sockets_where_a_file_is_in_the_way(home):
 
 
 def test_few_open_files():
-    assert doctor.open_files(64) == Check("open files", "warn", "64 at most", "ulimit -n 256")
+    assert doctor.open_files(64) == Check("open files", "warn", "limit 64", "ulimit -n 256")
     assert doctor.open_files(1024).status == "ok"
-    assert doctor.open_files(None).found == "any number"
+    assert doctor.open_files(None).found == "no limit"
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,7 @@ def test_whoever_is_there_comes_out_once_the_network_is_good(network, late, extr
     network.check_all_came_out()
     assert len(network.living) == network.members
     assert len(network.refused) == extra
+    assert len({each.lineage for each in network.living}) == 1
 
 
 @settings(max_examples=200, deadline=None)

@@ -70,7 +70,7 @@ def test_without_a_default_route_it_is_loopback(machine):
 @pytest.mark.parametrize("asked", ["lan0", "10.0.0.5", "0.0.0.0"])
 def test_nothing_but_loopback_without_a_key(asked, machine):
     machine(LOOPBACK, LAN)
-    with pytest.raises(ConfigError, match=r"^interface: .* semcast keys new, or stay on loopback"):
+    with pytest.raises(ConfigError, match=r"^interface: .* semcast keys new, or use loopback"):
         resolve_interface(asked, 4, sealed=False)
     assert not resolve_interface(asked, 4, sealed=True).is_loopback
 
@@ -90,24 +90,24 @@ def test_of_several_addresses_the_link_local_one_comes_last(machine):
 def test_what_is_not_there_is_answered_with_what_is(machine):
     machine(LOOPBACK, LAN)
     for asked in ("eth7", "10.0.0.6"):
-        with pytest.raises(ConfigError, match=rf"^interface: '{asked}' .* lan0 \(10.0.0.5\)"):
+        with pytest.raises(ConfigError, match=rf"^interface: .* '{asked}' .* lan0 \(10.0.0.5\)"):
             resolve_interface(asked, 4, sealed=True)
 
 
 def test_an_address_of_the_other_version(machine):
     machine(LOOPBACK)
-    with pytest.raises(ConfigError, match=r"^interface: ::1 is no IPv4 address; set ip to 6"):
+    with pytest.raises(ConfigError, match=r"^interface: ::1 is not an IPv4 address; set ip=6"):
         resolve_interface("::1", 4, sealed=False)
 
 
 def test_a_machine_without_ipv6(machine):
     machine(LOOPBACK)
-    with pytest.raises(ConfigError, match=r"^ip: loopback has no IPv6 address; use ip=4"):
+    with pytest.raises(ConfigError, match=r"^ip: loopback has no IPv6 address; set ip=4"):
         resolve_interface(None, 6, sealed=False)
 
 
 def test_only_two_versions_of_ip():
-    with pytest.raises(ConfigError, match=r"^ip: 5 is not one of 4, 6"):
+    with pytest.raises(ConfigError, match=r"^ip: unknown value 5; allowed: 4, 6"):
         resolve_interface(None, 5, sealed=False)
 
 

@@ -101,7 +101,7 @@ def test_samples_are_not_the_defaults_and_help_is_one_line(name):
 
 
 def test_help_tells_the_defaults():
-    assert option_help()["buffer_bytes"] == "payload held at most; default 64 MiB"
+    assert option_help()["buffer_bytes"] == "maximum buffered payload; default: 64 MiB"
     assert list(option_help()) == ["config", *NAMES]
 
 
@@ -195,25 +195,25 @@ BAD = [
     ("k", "0", "0 is not at least 1"),
     ("fanout", "0", "0 is not at least 1"),
     ("chain_limit", "0", "0 is not at least 1"),
-    ("ip", "5", "'5' is not one of 4, 6"),
-    ("protocol", "tcp", "'tcp' is not one of s-sm, s-rm, sm, rm, s-vsm, vsm, vs"),
-    ("order", "any", "'any' is not one of fifo, item, causal, total"),
+    ("ip", "5", "unknown value '5'; allowed: 4, 6"),
+    ("protocol", "tcp", "unknown value 'tcp'; allowed: s-sm, s-rm, sm, rm, s-vsm, vsm, vs"),
+    ("order", "any", "unknown value 'any'; allowed: fifo, item, causal, total"),
     (
         "order",
         "total",
-        "total needs views, which s-rm has not; take one of fifo, item, causal, or protocol s-vsm",
+        "total needs a protocol with views, such as s-vsm; s-rm allows fifo, item, causal",
     ),
-    ("purge", "never", "'never' is not one of eager, lazy"),
-    ("overflow", "drop", "'drop' is not one of block, error, exclude"),
+    ("purge", "never", "unknown value 'never'; allowed: eager, lazy"),
+    ("overflow", "drop", "unknown value 'drop'; allowed: block, error, exclude"),
     (
         "overflow",
         "exclude",
-        "'exclude' needs views, which s-rm has not; take block or error, or protocol s-vsm",
+        "exclude needs a protocol with views, such as s-vsm; s-rm allows block or error",
     ),
     (
         "relation",
         "newest",
-        "'newest' is not one of item, bitmap, list, all, update-fin, none, "
+        "unknown value 'newest'; allowed: item, bitmap, list, all, update-fin, none, "
         "an object with methods obsoletes and sent",
     ),
     ("period", "0 ms", "'0 ms' is not above 0"),
@@ -223,7 +223,7 @@ BAD = [
     ("datagram", "61 KiB", "62464 is not in 576..61440"),
     ("message_max", "1023 B", "1023 is not in 1024..16777216"),
     ("message_max", "17 MiB", "17825792 is not in 1024..16777216"),
-    ("control", "maybe", "'maybe' is not one of 1, true, yes, 0, false, no"),
+    ("control", "maybe", "unknown value 'maybe'; allowed: 1, true, yes, 0, false, no"),
     ("name", "n" * 65, "name too long, 65 bytes; give 1..64 bytes of UTF-8"),
     ("name", "a\tb", "'a\\tb' is not printable text"),
     ("bind", "10.0.0.1", "'10.0.0.1' is not an address; write host:port, or [::1]:port"),
@@ -236,24 +236,22 @@ BAD = [
     ),
     ("bind", "h:65536", "'h:65536' is not an address; write host:port, or [::1]:port"),
     ("bind", ":7000", "':7000' is not an address; write host:port, or [::1]:port"),
-    ("bind", "[::1]:7000", "[::1]:7000 is of IPv6; set ip to that version"),
-    ("multicast", "[ff15::1]:7000", "[ff15::1]:7000 is of IPv6; set ip to that version"),
+    ("bind", "[::1]:7000", "[::1]:7000 is an IPv6 address, but ip is 4; set ip=6"),
+    ("multicast", "[ff15::1]:7000", "[ff15::1]:7000 is an IPv6 address, but ip is 4; set ip=6"),
     (
         "multicast",
         "10.0.0.1:7000",
-        "'10.0.0.1:7000' is not a multicast address and a port; "
-        "take one in 224.0.0.0/4 or ff00::/8",
+        "'10.0.0.1:7000' is not a multicast address and a port; use one in 224.0.0.0/4 or ff00::/8",
     ),
     (
         "multicast",
         "239.192.0.1:0",
-        "'239.192.0.1:0' is not a multicast address and a port; "
-        "take one in 224.0.0.0/4 or ff00::/8",
+        "'239.192.0.1:0' is not a multicast address and a port; use one in 224.0.0.0/4 or ff00::/8",
     ),
-    ("peers", TRIO, "which of them is this member? say it with name or bind"),
-    ("peers", "a=h:1,a=h:2", "a is there 2 times"),
-    ("peers", "a=h:1,b=h:1", "h:1 is there 2 times"),
-    ("peers", "a=h:0", "'a=h:0' has port 0; peers need to know the port"),
+    ("peers", TRIO, "cannot tell which entry is this member; set name or bind"),
+    ("peers", "a=h:1,a=h:2", "a appears 2 times"),
+    ("peers", "a=h:1,b=h:1", "h:1 appears 2 times"),
+    ("peers", "a=h:0", "'a=h:0' has port 0; give the port that this peer listens on"),
     ("peers", "=h:1", "name is empty; give 1..64 bytes of UTF-8"),
     ("peers", "h:1,", "'' is not an address; write host:port, or [::1]:port"),
 ]
@@ -287,30 +285,30 @@ def test_only_a_flag_is_true(name):
 
 
 def test_unknown_names_name_the_nearest(monkeypatch):
-    assert refused(bufer=3) == "bufer: no such option; the nearest is buffer"
+    assert refused(bufer=3) == "bufer: unknown option; did you mean buffer?"
     config = write("fan_out = 3")
-    assert refused(config=config) == "quotes.toml: fan_out: no such option; the nearest is fanout"
+    assert refused(config=config) == "quotes.toml: fan_out: unknown option; did you mean fanout?"
     config = write("[groups.other]\nmember = 3")
     assert refused(config=config) == (
-        "quotes.toml: groups.other.member: no such option; the nearest is members"
+        "quotes.toml: groups.other.member: unknown option; did you mean members?"
     )
     config = write("config = 'x'")
-    assert refused(config=config).startswith("quotes.toml: config: no such option; ")
+    assert refused(config=config).startswith("quotes.toml: config: unknown option; ")
     monkeypatch.setenv("SEMCAST_PEER", "h:1")
-    assert refused() == "SEMCAST_PEER: no such option; the nearest is SEMCAST_PEERS"
+    assert refused() == "SEMCAST_PEER: unknown option; did you mean SEMCAST_PEERS?"
 
 
 def test_files_that_cannot_be_read(monkeypatch):
-    assert refused(config="no.toml") == "no.toml: cannot be read: No such file or directory"
-    assert refused(config=write("members =")).startswith("quotes.toml: is not TOML: ")
+    assert refused(config="no.toml") == "cannot read no.toml: No such file or directory"
+    assert refused(config=write("members =")).startswith("quotes.toml: not valid TOML: ")
     Path("latin.toml").write_bytes(b"name = '\xe9'")
-    assert refused(config="latin.toml").startswith("latin.toml: is not TOML: ")
+    assert refused(config="latin.toml").startswith("latin.toml: not valid TOML: ")
     for text in ("groups = 3", "[groups]\nquotes = 3"):
         assert refused(config=write(text)) == (
-            "quotes.toml: groups: not tables; write [groups.quotes]"
+            "quotes.toml: groups must contain tables; write [groups.quotes]"
         )
     monkeypatch.setenv("SEMCAST_CONFIG", "no.toml")
-    assert refused() == "no.toml: cannot be read: No such file or directory"
+    assert refused() == "cannot read no.toml: No such file or directory"
 
 
 @pytest.mark.parametrize(
@@ -331,9 +329,11 @@ def test_names_of_groups(group, problem):
 
 def test_either_members_or_peers_are_needed():
     assert refused() == (
-        "members or peers: neither is given; say how many members the group has, or where they are"
+        "members or peers: one is required; give the number of members or their addresses"
     )
-    assert refused(members=2, peers=TRIO, name="a") == "members: 2 is not the number of peers, 3"
+    assert (
+        refused(members=2, peers=TRIO, name="a") == "members: 2 differs from the number of peers, 3"
+    )
     assert resolve(members=3, peers=TRIO, name="a").members == 3
 
 
@@ -353,23 +353,28 @@ def test_an_address_says_which_peer_this_member_is():
 
 
 def test_a_stranger_among_the_peers_is_refused():
-    assert refused(peers=TRIO, name="d") == "name: d is not among the peers a, b, c"
+    assert refused(peers=TRIO, name="d") == "name: d is not in peers, which has a, b, c"
     assert (
-        refused(peers="h:1,[::1]:1", bind="h:2") == "bind: h:2 is not among the peers h:1, [::1]:1"
+        refused(peers="h:1,[::1]:1", bind="h:2")
+        == "bind: h:2 is not in peers, which has h:1, [::1]:1"
     )
-    assert refused(peers=[]) == "peers: the list is empty; this member must be in it"
+    assert refused(peers=[]) == "peers: the list is empty; it must contain at least this member"
     assert refused(peers=7) == "peers: 7 is not a list of host:port or name=host:port"
     assert refused(peers=TRIO, name="a", multicast="239.192.0.1:1") == (
-        "multicast: peers are not reached by it; give one of the two"
+        "multicast: cannot be combined with peers; give one of them"
     )
 
 
 def test_addresses_of_another_version_are_refused():
     assert refused(peers="a=[::1]:1", name="a") == (
-        "bind: [::1]:1 is of IPv6; set ip to that version"
+        "bind: [::1]:1 is an IPv6 address, but ip is 4; set ip=6"
     )
-    assert refused(peers="a=h:1,b=[::1]:1", name="a").startswith("peers: [::1]:1 is of IPv6")
-    assert refused(members=1, bind="127.0.0.1:0", ip=6).startswith("bind: 127.0.0.1:0 is of IPv4")
+    assert refused(peers="a=h:1,b=[::1]:1", name="a").startswith(
+        "peers: [::1]:1 is an IPv6 address"
+    )
+    assert refused(members=1, bind="127.0.0.1:0", ip=6).startswith(
+        "bind: 127.0.0.1:0 is an IPv4 address"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -444,10 +449,10 @@ def test_the_recipe_has_what_was_asked_for():
 
 def test_what_does_not_go_together_is_refused_as_the_recipe_says_it():
     assert refused(members=3, order="item", purge="lazy") == (
-        "order: item needs eager purging, not lazy"
+        "order: item needs purge eager, not lazy"
     )
     assert refused(members=3, protocol="rm", chain_limit=3) == (
-        "chain_limit: works on item tags, not on relation none"
+        "chain_limit: needs relation item, not none"
     )
 
 
@@ -515,13 +520,13 @@ def test_with_views_a_recipe_has_the_times_that_were_asked_for():
 
 def test_with_views_what_does_not_go_together_is_said():
     assert refused(protocol="s-vsm", f=1) == (
-        "f: with views it is always the largest minority; leave it out"
+        "f: cannot be set with views, where it is the largest minority; remove it"
     )
     assert refused(protocol="s-vsm", relation=Newest()).startswith(
-        "relation: with views an object knows the messages of one life"
+        "relation: an object cannot be reused after a rejoin"
     )
     assert resolve(protocol="s-vsm", relation=Newest(), rejoin=False).rejoin is False
-    assert refused(protocol="vs", order="fifo") == "order: vs has total, not fifo"
+    assert refused(protocol="vs", order="fifo") == "order: vs supports total, not fifo"
     assert "order: total needs relation item" in refused(
         protocol="s-vsm", order="total", relation="bitmap"
     )

@@ -2,11 +2,10 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from random import Random
 
 import pytest
 
-from semcast.faults import Constant, Link, OneWayCut, Uniform
+from semcast.faults import Constant, Link, Links, OneWayCut, Uniform
 from semcast.runtime import relay_tcp
 from semcast.runtime.agenda import Agenda
 from semcast.runtime.relay import Relay
@@ -36,7 +35,7 @@ def run(scenario):
 
 def record(sender, body=b""):
     """A frame behind its length."""
-    header = frames.Header(frames.WHOLE, frames.TCP, 0, 1, frames.member_id(sender), 1, 1)
+    header = frames.Header(frames.WHOLE, frames.TCP, 0, 1, frames.member_id(sender), 1, 1, 1)
     frame = frames.pack(header) + body
     return len(frame).to_bytes(4, "little") + frame
 
@@ -273,7 +272,7 @@ def test_a_caller_that_is_gone_when_the_member_answers_leaves_nothing_open():
     async def scenario():
         async with relayed() as net:
             members = [("a", ("127.0.0.1", 1)), ("b", net.b)]
-            hub = Connections(members, {}, Agenda(), lambda *_: False, Counts())
+            hub = Connections(members, Links(2, Link()), 1, Agenda(), Counts())
             caller = hub.accept(1)
             caller.connection_made(Paper())
             caller.data_received(record("a"))
@@ -289,9 +288,9 @@ def test_what_is_on_its_way_is_bounded_by_not_reading(monkeypatch):
 
     async def scenario():
         agenda = Agenda()
-        delays = {pair: (Constant(5.0), Random(1)) for pair in ((0, 1), (1, 0))}
+        links = Links(2, Link(latency=Constant(5.0)))
         members = [("a", ("127.0.0.1", 1)), ("b", ("127.0.0.1", 2))]
-        hub = Connections(members, delays, agenda, lambda *_: False, Counts())
+        hub = Connections(members, links, 1, agenda, Counts())
         near, far = End(hub, 0, 1), End(hub, 1, 0)
         for end in (near, far):
             end.connection_made(Paper())
@@ -321,9 +320,9 @@ def test_what_is_on_its_way_is_bounded_by_not_reading(monkeypatch):
         (b"", 0, 0),
         (record("a")[:3], 0, 0),
         (record("a")[:-1], 0, 0),
-        (record("a"), 44, 1),
-        (record("a") + record("b", b"xy") + record("a")[:9], 90, 2),
-        (b"\x27\x00\x00\x00", -1, 0),
+        (record("a"), 52, 1),
+        (record("a") + record("b", b"xy") + record("a")[:9], 106, 2),
+        (b"\x2f\x00\x00\x00", -1, 0),
         (b"\x01\x00\x10\x01", -1, 0),
         (record("a") + b"\xff\xff\xff\xff", -1, 0),
     ],

@@ -105,7 +105,7 @@ def test_a_listener_does_not_hear_another_group_at_its_port(loopback4, opened):
 def test_a_taken_port_is_named(open_again: Callable[..., socket.socket], loopback, opened):
     rest = (BUFFER_BYTES,) if open_again is open_unicast else ()
     port = opened.enter_context(open_again(loopback, 0, *rest)).getsockname()[1]
-    with pytest.raises(ConfigError, match=rf"^port: {port} is taken on .*; choose another one"):
+    with pytest.raises(ConfigError, match=rf"^port: {port} on .* is in use; choose another one"):
         open_again(loopback, port, *rest)
 
 
@@ -113,7 +113,7 @@ def test_a_group_port_held_by_somebody_alone(loopback4, opened):
     alone = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     alone.bind(("", 0))
     port = alone.getsockname()[1]
-    with pytest.raises(ConfigError, match=rf"^port: {port} is taken on {GROUPS[4]}"):
+    with pytest.raises(ConfigError, match=rf"^port: {port} on {GROUPS[4]} is in use"):
         open_multicast(loopback4, GROUPS[4], port, BUFFER_BYTES)
 
 
@@ -121,9 +121,9 @@ def test_impossible_ports_and_addresses(loopback4):
     with pytest.raises(ConfigError, match=r"^port: 65536 is not between 0 and 65535"):
         open_tcp(loopback4, 65_536)
     elsewhere = Interface("lan0", loopback4.index, "198.51.100.1", False)
-    with pytest.raises(ConfigError, match=r"^port: 7 on 198\.51\.100\.1 cannot be bound"):
+    with pytest.raises(ConfigError, match=r"^port: cannot bind 7 on 198\.51\.100\.1"):
         open_tcp(elsewhere, 7)
-    with pytest.raises(ConfigError, match=r"does not take multicast to 127\.0\.0\.1"):
+    with pytest.raises(ConfigError, match=r"cannot receive multicast to 127\.0\.0\.1"):
         open_multicast(loopback4, "127.0.0.1", 0, BUFFER_BYTES)
 
 
@@ -132,7 +132,7 @@ def test_a_port_for_root(loopback4, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(socket.socket, "bind", refuse)
-    with pytest.raises(ConfigError, match=r"^port: 80 is for root; choose one from 1024"):
+    with pytest.raises(ConfigError, match=r"^port: 80 needs root; choose a port from 1024"):
         open_tcp(loopback4, 80)
 
 
@@ -180,7 +180,7 @@ def test_multicast_that_goes_nowhere_is_told(loopback4, monkeypatch):
     found = multicast_fault(loopback4, GROUPS[4], 0.05)
     assert found is not None
     assert found.startswith(
-        f"nothing came back from {GROUPS[4]} on {loopback4.name} in 0.05 s; let"
+        f"received no multicast from {GROUPS[4]} on {loopback4.name} within 0.05 s; allow"
     )
 
 
@@ -291,7 +291,7 @@ print(multicast_fault(interface, sys.argv[1], 5))
 def test_ipv6_multicast_on_loopback_works_after_what_the_error_advises(namespaces):
     first, _ = namespaces
     told = run(*inside(first, PROBES, GROUPS[6]))
-    assert told.startswith(f"interface: lo has no way to {GROUPS[6]} (Network is unreachable)")
+    assert told.startswith(f"interface: lo has no route to {GROUPS[6]} (Network is unreachable)")
     advised = told.partition("as root: ")[2].partition(";")[0]
     run("ip", "netns", "exec", first, *advised.split())
     assert run(*inside(first, PROBES, GROUPS[6])) == "None\n"

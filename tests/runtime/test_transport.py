@@ -1,8 +1,10 @@
 """Frames through real sockets: whole, in parts, refused and counted, held up by the kernel."""
 
 import asyncio
+import errno
 import socket
 import sys
+import time
 from itertools import pairwise
 
 import pytest
@@ -40,8 +42,22 @@ ADA, BOB = member_id("ada"), member_id("bob")
 FRAME_BYTES = 1400
 
 
-def udp(host="127.0.0.1"):
-    opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+class CountingSocket(socket.socket):
+    """Counts reads, also those that find nothing."""
+
+    reads = 0
+
+    def recvmsg(self, *args):
+        self.reads += 1
+        return super().recvmsg(*args)
+
+    def recvfrom(self, *args):
+        self.reads += 1
+        return super().recvfrom(*args)
+
+
+def udp(host="127.0.0.1", kind=socket.socket):
+    opened = kind(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     opened.setblocking(False)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     opened.bind((host, 0))
@@ -53,8 +69,8 @@ class End:
 
     def __init__(self, own, sock, incarnation=1, frame_bytes=FRAME_BYTES):
         self.transport = Transport(
-            Sealer("quotes", own, incarnation, None),
-            Opener("quotes", own, incarnation, ()),
+            Sealer("quotes", own, incarnation, None, salt=incarnation),
+            Opener(Sealer("quotes", own, incarnation, None, salt=incarnation).identity, ()),
             sock,
             None,
             frame_bytes,
@@ -89,8 +105,8 @@ def ends():
     """`ends()` makes two transports that can reach each other; call it in a running loop."""
     made = []
 
-    def make(host="127.0.0.1", **options):
-        two = [End(ADA, udp(host), **options), End(BOB, udp(host), **options)]
+    def make(host="127.0.0.1", kind=socket.socket, **options):
+        two = [End(own, udp(host, kind), **options) for own in (ADA, BOB)]
         made.extend(two)
         return two
 
@@ -154,7 +170,6 @@ async def test_a_wake_up_that_takes_long_ends_early(ends, monkeypatch):
 
 async def test_one_wake_up_drains_many_but_not_without_bound(ends, monkeypatch):
     monkeypatch.setattr(module, "DRAIN_S", 60.0)
-    monkeypatch.setattr(module, "QUIET_S", 60.0)
     ada, bob = ends(frame_bytes=100)
     count = DRAIN_MAX + 10
     for _ in range(count):
@@ -163,16 +178,26 @@ async def test_one_wake_up_drains_many_but_not_without_bound(ends, monkeypatch):
     assert [len(drain) for drain in bob.drains if drain] == [DRAIN_MAX, 10]
 
 
-async def test_after_a_quiet_moment_one_datagram_is_taken_and_then_the_rest(ends, monkeypatch):
+async def test_a_slowly_turning_event_loop_still_drains_the_socket_each_turn(ends, monkeypatch):
+    """Quiet was once inferred from the time between wake-ups: one datagram for each slow turn."""
     monkeypatch.setattr(module, "DRAIN_S", 60.0)
-    monkeypatch.setattr(module, "QUIET_S", -1.0)  # It is always quiet,
     ada, bob = ends(frame_bytes=100)
-    for _ in range(3):
+    count, turns = DRAIN_MAX + 10, 0
+    for _ in range(count):
         ada.transport.send(WHOLE, b"", [bob.address])
-    await bob.until(lambda end: end.received)
-    monkeypatch.setattr(module, "QUIET_S", 60.0)  # and now it is not.
-    await bob.until(lambda end: len(end.received) == 3)
-    assert [len(drain) for drain in bob.drains if drain] == [1, 2]
+    while len(bob.received) < count:
+        time.sleep(0.001)  # an application that keeps the loop busy
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns <= 4
+
+
+async def test_a_single_datagram_costs_no_failed_read(ends):
+    ada, bob = ends(frame_bytes=100, kind=CountingSocket)
+    for number in range(1, 4):
+        ada.transport.send(WHOLE, b"", [bob.address])
+        await bob.until(lambda end, number=number: len(end.received) == number)
+    assert bob.transport._unicast.reads == 3
 
 
 @given(
@@ -236,7 +261,7 @@ async def test_what_is_discarded_is_counted_by_reason(ends):
     unknown = bytearray(ours.seal(WHOLE, b""))
     unknown[3] = 15
     frames = [b"", b"SC", b"G" * 100, foreign.seal(WHOLE, b""), again, again, version, unknown]
-    frames.append(Sealer("quotes", BOB, 1, None).seal(WHOLE, b""))  # our own, not counted
+    frames.append(Sealer("quotes", BOB, 1, None, salt=1).seal(WHOLE, b""))  # our own, not counted
     frames.append(Sealer("quotes", BOB, 2, None).seal(WHOLE, b""))
     frames.append(ours.seal(FRAGMENT, b"torn"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
@@ -273,8 +298,49 @@ async def test_what_cannot_be_sent_is_counted_and_the_rest_goes_on(ends):
     ada, bob = ends()
     nowhere = "127.0.0.1", 0
     ada.transport.send(WHOLE, b"still", [nowhere, bob.address])
-    assert ada.transport.discarded == {"unreachable": 1}
+    assert ada.transport.discarded == {"send error": 1}
     await bob.until(lambda end: end.received)
+
+
+class RefusingSocket(socket.socket):
+    """Sends nothing, for one reason after the other."""
+
+    reasons = (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EMSGSIZE, errno.ENOBUFS, errno.EPERM)
+
+    def sendto(self, *_):
+        reason, *self.reasons = self.reasons
+        raise OSError(reason, "refused")
+
+
+async def test_each_reason_why_the_kernel_sends_nothing_has_its_word(ends):
+    """A firewall or a datagram over the limit must not look like a peer that is gone."""
+    ada, bob = ends(kind=RefusingSocket)
+    for _ in RefusingSocket.reasons:
+        ada.transport.send(WHOLE, b"", [bob.address])
+    assert ada.transport.discarded == {
+        "unreachable": 2,
+        "too large": 1,
+        "no buffer": 1,
+        "forbidden": 1,
+    }
+
+
+async def test_an_error_of_our_own_costs_one_datagram_and_one_traceback(ends, caplog):
+    ada, bob = ends()
+    handle = bob.transport.on_frame
+
+    def stumble(opened, *args):
+        if opened.body == b"bad":
+            raise KeyError("a bug")
+        handle(opened, *args)
+
+    bob.transport.on_frame = stumble
+    for body in (b"bad", b"bad", b"good"):
+        ada.transport.send(WHOLE, body, [bob.address])
+    await bob.until(lambda end: end.received)
+    assert [opened.body for opened in bob.received] == [b"good"]
+    assert bob.transport.discarded == {"faulty": 2}
+    assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
 async def test_what_the_kernel_does_not_take_waits_in_order_up_to_a_bound(place):
@@ -292,7 +358,7 @@ async def test_what_the_kernel_does_not_take_waits_in_order_up_to_a_bound(place)
     for _ in range(WAITING_MAX - 1 + beyond):
         ada.transport.send(WHOLE, b"", [target])
     assert ada.transport.discarded == {"unsent": beyond}
-    opener = Opener("quotes", BOB, 1, ())
+    opener = Opener(Sealer("quotes", BOB, 1, None).identity, ())
     arrived = 0
     while arrived < taken + WAITING_MAX:
         try:

@@ -6,12 +6,11 @@ import msgspec
 import pytest
 
 from semcast.runtime.gathering import HELLO_BYTES, Hello, Seat, greeting
-from semcast.runtime.views import lives
+from semcast.runtime.views import lives, reasons
 from semcast.runtime.views.introductions import Introductions, Standing, standing_decoder
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.views import Life
+from semcast.terms.ids import PID_MAX, Life
 from semcast.wire.frames import HELLO, REPORT, member_id
-from semcast.wire.views import PID_MAX
 
 HERE, THERE = ("127.0.0.1", 7001), ("127.0.0.1", 7002)
 DIGEST = 7
@@ -49,7 +48,7 @@ def hello(name="b", digest=DIGEST, echo=0):
 
 
 def standing(**fields):
-    known = {"echo": 0, "run": 5, "view": 2, "members": (Life(1, 1), Life(2, 1))}
+    known = {"echo": 0, "lineage": 5, "view": 2, "members": (Life(1, 1), Life(2, 1))}
     return Standing(**{**known, "names": ("x", "y"), "status": "member", **fields})
 
 
@@ -103,3 +102,17 @@ def test_names_are_also_known_from_those_who_have_met():
 def test_a_standing_that_is_none_is_refused(body):
     with pytest.raises(msgspec.MsgspecError):
         standing_decoder.decode(body)
+
+
+def test_reports_of_another_lineage_name_its_members_and_tell_nothing_else():
+    here = introduced()
+    here.lineage = 5
+    for name, lineage in (("b", 5), ("c", 6)):
+        here.on_hello(*hello(name), THERE, None)
+        here.on_standing(lives.pid_of_name(name), standing(lineage=lineage))
+    assert lives.pid_of_name("b") in here.heard
+    assert lives.pid_of_name("c") not in here.heard
+    assert here.names_in(6) == ["c"]
+    assert "c" in reasons.two_groups(("a", "b"), 6, here)
+    assert "founded separately" in reasons.excluded(6, here)
+    assert "too slow" in reasons.excluded(0, here)

@@ -44,8 +44,8 @@ async def test_other_settings_are_said(crowd, options):
     async with crowd() as here:
         (a, _), (_, other) = await here.found("ab")
         told = await refused(here, "c", **options)
-        assert "there are c; " in told
-        assert "with other settings: a, b" in told
+        assert "reachable: c; " in told
+        assert "different settings: a, b" in told
         await goes_on(a, other)
 
 
@@ -110,7 +110,9 @@ async def test_who_was_stopped_and_replaced_is_told(crowd):
         await one.until_members("a", "c")
         again, _ = await here.add("b", members=3)
         here.unmute(b)
-        with pytest.raises(semcast.ExcludedFromGroup, match="taken in another process as b"):
+        with pytest.raises(
+            semcast.ExcludedFromGroup, match="another process has joined the group with the name b"
+        ):
             await keep_sending(b)
         assert set(again.members) == set(a.members) == {"a", "b", "c"}
 
@@ -136,7 +138,7 @@ async def test_clocks_do_not_matter(crowd, monkeypatch):
 async def test_nobody_founded_it_is_said(crowd):
     async with crowd() as here:
         told = await refused(here, "a")
-        assert "there are a; no group runs; found one with members or peers" in told
+        assert "reachable: a; no such group is running; found one with members or peers" in told
 
 
 async def test_too_few_founders_are_counted(crowd):
@@ -144,15 +146,15 @@ async def test_too_few_founders_are_counted(crowd):
         one, other = await asyncio.gather(
             refused(here, "a", members=3), refused(here, "b", members=3)
         )
-        assert "there are a, b; 3 are needed to found it" in one
-        assert "there are b, a; 3 are needed to found it" in other
+        assert "reachable: a, b; founding the group needs 3 members" in one
+        assert "reachable: b, a; founding the group needs 3 members" in other
 
 
 async def test_founders_that_are_missing_are_named(crowd, free_ports):
     peers = [f"{name}=127.0.0.1:{port}" for name, port in zip("abc", free_ports(3), strict=True)]
     async with crowd() as here:
         told = await refused(here, "a", peers=peers)
-        assert "3 are needed to found it, missing: b, c" in told
+        assert "founding the group needs 3 members, missing: b, c" in told
 
 
 async def test_a_quorum_that_can_never_form_is_told_with_who_is_there_and_needed(crowd):
@@ -162,8 +164,8 @@ async def test_a_quorum_that_can_never_form_is_told_with_who_is_there_and_needed
         here.crash(c)
         await one.until_status("minority")
         told = await refused(here, "d", members=3)
-        assert "its view 1 has a, b, c" in told
-        assert "of whom 2 are needed to go on and only a are there" in told
+        assert "the group's view 1 has a, b, c" in told
+        assert "it needs 2 of them to continue and only reaches a" in told
 
 
 async def test_names_that_get_one_number_are_told_apart(crowd, monkeypatch):
@@ -173,7 +175,7 @@ async def test_names_that_get_one_number_are_told_apart(crowd, monkeypatch):
     monkeypatch.setattr(introductions, "pid_of_name", lambda name: numbers.get(name) or real(name))
     async with crowd() as here:
         (a, _), (_, other) = await here.found("ab")
-        assert "whose number another name has: a" in await refused(here, "c")
+        assert "the name's hash collides with that of: a" in await refused(here, "c")
         await goes_on(a, other)
 
 
@@ -207,7 +209,7 @@ async def test_a_state_that_does_not_come_is_said(crowd, join):
     async with crowd() as here:
         a = await join("a", protocol="s-vsm", members=1, snapshot=bytes)
         told = await refused(here, "b", members=1)
-        assert "the state did not come from a, which has to read what the group says" in told
+        assert "received no state from a, whose application must keep reading messages" in told
         await a.close()
 
 

@@ -16,7 +16,11 @@ from semcast.sim import Consumer, Network, Producer, Simulation
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, RECEIVE, Event
-from semcast.terms.messages import EVERYONE, Data, Datagram, Message, Submission
+from semcast.terms.ids import EVERYONE
+from semcast.terms.machine import ForgetMember
+from semcast.terms.messages import Data, Datagram, Message, Submission
+from semcast.terms.outputs import ROOM, Delivery, Ended
+from semcast.terms.views import EXCLUDED
 
 FAST = Link(latency=Constant(0.001))
 
@@ -38,7 +42,7 @@ class Flood:
         self.refused = False
         self.rang: list[float] = []
 
-    def multicast(self, submissions, now: float, out: Effects) -> int:
+    def submit(self, submissions, now: float, out: Effects) -> int:
         accepted = submissions[: max(self.window - len(self.queue), 0)]
         for submission in accepted:
             self.seq += 1
@@ -65,19 +69,19 @@ class Flood:
         self.deadline += self.period_s
         out.send.append((EVERYONE, Data(())))
 
-    def forget(self, rank: int, now: float, out: Effects) -> None:
+    def on_command(self, command: ForgetMember, now: float, out: Effects) -> None:
         if out.events is not None:
-            out.events.append(Event(LEAVE, self.rank, peer=rank))
+            out.events.append(Event(LEAVE, self.rank, peer=command.member))
 
     def _deliver(self, out: Effects) -> None:
         while self.credit and self.queue:
             self.credit -= 1
             message = self.queue.popleft()
             self._record(out, DELIVER, message)
-            out.deliver.append(message)
+            out.outputs.append(Delivery((message,)))
         if self.refused and len(self.queue) < self.window:
             self.refused = False
-            out.room = True
+            out.outputs.append(ROOM)
 
     def _record(self, out: Effects, kind: str, message: Message) -> None:
         if out.events is not None:
@@ -184,7 +188,7 @@ def test_neither_a_short_block_nor_room_said_twice_shifts_the_schedule():
 
         def on_datagram(self, source, datagram, now, out):
             self.window = 100
-            out.room = True
+            out.outputs.append(ROOM)
 
     producers = {rank: Producer([1.249], numbered()) for rank in (1, 2)}
     producers[0] = Producer(repeat(1.0), numbered())
@@ -197,7 +201,8 @@ def test_neither_a_short_block_nor_room_said_twice_shifts_the_schedule():
 def test_an_excluded_process_offers_nothing_more():
     class Outcast(Flood):
         def on_datagram(self, source, datagram, now, out):
-            out.excluded = self.rank == 1
+            if self.rank == 1:
+                out.outputs.append(Ended(EXCLUDED))
 
     sim = group(
         2,

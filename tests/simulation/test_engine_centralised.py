@@ -9,7 +9,8 @@ from semcast.faults import Constant, Crash, Link, Pause
 from semcast.sim import Network, Processor, Simulation
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import RECEIVE, Event
-from semcast.terms.messages import EVERYONE, Excluded
+from semcast.terms.ids import EVERYONE
+from semcast.terms.messages import Excluded
 
 WIRE_S = 1.0
 MS = 1_000_000
@@ -31,12 +32,12 @@ class Echo:
         if out.events is not None:
             out.events.append(Event(RECEIVE, self.rank, source))
         if self.rank:
-            out.send.append((source, datagram))
+            out.send.append(((source,), datagram))
 
     def on_ready(self, count, now, out):
         pass
 
-    def multicast(self, submissions, now, out):
+    def submit(self, submissions, now, out):
         return len(submissions)
 
     def forget(self, rank, now, out):
@@ -102,7 +103,7 @@ def test_a_measured_run_replays_exactly_from_its_costs():
 
 
 def test_a_replay_that_is_too_short_is_refused():
-    with pytest.raises(ConfigError, match="replay: 3 costs were recorded, this run needs more"):
+    with pytest.raises(ConfigError, match="replay: this run needs more than the 3 recorded costs"):
         run(Processor(replay=[0, 0, 0]))
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from semcast.faults import Constant, Exponential, Link, OneWayCut, Partition, Uniform
+from semcast.faults import UDP_IP_BYTES, Constant, Exponential, Link, OneWayCut, Partition, Uniform
 from semcast.sim import Clock, Network
 from semcast.sim import network as network_module
-from semcast.sim.network import UDP_IP_BYTES
 from semcast.terms.errors import ConfigError, LocalProtocolError
-from semcast.terms.messages import EVERYONE, Data, Datagram, Excluded, Message, Nack
+from semcast.terms.ids import EVERYONE
+from semcast.terms.messages import Data, Datagram, Excluded, Message, Nack
 from semcast.wire import encode
 
 BIG = Data((Message(0, 1, payload=b"x" * 1000),))
@@ -28,7 +28,8 @@ class Ears:
         return lambda source, datagram: self.heard.append((self.clock.now, source, rank, datagram))
 
     def send(self, source: int, rank: int, datagram: Datagram, times: int = 1) -> None:
-        self.network.send(source, [(rank, datagram)] * times)
+        to = EVERYONE if rank is EVERYONE else (rank,)
+        self.network.send(source, [(to, datagram)] * times)
 
     def times(self, destination: int) -> list[float]:
         return [when for when, _, rank, _ in self.heard if rank == destination]
@@ -209,15 +210,15 @@ def test_one_datagram_to_many_ranks_is_encoded_once(monkeypatch):
     calls = []
     monkeypatch.setattr(network_module, "encode", lambda d: calls.append(d) or encode(d))
     ears = Ears(Network(4, accounting=True))
-    ears.network.send(0, [(1, BIG), (2, BIG), (EVERYONE, SMALL)])
+    ears.network.send(0, [((1, 2), BIG), (EVERYONE, SMALL)])
     assert calls == [BIG, SMALL]
 
 
 def test_traffic_is_counted_per_sender_and_type():
     ears = Ears(Network(4, Link(loss=1.0), accounting=True))
     nack = Nack(0, ((1, 2),), 2, 1)
-    ears.network.send(0, [(EVERYONE, BIG), (1, BIG), (2, nack)])
-    ears.network.send(3, [(0, nack)])
+    ears.network.send(0, [(EVERYONE, BIG), ((1,), BIG), ((2,), nack)])
+    ears.network.send(3, [((0,), nack)])
     nack_bytes = len(encode(nack)) + UDP_IP_BYTES
     counted = {
         key: (t.sends, t.copies, t.bytes, t.copied_bytes) for key, t in ears.network.traffic.items()

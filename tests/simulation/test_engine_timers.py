@@ -8,7 +8,8 @@ import pytest
 from semcast.faults import Constant, Link, Pause
 from semcast.sim import Network, Producer, Simulation
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.messages import EVERYONE, Excluded, Submission
+from semcast.terms.ids import EVERYONE
+from semcast.terms.messages import Excluded, Submission
 
 LATENCY_S = 0.001
 
@@ -21,7 +22,7 @@ class Alarm:
         self.deadline = deadline
         self.rang: list[float] = []
 
-    def multicast(self, submissions, now, out):
+    def submit(self, submissions, now, out):
         out.send += [(EVERYONE, Excluded(0))] * len(submissions)
         return len(submissions)
 
@@ -129,7 +130,9 @@ def test_a_member_that_never_moves_its_deadline_fails_loudly():
         def on_time(self, now, out):
             pass
 
-    with pytest.raises(LocalProtocolError, match="of 1 never moves its deadline past 1"):
+    with pytest.raises(
+        LocalProtocolError, match="process 1: on_time did not move its deadline past 1"
+    ):
         run(Stuck(1, deadline=1.0), [], until=2.0)
 
 

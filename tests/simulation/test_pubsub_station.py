@@ -18,7 +18,10 @@ from semcast.specs.violations import Ledger
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import APPEND, DELIVER, MULTICAST, Event
-from semcast.terms.messages import EVERYONE, Message, Submission, WindowEmpty
+from semcast.terms.ids import EVERYONE
+from semcast.terms.machine import Command
+from semcast.terms.messages import Message, Submission, WindowEmpty
+from semcast.terms.outputs import Delivery
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -38,19 +41,10 @@ class Diary:
     def note(self, what: str, *details: object) -> None:
         self.notes.append(" ".join(map(str, (self.pid, what, *details))))
 
-    def join(self, now: float, out: Effects) -> None:
-        self.note("join", now)
+    def on_command(self, command: Command, now: float, out: Effects) -> None:
+        self.note(type(command).__name__, now)
 
-    def leave(self, now: float, out: Effects) -> None:
-        self.note("leave", now)
-
-    def disconnect(self, now: float, out: Effects) -> None:
-        self.note("disconnect", now)
-
-    def reconnect(self, now: float, out: Effects) -> None:
-        self.note("reconnect", now)
-
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         self.seq += 1
         out.persist.append((self.seq, Record(str(self.seq))))
         self.waiting.append(self.seq)
@@ -67,7 +61,7 @@ class Diary:
     def on_datagram(self, source: int, datagram: WindowEmpty, now: float, out: Effects) -> None:
         self.note("heard", f"{source}:{datagram.last}", f"{now:.3f}")
         message = Message(source, datagram.last)
-        out.deliver.append(message)
+        out.outputs.append(Delivery((message,)))
         if out.events is not None:
             out.events.append(Event(DELIVER, self.pid, source, datagram.last, message))
 
@@ -169,10 +163,10 @@ def test_a_crash_between_durable_and_sent() -> None:
 
 def test_an_absent_station_neither_sends_nor_hears() -> None:
     notes = World(Absence(1, 0.12, 0.4), sends=4).until(1.0)
-    assert about(notes, "disconnect", "reconnect") == ["1 disconnect 0.12", "1 reconnect 0.4"]
+    assert about(notes, "GoOffline", "GoOnline") == ["1 GoOffline 0.12", "1 GoOnline 0.4"]
     assert about(notes, "heard") == ["1 heard 0:4 0.460"]
     notes = World(Absence(0, 0.12, 0.4, announced=False), sends=4).until(1.0)
-    assert about(notes, "disconnect", "reconnect") == []
+    assert about(notes, "GoOffline", "GoOnline") == []
     assert about(notes, "heard") == ["1 heard 0:4 0.460"]
 
 
@@ -180,16 +174,16 @@ def test_the_end_of_faults_brings_the_absent_back() -> None:
     world = World(Absence(1, 0.1, 9.0))
     world.until(0.3)
     world.simulation.heal()
-    assert about(world.until(0.5), "reconnect") == ["1 reconnect 0.3"]
+    assert about(world.until(0.5), "GoOnline") == ["1 GoOnline 0.3"]
 
 
 def test_a_pause_delays_and_an_arrival_starts_late() -> None:
     notes = World(Pause(1, 0.1, 0.5), Arrival(0, 0.2), Departure(1, 0.6), sends=1).until(1.0)
-    assert about(notes, "join", "leave", "heard") == [
-        "1 join 0.0",
-        "0 join 0.2",
+    assert about(notes, "JoinGroup", "LeaveGroup", "heard") == [
+        "1 JoinGroup 0.0",
+        "0 JoinGroup 0.2",
         "1 heard 0:1 0.500",
-        "1 leave 0.6",
+        "1 LeaveGroup 0.6",
     ]
 
 
@@ -209,7 +203,7 @@ def test_a_timer_that_never_moves_is_an_error() -> None:
     stuck.participant.deadline = 0.5  # type: ignore[misc]
     stuck.participant.on_time = lambda now, out: None  # type: ignore[method-assign]
     stuck.leave()
-    with pytest.raises(LocalProtocolError, match=r"never moves its deadline past 0\.5"):
+    with pytest.raises(LocalProtocolError, match=r"did not move its deadline past 0\.5"):
         world.until(1.0)
 
 

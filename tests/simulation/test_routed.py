@@ -11,7 +11,7 @@ from semcast.sim.clock import Clock
 from semcast.sim.routed import Conditions, RoutedNetwork, Routes
 from semcast.sim.topology import Cable, Topology, tiers
 from semcast.terms.errors import ConfigError
-from semcast.terms.messages import EVERYONE
+from semcast.terms.ids import EVERYONE
 
 BYTE_S = 8 / 100e6
 
@@ -42,7 +42,8 @@ class Run:
         return lambda source, p: self.arrived.append((rank, source, p.name, self.clock.now))
 
     def send(self, source, rank, *parcels):
-        self.network.send(source, [(rank, parcel) for parcel in parcels])
+        to = EVERYONE if rank is EVERYONE else (rank,)
+        self.network.send(source, [(to, parcel) for parcel in parcels])
 
     def times(self):
         return [time for *_, time in self.arrived]

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from semcast import kernel
-from semcast.core import member
+from semcast.core import sending
 from semcast.core.member import Member
 from semcast.core.reception import Reception
+from semcast.core.sending import Sending
 from semcast.sim.swarm import run_seed
 from semcast.terms.messages import Data, Submission, Update
-from semcast.wire import codec, decode, encode
+from semcast.wire import GROUP_CODEC, codec, encode
 
 
 def events_of(protocol, seed):
@@ -34,7 +35,7 @@ def leave_in_bytes(patch):
     on_datagram = Member.on_datagram
 
     def received(self, source, datagram, *args):
-        datagram = decode(encode(datagram))
+        datagram = GROUP_CODEC.decode(encode(datagram))
         if is_batch(datagram):
             lengths[len(datagram.messages)] += 1
         on_datagram(self, source, datagram, *args)
@@ -64,19 +65,17 @@ def labelled(submissions):
 def send_as_bytes(patch):
     """From now on what members multicast is bytes at once; how long batches were."""
     lengths = Counter()
-    multicast, pack = Member.multicast, kernel.pack
+    submit, pack = Sending.submit, kernel.pack
 
     def packed(*args):
         batch, size = pack(*args)
         lengths[len(batch or ())] += 1
         return batch, size
 
-    patch.setattr(member, "PACKS", True)
+    patch.setattr(sending, "PACKS", True)
     patch.setattr(kernel, "pack", packed)
     patch.setattr(
-        Member,
-        "multicast",
-        lambda self, given, *args, **how: multicast(self, labelled(given), *args, **how),
+        Sending, "submit", lambda self, given, *args: submit(self, labelled(given), *args)
     )
     return lengths
 
@@ -104,5 +103,5 @@ def test_runs_change_nothing(protocol, monkeypatch):
     monkeypatch.setattr(Reception, "_take_run", lambda *_: 0)
     monkeypatch.setattr(Reception, "_take_early", lambda *_: False)
     monkeypatch.setattr(Reception, "_keep_run", lambda *_: False)
-    monkeypatch.setattr(Member, "_multicast_run", lambda *_: 0)
+    monkeypatch.setattr(Sending, "_submit_run", lambda *_: 0)
     assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs

@@ -128,7 +128,7 @@ def test_processes_share_the_work_and_agree_with_one() -> None:
 
 
 def test_an_unknown_protocol_is_a_clear_error() -> None:
-    with pytest.raises(ConfigError, match="protocol: 'paxos' is not one of s-sm, s-rm"):
+    with pytest.raises(ConfigError, match="protocol: unknown value 'paxos'; allowed: s-sm, s-rm"):
         swarm("paxos", range(1))
 
 

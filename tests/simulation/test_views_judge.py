@@ -7,8 +7,10 @@ from semcast.sim.views.application import Application
 from semcast.sim.views.judge import Judge, SafePurges
 from semcast.specs.violations import Ledger
 from semcast.terms.events import INSTALL, MULTICAST, PURGE, RECEIVE, RETRANSMISSION, Event
+from semcast.terms.ids import Life
 from semcast.terms.messages import Message
-from semcast.terms.views import Installation, Life, View
+from semcast.terms.outputs import Installed
+from semcast.terms.views import View
 
 ONE, TWO = Life(0, 1), Life(1, 1)
 
@@ -31,7 +33,7 @@ def test_a_purge_waits_until_every_quorum_knows_what_it_is_for() -> None:
 
 
 def entering(judge: Judge, life: Life, application: Application, state: bytes | None) -> None:
-    installation = Installation(View(2, (ONE, TWO), (1, 0)), state, False)
+    installation = Installed(View(2, (ONE, TWO), (1, 0)), state, False)
     application.install(installation)
     judge.on_install(life, installation, application)
 
@@ -40,7 +42,7 @@ def entering(judge: Judge, life: Life, application: Application, state: bytes | 
 def test_a_joiner_begins_with_what_the_others_know(misses: bool) -> None:
     judge = Judge(ViewRecipe(), 2)
     first, joiner = (Application("fifo", "item") for _ in range(2))
-    installation = Installation(View(1, (ONE,), (0,)), None, False)
+    installation = Installed(View(1, (ONE,), (0,)), None, False)
     first.install(installation)
     judge.on_install(ONE, installation, first)
     before = first.state()

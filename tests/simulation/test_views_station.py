@@ -17,20 +17,25 @@ from semcast.sim.views.station import Station
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from semcast.terms.events import DELIVER, Event
-from semcast.terms.messages import EVERYONE, Message, Submission
+from semcast.terms.ids import EVERYONE, Life
+from semcast.terms.machine import Command, FoundGroup, SupplyState
+from semcast.terms.messages import Message, Submission
+from semcast.terms.outputs import Delivery, Ended, Installed
 from semcast.terms.views import (
     EXCLUDED,
     LEFT,
-    MEMBER,
     NO_VIEW,
-    Departed,
+    BallotRejected,
     Heartbeat,
-    Installation,
-    Life,
+    NotInView,
     Prepare,
-    Refused,
+    Stamped,
     View,
 )
+
+
+def stamped(datagram: Any) -> Stamped:
+    return Stamped(1, 1, datagram)
 
 
 class Diary:
@@ -38,7 +43,7 @@ class Diary:
 
     def __init__(self, notes: list[str], life: Life, now: float, rings: Sequence[float]) -> None:
         self.life, self.notes = life, notes
-        self.status, self.view, self.sent = MEMBER, NO_VIEW, 0
+        self.view, self.sent = NO_VIEW, 0
         self.rings = [now + ring for ring in rings]
         self.note("born", f"{now:.3f}")
 
@@ -49,42 +54,45 @@ class Diary:
     def note(self, what: str, *details: object) -> None:
         self.notes.append(" ".join(map(str, (f"{self.life.pid}.{self.life.inc}", what, *details))))
 
-    def found(self, lives: tuple[Life, ...], now: float, out: Effects) -> None:
+    def on_command(self, command: Command, now: float, out: Effects) -> None:
+        if isinstance(command, FoundGroup):
+            self.found(command.lives, out)
+        elif isinstance(command, SupplyState):
+            self.note("state", command.view, f"{now:.3f}")
+        else:
+            self.note("leave", f"{now:.3f}")
+            out.outputs.append(Ended(LEFT))
+
+    def found(self, lives: tuple[Life, ...], out: Effects) -> None:
         self.note("found", len(lives))
         self.view = View(1, lives, (0,) * len(lives))
-        out.installs.append((0, Installation(self.view, None, True)))
+        out.outputs.append(Installed(self.view, None, True))
 
-    def leave(self, now: float, out: Effects) -> None:
-        self.note("leave", f"{now:.3f}")
-        self.status = LEFT
-
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         self.sent += 1
         self.note("multicast", submissions[0].obsoletes)
-        out.send.append((EVERYONE, Prepare(1, self.sent)))
+        out.send.append((EVERYONE, stamped(Prepare(1, self.sent))))
         return 1
 
-    def on_datagram(self, source: int, datagram: Any, now: float, out: Effects) -> None:
+    def on_datagram(self, source: int, stamped: Stamped, now: float, out: Effects) -> None:
+        datagram = stamped.datagram
         self.note("heard", type(datagram).__name__, f"{now:.3f}")
-        if isinstance(datagram, Refused):
+        if isinstance(datagram, BallotRejected):
             raise RemoteProtocolError("nonsense")
-        if isinstance(datagram, Departed):
-            self.status = EXCLUDED
+        if isinstance(datagram, NotInView):
+            out.outputs.append(Ended(EXCLUDED))
         elif isinstance(datagram, Prepare):
             assert out.events is not None
-            out.deliver.append(Message(source, datagram.ballot))
+            out.outputs.append(Delivery((Message(source, datagram.ballot),)))
             out.events.append(Event(DELIVER, self.life.pid, source, datagram.ballot))
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         self.note("ready", count, f"{now:.3f}")
 
-    def on_state(self, view_id: int, state: bytes, now: float, out: Effects) -> None:
-        self.note("state", view_id, f"{now:.3f}")
-
     def on_time(self, now: float, out: Effects) -> None:
         self.note("time", f"{now:.3f}")
         self.rings.pop(0)
-        out.send.append((EVERYONE, Heartbeat(self.life.inc, 0)))
+        out.send.append((EVERYONE, stamped(Heartbeat(self.life.inc, 0))))
 
 
 class World:
@@ -158,7 +166,9 @@ def test_the_end_of_faults_brings_back_who_is_to_come_back() -> None:
 
 def test_who_was_excluded_comes_back_after_a_while() -> None:
     world = World()
-    world.simulation.clock.at(0.3, world.simulation.stations[1].receive, (0, Departed(1, 2)))
+    world.simulation.clock.at(
+        0.3, world.simulation.stations[1].receive, (0, stamped(NotInView(1, 2)))
+    )
     assert world.until(1.0, "born")[2:] == ["1.2 born 0.500"]
 
 
@@ -225,7 +235,7 @@ def test_the_end_of_faults_ends_an_isolation() -> None:
 def test_what_cannot_be_meant_is_told_and_the_process_goes_on() -> None:
     world = World()
     world.until(0.1)
-    world.simulation.stations[1].receive(0, Refused(1, 7))
+    world.simulation.stations[1].receive(0, stamped(BallotRejected(1, 7)))
     assert world.errors == ["1 0 nonsense"]
     assert world.simulation.stations[1].is_up
 
@@ -253,12 +263,12 @@ def test_a_slow_application_asks_for_more_when_it_has_served() -> None:
 def test_a_timer_that_never_moves_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(rings=(0.5,))
     monkeypatch.setattr(Diary, "on_time", lambda self, now, out: None)
-    with pytest.raises(LocalProtocolError, match=r"never moves its deadline past 0\.5"):
+    with pytest.raises(LocalProtocolError, match=r"did not move its deadline past 0\.5"):
         world.until(1.0)
 
 
-def entering(view: View, state: bytes | None = None) -> Installation:
-    return Installation(view, state, False)
+def entering(view: View, state: bytes | None = None) -> Installed:
+    return Installed(view, state, False)
 
 
 def test_an_application_knows_the_same_in_any_order() -> None:

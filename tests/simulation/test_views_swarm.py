@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import msgspec
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from semcast.faults import ClockJump, OneWayCut, Partition, Pause
 from semcast.sim.swarm import replay_line, swarm
 from semcast.sim.views.case import ViewCase, run
-from semcast.sim.views.draw import PROTOCOLS, bridge, draw, swizzle
-from semcast.sim.views.lives import Arrival, Departure, Isolation, Outage, Stumble
+from semcast.sim.views.draw import EVENTS, OF_PARTS, OF_PRIMARIES, PROTOCOLS, bridge, draw, swizzle
+from semcast.sim.views.lives import Arrival, Departure, Founding, Isolation, Outage, Stumble
 from semcast.sim.views.scenarios import VIEW_SCENARIOS
+from semcast.terms import events
+from semcast.terms.views import ViewDatagram
 
 # Cases that once failed, as they were drawn then: the draw may change, they stay.
 REGRESSIONS = sorted((Path(__file__).parent / "view_cases").glob("*.json"))
@@ -37,6 +40,13 @@ def test_a_case_survives_being_written_down(protocol: str) -> None:
     for seed in range(20):
         case = draw(protocol, seed)
         assert msgspec.json.decode(msgspec.json.encode(case), type=ViewCase) == case
+
+
+def test_every_drawn_failpoint_can_trip() -> None:
+    """It names an event, or a datagram by its class: a renamed class must not disable it."""
+    datagrams = {kind.__name__.lower() for kind in get_args(ViewDatagram)}
+    kinds = {value for value in vars(events).values() if isinstance(value, str)}
+    assert {*EVENTS, *OF_PRIMARIES, *OF_PARTS} <= datagrams | kinds
 
 
 def test_the_swarm_reaches_what_it_is_for() -> None:
@@ -74,7 +84,7 @@ def test_the_draw_covers_its_ranges() -> None:
     assert {case.founders for case in cases} >= {1, 2, 6}
     kinds = {type(turn) for case in cases for turn in case.turns}
     faults = {Partition, OneWayCut, Pause, ClockJump, Outage, Stumble, Isolation}
-    assert kinds == faults | {Arrival, Departure}
+    assert kinds == faults | {Arrival, Departure, Founding}
     assert {draw("total", seed).recipe.order for seed in range(30)} == {"total"}
     assert {draw("vs", seed).recipe.protocol for seed in range(30)} == {"vs"}
 

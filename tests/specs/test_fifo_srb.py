@@ -11,7 +11,8 @@ from semcast.specs.fifo_srb import D, FifoSrb, Id, Tagged
 from semcast.specs.monitors import Monitors
 from semcast.specs.relation import RELATIONS
 from semcast.terms.events import RECEIVE, SKIP
-from semcast.terms.messages import Message, Rank
+from semcast.terms.ids import Rank
+from semcast.terms.messages import Message
 
 STEPS_MAX = 20_000
 

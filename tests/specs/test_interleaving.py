@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from semcast.sim.case import run
 from semcast.sim.swarm import draw
-from semcast.specs.interleaving import Interleaving
+from semcast.specs.interleaving import FrontierCauses, Interleaving
 from semcast.specs.monitors import REPLICATED, Monitors
 from semcast.specs.transcript import lines, parse
 from semcast.terms.events import Event
@@ -25,7 +25,9 @@ def interleaved(
     events = parse(text)
     for event, ts_ns in zip(events, times, strict=True):
         event.ts_ns = ts_ns
-    return lines(Interleaving(local(events, n), f, replicated=True, skew_ns=skew_ns))
+    return lines(
+        Interleaving(local(events, n), FrontierCauses(n, f, replicated=True), skew_ns=skew_ns)
+    )
 
 
 def normal(text: str) -> str:
@@ -106,7 +108,8 @@ def test_a_sound_run_stays_sound(protocol: str, seed: int, clocks: Random) -> No
             event.ts_ns += offset * (event.pid == pid)
     monitors = Monitors(recipe.protocol, recipe.order, recipe.relation, recipe.f, recipe.members)
     streams = local(events, recipe.members)
-    seen = list(Interleaving(streams, recipe.f, replicated=recipe.protocol in REPLICATED))
+    causes = FrontierCauses(len(streams), recipe.f, replicated=recipe.protocol in REPLICATED)
+    seen = list(Interleaving(streams, causes))
     assert local(seen, recipe.members) == streams
     for event in seen:
         monitors.on_event(event)

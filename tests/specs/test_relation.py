@@ -193,5 +193,5 @@ def test_a_dense_relation_is_walked_without_visiting_every_path() -> None:
 
 
 def test_unknown_relations_are_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="'newest' is not one of none, item"):
+    with pytest.raises(ConfigError, match="unknown value 'newest'; allowed: none, item"):
         Obsolescence("newest")

@@ -431,7 +431,11 @@ def test_it_never_writes_over_a_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "not a journal"), (b"semcast\x02", "not a journal"), (b"semcast\x01", "no header")],
+    [
+        (b"", "not a journal"),
+        (b"semcast\x02", "not a journal"),
+        (b"semcast\x01", "without a valid"),
+    ],
 )
 def test_what_is_not_a_journal(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "journals" / "1-0-1.journal"

@@ -143,5 +143,5 @@ def test_absent_files(tmp_path: Path, name: str) -> None:
 
 
 def test_unknown_formats_are_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'rows.xlsx' is not one of \.csv"):
+    with pytest.raises(ConfigError, match=r"unknown value 'rows.xlsx'; allowed: \.csv"):
         read_keyed(tmp_path / "rows.xlsx", key="id")

@@ -43,8 +43,8 @@ from semcast.terms.events import (
 )
 from semcast.terms.messages import Message
 from semcast.traces.errors import BadFile
+from semcast.traces.event_rows import digest
 from semcast.traces.parquet import TraceWriter, read_trace
-from semcast.traces.rows import digest
 from semcast.traces.schema import Process, Run
 
 RUN = Run(
@@ -328,13 +328,13 @@ def test_misuse(tmp_path: Path) -> None:
     record(tmp_path / "t")
     with pytest.raises(ConfigError, match="already holds a trace"):
         TraceWriter(tmp_path / "t", RUN, "abc")
-    with pytest.raises(ConfigError, match="relation: 'newest' is not one of item"):
+    with pytest.raises(ConfigError, match="relation: unknown value 'newest'; allowed: item"):
         TraceWriter(tmp_path / "u", replace(RUN, relation="newest"), "abc")
     with pytest.raises(ConfigError, match="row_group: 0"):
         TraceWriter(tmp_path / "u", RUN, "abc", row_group=0)
     with (
         TraceWriter(tmp_path / "v", RUN, "abc") as trace,
-        pytest.raises(LocalProtocolError, match=r"event kind '\.\./x' is not one of"),
+        pytest.raises(LocalProtocolError, match=r"kind: unknown value '\.\./x'"),
     ):
         trace.append([Event("../x", 0)])
 

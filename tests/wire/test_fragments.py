@@ -66,7 +66,7 @@ def test_bodies_of_many_senders_mix_and_repeat(data, sent, size):
 
 def test_too_many_parts_are_refused_at_the_call():
     assert len(split(bytes(PARTS_MAX), 1, 0)) == PARTS_MAX
-    with pytest.raises(LocalProtocolError, match="65536 parts of 1 bytes, at most 65535"):
+    with pytest.raises(LocalProtocolError, match="65536 parts of 1 bytes, maximum is 65535"):
         split(bytes(PARTS_MAX + 1), 1, 0)
 
 
@@ -83,11 +83,11 @@ def part(number, index, count, body=b"x"):
     ("parts", "told"),
     [
         ([b""], "part of 0 bytes"),
-        ([part(1, 0, 1, b"")], "part of 8 bytes, without any of the body"),
-        ([part(1, 0, 0)], "part 0 of 0"),
-        ([part(1, 2, 2)], "part 2 of 2"),
-        ([part(1, 0, 2), part(1, 1, 3)], "part 1 of 3, of 2 before"),
-        ([part(1, 0, 11)], "part 0 of 11"),
+        ([part(1, 0, 1, b"")], "part of 8 bytes, which contains no data"),
+        ([part(1, 0, 0)], "out of range: 0 of 0"),
+        ([part(1, 2, 2)], "out of range: 2 of 2"),
+        ([part(1, 0, 2), part(1, 1, 3)], "part 1 of 3, but earlier parts said 2"),
+        ([part(1, 0, 11)], "out of range: 0 of 11"),
         ([part(1, 0, 1, bytes(11))], "body of more than 10 bytes"),
         ([part(1, 0, 3, bytes(5)), part(1, 1, 3, bytes(6))], "body of more than 10 bytes"),
     ],

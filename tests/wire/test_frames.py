@@ -8,17 +8,17 @@ from semcast.wire import frames
 from semcast.wire.frames import HEADER_BYTES, Header, Refused
 
 WORDS = st.integers(0, 2**64 - 1)
-GOLDEN = Header(frames.HELLO, frames.TCP, 7, 0x1122334455667788, 2, 3, 4)
+GOLDEN = Header(frames.HELLO, frames.TCP, 7, 0x1122334455667788, 2, 3, 4, 5)
 GOLDEN_BYTES = (
     "534301120700000088776655443322110200000000000000"  # magic, version, kind and channel, …
-    "03000000000000000400000000000000"
+    "030000000000000004000000000000000500000000000000"
 )
 
 
 def test_the_bytes_of_the_header_are_fixed():
     assert frames.pack(GOLDEN).hex() == GOLDEN_BYTES
     assert frames.parse(bytes.fromhex(GOLDEN_BYTES)) == GOLDEN
-    assert HEADER_BYTES == 40
+    assert HEADER_BYTES == 48
 
 
 def test_the_numbers_of_names_are_fixed():
@@ -30,7 +30,7 @@ def test_the_numbers_of_names_are_fixed():
     st.integers(0, frames.KINDS - 1),
     st.integers(0, frames.CHANNELS - 1),
     st.integers(0, 2**32 - 1),
-    st.tuples(WORDS, WORDS, WORDS, WORDS),
+    st.tuples(WORDS, WORDS, WORDS, WORDS, WORDS),
     st.binary(max_size=20),
 )
 def test_a_header_comes_back(kind, channel, key, rest, body):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from semcast.terms import pubsub
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.messages import Message
-from semcast.wire import decode, decode_pubsub, encode
+from semcast.wire import GROUP_CODEC, PUBSUB_CODEC, encode
 
 PART = pubsub.Part(3, ((1, 2), (5, 5)))
 
@@ -17,10 +17,10 @@ PART = pubsub.Part(3, ((1, 2), (5, 5)))
     ("datagram", "size"),
     [
         (pubsub.Publication((Message(1, 2, 7, payload=b"x" * 10),)), 24),
-        (pubsub.Heartbeat(1, 70_000), 8),
+        (pubsub.PublisherHeartbeat(1, 70_000), 8),
         (pubsub.Gossip(0, 2**63, 2**62), 25),
         (pubsub.Gossip(0, 0, 0), 9),
-        (pubsub.Request((PART,)), 12),
+        (pubsub.RepairRequest((PART,)), 12),
         (pubsub.Lasts(0, 0, (pubsub.Heard(1, 200, 200),), True), 13),
         (pubsub.Ack(PART, 3), 12),
         (pubsub.Resync(1), 3),
@@ -29,19 +29,19 @@ PART = pubsub.Part(3, ((1, 2), (5, 5)))
 def test_datagrams_are_small_and_come_back(datagram, size) -> None:
     data = encode(datagram)
     assert len(data) == size
-    assert decode_pubsub(data) == datagram
+    assert PUBSUB_CODEC.decode(data) == datagram
     with pytest.raises(RemoteProtocolError):
-        decode(data)
+        GROUP_CODEC.decode(data)
 
 
 @pytest.mark.parametrize(
     "datagram",
     [
-        pubsub.Heartbeat(-1, 1),
-        pubsub.Heartbeat(1, 0),
-        pubsub.Request((pubsub.Part(1, ((5, 4),)),)),
-        pubsub.Request((pubsub.Part(1, ((1, 4), (4, 6))),)),
-        pubsub.Request((pubsub.Part(1, ()),)),
+        pubsub.PublisherHeartbeat(-1, 1),
+        pubsub.PublisherHeartbeat(1, 0),
+        pubsub.RepairRequest((pubsub.Part(1, ((5, 4),)),)),
+        pubsub.RepairRequest((pubsub.Part(1, ((1, 4), (4, 6))),)),
+        pubsub.RepairRequest((pubsub.Part(1, ()),)),
         pubsub.Gossip(-2, 0, 0),
         pubsub.Gossip(0, -1, 0),
         pubsub.Lasts(0, 0, (pubsub.Heard(1, 2, 3),), False),
@@ -53,22 +53,22 @@ def test_datagrams_are_small_and_come_back(datagram, size) -> None:
 )
 def test_numbers_that_cannot_be_are_refused(datagram) -> None:
     with pytest.raises(RemoteProtocolError):
-        decode_pubsub(encode(datagram))
+        PUBSUB_CODEC.decode(encode(datagram))
 
 
 def test_lists_are_bounded() -> None:
     spans = tuple((2 * n + 1, 2 * n + 1) for n in range(pubsub.SPANS_MAX + 1))
     with pytest.raises(RemoteProtocolError):
-        decode_pubsub(encode(pubsub.Gap(pubsub.Part(1, spans))))
+        PUBSUB_CODEC.decode(encode(pubsub.Gap(pubsub.Part(1, spans))))
 
 
 @given(st.binary(max_size=60))
 def test_only_remote_protocol_errors_escape(data) -> None:
     try:
-        datagram = decode_pubsub(data)
+        datagram = PUBSUB_CODEC.decode(data)
     except RemoteProtocolError:
         return
-    assert decode_pubsub(encode(datagram)) == datagram
+    assert PUBSUB_CODEC.decode(encode(datagram)) == datagram
 
 
 def test_records_come_back_from_disk() -> None:
@@ -76,12 +76,12 @@ def test_records_come_back_from_disk() -> None:
         pubsub.Reserved(256, 3),
         pubsub.Appended(Message(1, 2, payload=b"x")),
         pubsub.Superseded(1, 2, 5),
-        pubsub.Settled(PART, True),
+        pubsub.ResolvedSeqs(PART, True),
         pubsub.Reclaimed(1, 9),
         pubsub.Admitted(pubsub.Entry(3, pubsub.MEMBER, 4)),
         pubsub.Joined(2, (pubsub.Heard(1, 5, 5),)),
         pubsub.Cursor(1, 7),
-        pubsub.Departed(),
+        pubsub.Unsubscribed(),
         pubsub.Synchronised(),
     ]
     for record in records:

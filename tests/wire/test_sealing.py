@@ -42,20 +42,21 @@ from semcast.wire.sealing import (
 A, B, C = (member_id(name) for name in "abc")
 KEY = Key(7, "aes-256-gcm", bytes(range(32)))
 CHACHA = Key(8, "chacha20-poly1305", bytes(range(32)))
+FALSE = Key(7, "aes-256-gcm", bytes(32))  # made by somebody who knows only the number
 GROUP = "quotes"
 
 GOLDEN = {
-    "aes-256-gcm": "4d1731558991175ddd5d9c24c33d7895dcdb6bdba7",
-    "chacha20-poly1305": "8512f3a406ac031371fb9eca2a3d1809e50dc21b73",
+    "aes-256-gcm": "48573ba704b008b1b84433a0a5dc09859879a43207",
+    "chacha20-poly1305": "ffe9fd973a4224fcc2336dcc96ffe76859ab35d788",
 }
 
 
-def sealer(sender=A, incarnation=1, key=KEY, group=GROUP):
-    return Sealer(group, sender, incarnation, key)
+def sealer(sender=A, incarnation=1, key=KEY, group=GROUP, salt=9):
+    return Sealer(group, sender, incarnation, key, salt)
 
 
 def opener(*keys, own=B, group=GROUP):
-    return Opener(group, own, 1, keys or (KEY,))
+    return Opener(sealer(own, group=group).identity, keys or (KEY,))
 
 
 def reason(at: Opener, frame: bytes, is_loopback=False, now=0.0) -> str:
@@ -74,14 +75,14 @@ def test_the_bytes_of_a_sealed_frame_are_fixed(key):
     frame = sealer(incarnation=3, key=key).seal(REPORT, b"hello", TCP)
     assert frame[HEADER_BYTES:].hex() == GOLDEN[key.cipher]
     assert frame[:HEADER_BYTES] == pack(
-        Header(REPORT, TCP, key.id, sealing.group_id(GROUP), A, 3, 1)
+        Header(REPORT, TCP, key.id, sealing.group_id(GROUP), A, 3, 9, 1)
     )
-    assert opens(opener(key), frame) == Opened(REPORT, A, 3, b"hello")
+    assert opens(opener(key), frame) == Opened(REPORT, A, 3, b"hello", 9)
 
 
 @given(st.binary(max_size=200), st.integers(0, 5), st.sampled_from([UDP, TCP]))
 def test_what_is_sealed_is_opened(body, kind, channel):
-    assert opens(opener(), sealer().seal(kind, body, channel)) == Opened(kind, A, 1, body)
+    assert opens(opener(), sealer().seal(kind, body, channel)) == Opened(kind, A, 1, body, 9)
 
 
 @pytest.mark.parametrize("key", [KEY, CHACHA], ids=CIPHERS)
@@ -99,7 +100,7 @@ def test_a_flipped_bit_anywhere_is_refused_and_changes_nothing(key):
 
 def test_forged_frames_of_a_member_change_nothing():
     at, honest = opener(), sealer()
-    at.admit([(A, 1), (B, 1)])
+    at.admit([(A, 1, 9), (B, 1, 9)])
     other = sealer(key=Key(KEY.id, KEY.cipher, bytes(32)))
     forged = [other.seal(WHOLE, b"lies") for _ in range(WINDOW * 2)]
     assert {reason(at, frame) for frame in forged} == {"forged"}
@@ -118,6 +119,9 @@ def test_a_sealed_frame_without_room_for_a_tag_is_refused():
         (sealer(group="other").seal(WHOLE, b""), "group"),
         (sealer(sender=B).seal(WHOLE, b""), "own"),
         (sealer(sender=B, incarnation=2).seal(WHOLE, b""), "namesake"),
+        (sealer(sender=B, incarnation=2, key=CHACHA).seal(WHOLE, b""), "key"),
+        (sealer(sender=B, incarnation=2, key=None).seal(WHOLE, b""), "clear"),
+        (sealer(sender=B, incarnation=2, key=FALSE).seal(WHOLE, b""), "forged"),
         (sealer(key=CHACHA).seal(WHOLE, b""), "key"),
         (sealer(key=None).seal(WHOLE, b""), "clear"),
         (sealer(key=Key(7, "chacha20-poly1305", KEY.secret)).seal(WHOLE, b""), "forged"),
@@ -133,9 +137,20 @@ def test_our_own_frames_are_not_even_decrypted():
     assert reason(opener(), bytes(frame)) == "own"
 
 
+def test_a_namesake_is_authenticated_and_counts_once_for_each_frame():
+    at, namesake = opener(), sealer(sender=B, incarnation=2)
+    frames = [namesake.seal(WHOLE, b"body") for _ in range(3)]
+    assert [reason(at, frame) for frame in frames] == ["namesake"] * 3
+    assert [reason(at, frame) for frame in frames] == ["replay"] * 3
+    at.admit([(A, 1, 9), (B, 1, 9)])
+    assert reason(at, sealer(sender=B, incarnation=3).seal(HELLO, b"")) == "namesake"
+    assert reason(at, sealer(sender=B).seal(WHOLE, b"")) == "own"
+
+
 def test_frames_are_marked_with_who_made_them():
     made = sealer(A, 3)
-    for other in (sealer(A, 4), sealer(C, 3), sealer(A, 3, group="games")):
+    others = sealer(A, 4), sealer(C, 3), sealer(A, 3, group="games"), sealer(A, 3, salt=10)
+    for other in others:
         assert other.mark != made.mark
     for kind, channel in ((WHOLE, MULTICAST), (REPORT, TCP)):
         frame = made.seal(kind, b"body", channel)
@@ -143,10 +158,10 @@ def test_frames_are_marked_with_who_made_them():
 
 
 def test_without_keys_frames_in_clear_are_for_this_machine_only():
-    at = Opener(GROUP, B, 1, ())
+    at = Opener(sealer(B).identity, ())
     first, second = (sealer(key=None).seal(WHOLE, b"body") for _ in range(2))
     assert reason(at, first) == "clear"
-    assert at.open(first, True, 0.0) == Opened(WHOLE, A, 1, b"body")
+    assert at.open(first, True, 0.0) == Opened(WHOLE, A, 1, b"body", 9)
     assert reason(at, second, is_loopback=True) == "replay"  # Both have counter 1.
     assert reason(at, sealer().seal(WHOLE, b""), is_loopback=True) == "key"
 
@@ -205,10 +220,11 @@ def test_a_key_replaced_under_its_number_no_longer_opens():
 
 
 def test_no_two_frames_of_one_name_share_key_and_nonce():
-    """Same counter and body: the frames differ by incarnation, sender, group, channel and key."""
+    """Same counter and body: incarnation, salt, sender, group, channel and key differ."""
     sealers = [
         sealer(),
         sealer(incarnation=2),
+        sealer(salt=10),
         sealer(sender=C),
         sealer(group="other"),
         sealer(key=Key(7, "aes-256-gcm", bytes(32))),
@@ -216,6 +232,71 @@ def test_no_two_frames_of_one_name_share_key_and_nonce():
     sealed = [by.seal(WHOLE, bytes(16))[HEADER_BYTES:][:16] for by in sealers]
     sealed += [by.seal(WHOLE, bytes(16), TCP)[HEADER_BYTES:][:16] for by in sealers]
     assert len({*sealed}) == len(sealed)
+
+
+def test_every_sealer_draws_a_salt_of_its_own():
+    """A cloned disk gives out an incarnation twice; still no nonce repeats under one key."""
+    twins = [Sealer(GROUP, A, 1, KEY) for _ in range(2)]
+    assert twins[0].identity[:3] == twins[1].identity[:3]
+    sealed = {twin.seal(WHOLE, bytes(64))[HEADER_BYTES:] for twin in twins}
+    assert len(sealed) == 2
+
+
+def test_twins_that_draw_the_same_numbers_have_different_salts(monkeypatch):
+    """A machine that was cloned a moment ago may draw what the other draws."""
+    monkeypatch.setattr(sealing.secrets, "token_bytes", bytes)
+    assert len({Sealer(GROUP, A, 1, KEY).identity.salt for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize("is_admitted", [False, True])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_of_two_processes_with_one_incarnation_the_first_is_heard(is_admitted, is_sealed):
+    key = KEY if is_sealed else None
+    first, second = sealer(salt=9, key=key), sealer(salt=10, key=key)
+    at = Opener(sealer(B).identity, [KEY] if is_sealed else [])
+    at.open(first.seal(HELLO, b""), True, 0.0)
+    if is_admitted:
+        at.admit([(A, 1, 9), (B, 1, 9)])
+    for _ in range(2):
+        assert reason(at, second.seal(HELLO, b""), is_loopback=True) == "clone"
+        seen = first.seal(WHOLE, b"body")
+        assert at.open(seen, True, 0.0).body == b"body"
+        assert reason(at, seen, is_loopback=True) == "replay", "each has its window"
+    third = sealer(incarnation=2, salt=11, key=key)
+    at.open(third.seal(HELLO, b""), True, 0.0)  # A restart ends it.
+
+
+def test_a_member_is_who_the_roster_says_and_no_other():
+    at = opener()
+    at.admit([(A, 1, 9), (B, 1, 9)])
+    assert reason(at, sealer(salt=10).seal(WHOLE, b"")) == "clone"
+    opens(at, sealer().seal(WHOLE, b""))
+
+
+def test_a_clone_of_our_own_is_a_namesake():
+    at, clone = opener(), sealer(sender=B, salt=10)
+    assert reason(at, clone.seal(WHOLE, b"")) == "namesake"
+    at.admit([(A, 1, 9), (B, 1, 9)])
+    assert reason(at, clone.seal(WHOLE, b"")) == "namesake"
+    assert reason(at, sealer(sender=B).seal(WHOLE, b"")) == "own"
+
+
+def test_a_forged_salt_changes_nothing():
+    at, by = opener(), sealer()
+    opens(at, by.seal(WHOLE, b""))
+    for salt in range(10, 10 + 2 * STRANGERS_BURST):
+        forged = sealer(salt=salt, key=FALSE).seal(WHOLE, b"")
+        assert reason(at, forged) in ("forged", "flood")
+    opens(at, by.seal(WHOLE, b""))
+
+
+def test_a_clone_costs_one_derivation_and_little_memory(monkeypatch):
+    at, clones = opener(), [sealer(salt=10 + n) for n in range(3 * sealing.CLONES_MAX)]
+    opens(at, sealer().seal(WHOLE, b""))
+    assert {reason(at, clone.seal(WHOLE, b"")) for clone in clones} == {"clone"}
+    assert len(at._clones) <= sealing.CLONES_MAX
+    monkeypatch.setattr(sealing, "derive", None)
+    assert reason(at, clones[-1].seal(WHOLE, b"")) == "clone"
 
 
 def test_a_restarted_sender_counts_anew_and_its_past_is_refused():
@@ -239,7 +320,7 @@ def test_once_members_are_admitted_others_may_only_greet():
     member = sealer(incarnation=5)
     seen = member.seal(WHOLE, b"")
     opens(at, seen)
-    at.admit([(A, 5), (B, 1)])
+    at.admit([(A, 5, 9), (B, 1, 9)])
     assert reason(at, seen) == "replay"  # Admission forgets no window.
     opens(at, member.seal(WHOLE, b""))
     restarted = sealer(incarnation=6)
@@ -254,19 +335,19 @@ def test_once_members_are_admitted_others_may_only_greet():
 
 def test_the_past_of_a_member_is_refused_before_it_was_heard():
     at = opener()
-    at.admit([(A, 5)])
+    at.admit([(A, 5, 9)])
     assert reason(at, sealer(incarnation=4).seal(HELLO, b"")) == "replay"
 
 
 def test_who_is_admitted_anew_keeps_its_window():
     at = opener()
-    at.admit([(A, 1)])
+    at.admit([(A, 1, 9)])
     by, returned = sealer(), sealer(sender=C)
     seen = by.seal(WHOLE, b"")
     hello = returned.seal(HELLO, b"")
     opens(at, seen)
     opens(at, hello)
-    at.admit([(A, 1), (C, 1)])
+    at.admit([(A, 1, 9), (C, 1, 9)])
     assert reason(at, seen) == "replay"
     assert reason(at, hello) == "replay"
     opens(at, returned.seal(WHOLE, b""))
@@ -282,10 +363,10 @@ def test_strangers_are_not_worth_a_derivation_each(monkeypatch):
     original = sealing.derive
     monkeypatch.setattr(sealing, "derive", derive)
     at = opener()
-    at.admit([(A, 1)])
+    at.admit([(A, 1, 9)])
     member = sealer()
     garbage = [
-        pack(Header(HELLO, UDP, KEY.id, sealing.group_id(GROUP), n, 1, 1)) + bytes(16)
+        pack(Header(HELLO, UDP, KEY.id, sealing.group_id(GROUP), n, 1, 1, 1)) + bytes(16)
         for n in range(3 * STRANGERS_BURST)
     ]
     derived.clear()
@@ -325,14 +406,14 @@ def test_of_many_strangers_the_latest_heard_are_remembered(incarnation):
 
 def test_garbage_takes_no_memory():
     at = opener()
-    at.admit([(A, 1)])
+    at.admit([(A, 1, 9)])
     rng = Random(5)
     group = sealing.group_id(GROUP)
 
     def flood():
         for n in range(3000):
             header = Header(
-                rng.randrange(6), rng.randrange(2), KEY.id, group, rng.getrandbits(64), 1, n
+                rng.randrange(6), rng.randrange(2), KEY.id, group, rng.getrandbits(64), 1, 1, n
             )
             reason(at, pack(header) + rng.randbytes(30), now=n / 1000)
 
@@ -352,7 +433,8 @@ HEADERS = st.builds(
     st.sampled_from([0, 7, 9]),
     st.sampled_from([sealing.group_id(GROUP), 1]),
     st.sampled_from([A, B, C]),
-    st.integers(0, 2**64 - 1),
+    st.sampled_from([1, 2]) | st.integers(0, 2**64 - 1),
+    st.sampled_from([9, 10]) | st.integers(0, 2**64 - 1),
     st.integers(0, 2**64 - 1),
 )
 
@@ -363,9 +445,9 @@ HEADERS = st.builds(
     st.booleans(),
 )
 def test_whatever_comes_only_a_refusal_escapes(frames, is_sealed, is_admitted):
-    at = Opener(GROUP, B, 1, [KEY] if is_sealed else [])
+    at = Opener(sealer(B).identity, [KEY] if is_sealed else [])
     if is_admitted:
-        at.admit([(A, 1), (B, 1)])
+        at.admit([(A, 1, 9), (B, 1, 9)])
     for frame in frames:
         with suppress(Refused):
             at.open(frame, True, 0.0)
@@ -377,7 +459,7 @@ def test_whatever_comes_only_a_refusal_escapes(frames, is_sealed, is_admitted):
     [
         ((0, "aes-256-gcm", bytes(32)), "id: 0 is not within 1"),
         ((2**32, "aes-256-gcm", bytes(32)), "id: "),
-        ((1, "rot13", bytes(32)), "cipher: 'rot13' is not one of aes-256-gcm"),
+        ((1, "rot13", bytes(32)), "cipher: unknown value 'rot13'; allowed: aes-256-gcm"),
         ((1, "aes-256-gcm", bytes(31)), "secret: 31 bytes, must be 32"),
     ],
 )

@@ -72,7 +72,7 @@ def test_what_is_never_superseded_says_so() -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        (("k", "X", None, 1), "kind: 'X' is not one of U, C, D, R"),
+        (("k", "X", None, 1), "kind: unknown value 'X'; allowed: U, C, D, R"),
         (("k", "U", None, -1), "size: -1 is not allowed, must be 0 or more"),
     ],
 )

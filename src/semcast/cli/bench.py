@@ -16,19 +16,24 @@ if TYPE_CHECKING:
 # Of a row, in the table: the headings and the bars tell them.
 UNTOLD: Final = ("system", "version", "receivers", "size", "datagram", "sealed", "runs", "spread")
 
-Receivers: TypeAlias = Annotated[int, typer.Option(help="Fast receivers.")]
-Size: TypeAlias = Annotated[int, typer.Option(metavar="BYTES", help="Size of a payload.")]
-Seconds: TypeAlias = Annotated[float, typer.Option(help="How long each run sends.")]
+Receivers: TypeAlias = Annotated[int, typer.Option(help="Number of fast receivers.")]
+Size: TypeAlias = Annotated[
+    int, typer.Option(metavar="BYTES", help="Payload size of each message, in bytes.")
+]
+Seconds: TypeAlias = Annotated[float, typer.Option(help="Sending time of each run, in seconds.")]
 Against: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="LIST", help="Other systems, such as udp,pyzmq,nats, or all there are."),
+    typer.Option(
+        metavar="LIST",
+        help="Systems to compare with, such as udp,pyzmq,nats; all runs every installed one.",
+    ),
 ]
 Datagrams: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--datagram",
         metavar="LIST",
-        help="Sizes of datagrams to compare, such as 1400,61440.",
+        help="Datagram sizes to compare, in bytes, such as 1400,61440.",
         show_default="60 KiB on loopback",
     ),
 ]
@@ -37,17 +42,23 @@ Keys: TypeAlias = Annotated[
     typer.Option(
         "--key",
         metavar="LIST",
-        help="Sealed or not: none, new (a key for these runs) or the file of a key ring.",
+        help="Encryption to compare: none, new (a key made for these runs) or a key ring file.",
     ),
 ]
-Repeat: TypeAlias = Annotated[int, typer.Option(help="Alternating runs; medians are told.")]
+Repeat: TypeAlias = Annotated[
+    int, typer.Option(help="Runs per system, alternating; reports medians.")
+]
 Out: TypeAlias = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Directory for PNG and CSV.", show_default="no files"),
+    typer.Option(
+        metavar="DIR",
+        help="Directory for the figure (PNG) and the table (CSV).",
+        show_default="no files",
+    ),
 ]
 Rate: TypeAlias = Annotated[float, typer.Option(help="Messages sent per second.")]
 
-app = new_app(Commands, "Measure live groups of processes on this machine.")
+app = new_app(Commands, "Benchmark live groups, optionally against other systems.")
 
 
 @app.callback(epilog="Example: semcast bench throughput --against udp --repeat 3")
@@ -67,7 +78,10 @@ def throughput(
     out: Out = None,
     json: Json = False,
 ) -> int:
-    """One sender as fast as it can, messages without items: nothing is ever purged."""
+    """Measure throughput: one sender at full speed.
+
+    Messages have no items, so nothing is purged.
+    """
     from semcast.experiments.benchmark import Settings
 
     settings = Settings(receivers=receivers, size=size, seconds=seconds)
@@ -87,7 +101,10 @@ def latency(
     out: Out = None,
     json: Json = False,
 ) -> int:
-    """The time from multicast to the receivers' applications, at a steady rate."""
+    """Measure latency at a fixed rate.
+
+    Latency is the time from multicast to the receiving applications.
+    """
     from semcast.experiments.benchmark import Settings
 
     settings = Settings(receivers=receivers, size=size, seconds=seconds, rate=rate)
@@ -99,9 +116,11 @@ def latency(
 )
 def slow_receiver(
     rate: Rate = 20_000.0,
-    slow_rate: Annotated[float, typer.Option(help="What the slow one takes per second.")] = 5_000.0,
-    buffer: Annotated[int, typer.Option(help="Messages that a member holds at most.")] = 1000,
-    order: Annotated[str, typer.Option(help="Order of delivery: item or fifo.")] = "item",
+    slow_rate: Annotated[
+        float, typer.Option(help="Messages per second that the slow receiver reads.")
+    ] = 5_000.0,
+    buffer: Annotated[int, typer.Option(help="Buffer size of each member, in messages.")] = 1000,
+    order: Annotated[str, typer.Option(help="Delivery order: item or fifo.")] = "item",
     receivers: Receivers = 4,
     size: Size = 100,
     seconds: Seconds = 5.0,
@@ -112,7 +131,10 @@ def slow_receiver(
     out: Out = None,
     json: Json = False,
 ) -> int:
-    """Stock quotes to fast receivers and one more that is too slow: what it costs whom."""
+    """Measure what each receiver gets if one of them is slow.
+
+    Sends stock quotes to fast receivers and one slow receiver.
+    """
     from semcast.experiments.benchmark import Settings
 
     settings = Settings(
@@ -151,7 +173,7 @@ def run(
     around = surroundings()
     against, datagrams, keys = compared
     names, left_out = chosen(_names(against), name)
-    output.say(*(f"{other} is left out: {why}" for other, why in left_out.items()))
+    output.say(*(f"skipping {other}: {why}" for other, why in left_out.items()))
     with TemporaryDirectory() as directory:
         cases = cases_of(names, _sizes(datagrams), _names(keys), Path(directory))
         rows = measure(name, settings, cases, repeat, _telling(output, settings, repeat))

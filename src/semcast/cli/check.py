@@ -1,18 +1,22 @@
-"""`semcast check`: recorded executions, verified on Spark; exit code 1 if a promise was broken."""
+"""`semcast check`: recorded executions, verified; exit code 1 if a promise was broken.
+
+A trace of up to two million events is judged in this process, unless Spark is asked for.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.output import GREEN, RED, Output, cell, table, width
-from semcast.cli.spark import LOCAL, Conf, Master, Remote, target_of
+from semcast.cli.spark import LOCAL, Conf, Remote, SomeMaster, some_target, target_of
 
 if TYPE_CHECKING:
-    from semcast.pipeline.check.verdict import Example, Verdict
+    from semcast.pipeline.session import Target
+    from semcast.specs.verdict import CheckVerdict, ViolationExample
 
 EXAMPLE = (
     "\b\nExamples:\n"
@@ -24,52 +28,84 @@ _DETAILS = (
     *(("peer", "peer"), ("client", "client"), ("request", "request"), ("version", "version")),
     ("note", "note"),
 )
+Source: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="TRACE|LAKE", help="Trace directory or lake to check.")
+]
+Names: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        metavar="NAME",
+        help="Check only this property; repeat for more.",
+        show_default="all",
+    ),
+]
+SkewMs: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        help="Maximum clock difference between two processes, in milliseconds.",
+        show_default="as recorded",
+    ),
+]
 
 
 def check(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE|LAKE", help="What to verify.")],
-    properties: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--property", metavar="NAME", help="Only this; may be repeated.", show_default="all"
-        ),
-    ] = None,
-    skew_ms: Annotated[
-        float | None,
-        typer.Option(
-            help="By how much clocks of two processes may differ.", show_default="as recorded"
-        ),
-    ] = None,
-    master: Master = LOCAL,
+    trace: Source,
+    properties: Names = None,
+    skew_ms: SkewMs = None,
+    master: SomeMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
 ) -> int:
-    """Verify every property that the recorded runs promise, and show what breaks one."""
+    """Check recorded runs against their protocol's guarantees.
+
+    Shows the events that prove a violated property. Up to two million events are checked in this
+    process, larger traces on Spark. Give --master, --remote or --conf to use Spark in any case.
+    """
+    from semcast.experiments.judging import EVENTS_MAX, judge
     from semcast.faults.limits import within
+    from semcast.specs.verdict import FAIL, check_names
+    from semcast.traces.trace_files import count_events, root_of
+
+    check_names(properties or ())
+    within("skew_ms", 0.0 if skew_ms is None else skew_ms, 0.0)
+    output = Output(json)
+    count = count_events(root_of(trace))  # A directory that is not a trace is refused here.
+    target = some_target(master, remote, conf)
+    if target is None and count <= EVENTS_MAX:
+        output.progress(f"checking {trace}")
+        skew_s = None if skew_ms is None else skew_ms / 1e3
+        found = judge(trace, properties or None, skew_s=skew_s)
+    else:
+        found = _on_spark(output, target or target_of(LOCAL), trace, properties or None, skew_ms)
+    _tell(output, found)
+    output.answer(facts_of(found))
+    return 1 if found.status == FAIL else 0
+
+
+def _on_spark(
+    output: Output,
+    target: "Target",
+    trace: Path,
+    properties: list[str] | None,
+    skew_ms: float | None,
+) -> "CheckVerdict":
     from semcast.pipeline.check import verdict
     from semcast.pipeline.check.runs import with_skew
     from semcast.pipeline.session import session
-    from semcast.pipeline.trace import CURRENT, examine, read_trace
+    from semcast.pipeline.trace import read_trace
 
-    verdict.check_names(properties or ())
-    within("skew_ms", 0.0 if skew_ms is None else skew_ms, 0.0)
-    if not (trace / CURRENT).is_symlink():
-        examine(trace)  # What is no trace is told before Spark has started.
-    output = Output(json)
     output.progress("starting Spark")
-    with session(target_of(master, remote, conf)) as spark:
+    with session(target) as spark:
         output.progress(f"checking {trace}")
         recorded = read_trace(spark, trace)
         if skew_ms is not None:
             recorded = with_skew(recorded, skew_ms)
-        found = verdict.check(recorded, properties or None)
-    _tell(output, found)
-    output.answer(facts_of(found))
-    return 1 if found.status == verdict.FAIL else 0
+        return verdict.check(recorded, properties)
 
 
-def facts_of(found: "Verdict") -> dict[str, object]:
+def facts_of(found: "CheckVerdict") -> dict[str, object]:
     """The verdict for programs."""
     return {
         "verdict": found.status,
@@ -89,34 +125,34 @@ def facts_of(found: "Verdict") -> dict[str, object]:
     }
 
 
-def _tell(output: Output, found: "Verdict") -> None:
-    from semcast.pipeline.check import verdict
+def _tell(output: Output, found: "CheckVerdict") -> None:
+    from semcast.specs.verdict import FAIL, NOT_APPLICABLE, NOT_EXERCISED, PASS
 
     rows: list[dict[str, object]] = []
     unjudged: dict[str, list[str]] = {}
     for name, judged in found.properties.items():
-        if judged.status == verdict.NOT_APPLICABLE:
-            unjudged.setdefault(judged.reason, []).append(name)
+        if judged.status in (NOT_APPLICABLE, NOT_EXERCISED):
+            unjudged.setdefault(f"{judged.status}: {judged.reason}", []).append(name)
         else:
             told = "" if judged.examples else judged.reason
             count = judged.violations
             rows.append({"property": name, "status": judged.status, "violations": count, "": told})
     output.say(*table(rows))
     for reason, names in unjudged.items():
-        output.say("", f"not applicable: {reason}", *_lines(names))
+        output.say("", reason, *_lines(names))
     for name, judged in found.properties.items():
         if judged.examples:
             more = judged.violations - len(judged.examples)
-            shown = f"{name}, the first of {cell(judged.violations)}" if more else name
+            shown = f"{name}, the first of {cell(judged.violations)} violations" if more else name
             output.say("", output.paint(shown, RED))
             for example in judged.examples:
                 output.say(*_transcript(example))
     said = {
-        verdict.PASS: "every promise that could be judged was kept",
-        verdict.FAIL: "a promise was broken",
-        verdict.NOT_APPLICABLE: "nothing could be judged",
+        PASS: "every property that could be checked holds",
+        FAIL: "a property was violated",
+        NOT_APPLICABLE: "no property could be checked",
     }[found.status]
-    colour = GREEN if found.status == verdict.PASS else RED
+    colour = GREEN if found.status == PASS else RED
     output.say("", output.paint(f"{found.events:,} events: {said}", colour))
 
 
@@ -124,7 +160,7 @@ def _lines(names: list[str]) -> list[str]:
     return wrap(", ".join(names), width(), initial_indent="  ", subsequent_indent="  ")
 
 
-def _transcript(example: "Example") -> Iterator[str]:
+def _transcript(example: "ViolationExample") -> Iterator[str]:
     """What happened, then the events that prove it, by the time since the first of them."""
     yield f"  run {example.run_id}: {example.what}"
     start = min((event["ts_ns"] for event in example.events), default=0)

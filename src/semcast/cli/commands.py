@@ -10,9 +10,9 @@ from semcast.terms.errors import one_of
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object as the last line of output.")
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Decides everything that is random.")]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Random seed.")]
 Jobs: TypeAlias = Annotated[
-    int | None, typer.Option(help="Processes to use.", show_default="one per core")
+    int | None, typer.Option(help="Number of worker processes.", show_default="one per core")
 ]
 
 

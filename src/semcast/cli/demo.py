@@ -19,23 +19,32 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: semcast demo --seconds 10 --slow-ms 4 --out out/demo"
 NAME: Final = "slow-receiver"
 LEGEND: Final = (
-    "purged: what the slow one never saw; p50, p99: how old its values of the hottest stocks were; "
-    "equal: in the end everyone had the sender's last value of every stock"
+    "purged: share of messages that the slow member skipped; p50, p99: age of its values of the "
+    "hottest stocks; equal: whether all members ended with the sender's last value of every stock"
 )
 RELIABLE: Final = "reliable"
 SEMANTIC: Final = "semantic"
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(help="How long each of the three runs sends.")] = 10.0,
-    members: Annotated[int, typer.Option(help="Processes, the sender included.")] = 5,
-    slow_ms: Annotated[float, typer.Option(help="What the slow one takes for a message.")] = 4.0,
-    out: Annotated[Path, typer.Option(help="Directory for figure, numbers and traces.")] = Path(
-        "out/demo"
-    ),
+    seconds: Annotated[
+        float, typer.Option(help="Sending time of each of the three runs, in seconds.")
+    ] = 10.0,
+    members: Annotated[int, typer.Option(help="Number of processes, including the sender.")] = 5,
+    slow_ms: Annotated[
+        float,
+        typer.Option(help="Time that the slow member spends on a message, in milliseconds."),
+    ] = 4.0,
+    out: Annotated[
+        Path, typer.Option(help="Directory for the figure, the numbers and the traces.")
+    ] = Path("out/demo"),
     json: Json = False,
 ) -> int:
-    """One slow member in a group of real processes: reliable multicast beside semantic."""
+    """Compare reliable and semantic multicast with one slow member.
+
+    Runs a group of real processes on this machine: first with the reliable protocol, then twice
+    with the semantic one.
+    """
     from semcast.cli.demo_view import viewing
     from semcast.experiments.demo import VARIANTS, Demonstration, Settings, buffer_for
 
@@ -72,12 +81,12 @@ def introduction(settings: "Settings", fault: str | None) -> list[str]:
     """What is about to be seen."""
     told = (
         f"{settings.members} processes on this machine; {settings.names[0]} sends "
-        f"{settings.rate:,.0f} quotes/s to all. {settings.names[settings.slow]} takes "
-        f"{settings.slow_ms:g} ms for each, so {1000 / settings.slow_ms:,.0f}/s at best. "
-        f"Buffers hold {settings.buffer}."
+        f"{settings.rate:,.0f} quotes/s to all. {settings.names[settings.slow]} spends "
+        f"{settings.slow_ms:g} ms on each quote, so it reads at most "
+        f"{1000 / settings.slow_ms:,.0f}/s. Each buffer holds {settings.buffer} messages."
     )
     if fault is not None:
-        told += f" There is no multicast ({fault}), so everyone gets a copy by unicast."
+        told += f" Multicast does not work ({fault}), so the sender sends each member its own copy."
     return wrap(told, width())
 
 
@@ -100,7 +109,7 @@ def verdict(outcomes: Mapping[str, "Outcome"]) -> list[str]:
     """What the recorded executions were found to be."""
     events = sum(outcome.events for outcome in outcomes.values())
     broken = sorted({name for outcome in outcomes.values() for name in outcome.broken})
-    found = f"broken: {', '.join(broken)}" if broken else "every promised property holds"
+    found = f"violated: {', '.join(broken)}" if broken else "every guaranteed property holds"
     return [f"Checked {events:,} recorded events: {found}."]
 
 
@@ -113,7 +122,7 @@ def sentence(outcomes: Mapping[str, "Outcome"]) -> str:
     elif reliable.slow_rate < 0.9 * offered:
         slowed = "was still filling its buffers when the run ended"
     else:
-        slowed = "kept up, since that member is not too slow"
+        slowed = "kept up, because that member was fast enough"
     last = (
         "still ended with the newest quote of every stock"
         if semantic.converged
@@ -121,9 +130,9 @@ def sentence(outcomes: Mapping[str, "Outcome"]) -> str:
     )
     share = min(1.0, semantic.fast_rate / offered)
     return (
-        f"One slow member: the reliable protocol {slowed}; the semantic one gave the others "
-        f"{share:.0%} of what was offered, while the slow one skipped "
-        f"{semantic.purged_ratio:.0%}, all of it superseded, and {last}."
+        f"With one slow member, the reliable protocol {slowed}. With the semantic protocol the "
+        f"other members received {share:.0%} of the offered messages; the slow member skipped "
+        f"{semantic.purged_ratio:.0%}, all of them superseded, and {last}."
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from semcast.experiments.demo import Look, Outcome, Settings, Variant
 
 LINE_S: Final = 1.0
-BARS: Final = {"sender": "sender_rate", "fast members": "fast_rate", "the slow one": "slow_rate"}
+BARS: Final = {"sender": "sender_rate", "fast members": "fast_rate", "slow member": "slow_rate"}
 STYLES: Final = {"reliable": "red", "semantic": "cyan", "semantic_item": "green"}
 LABEL: Final = 14
 NUMBER: Final = 10
@@ -96,10 +96,10 @@ class View:
 
     def _state(self, look: "Look") -> str:
         told = (
-            f"slow: {look.slowest or 'nobody'}; holds {look.held:,} of {self._settings.buffer:,}, "
-            f"skipped {look.skipped:,}"
+            f"slowest: {look.slowest or 'none'}; buffers {look.held:,} of "
+            f"{self._settings.buffer:,} messages, skipped {look.skipped:,}"
         )
-        return told + ("; the sender has to wait" if look.is_blocked else "")
+        return told + ("; the sender is blocked" if look.is_blocked else "")
 
 
 @contextmanager

@@ -26,11 +26,15 @@ def doctor(
         ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Look at this group's address too.")
+        str | None,
+        typer.Option(metavar="NAME", help="Also check the multicast address of this group."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Look at what live groups need of this machine, and say what to do."""
+    """Check whether live groups can run on this machine.
+
+    Prints how to fix each problem.
+    """
     from semcast.runtime.addresses import parse_name
     from semcast.runtime.doctor import FAIL, examine, worst
 
@@ -64,7 +68,7 @@ def summary(checks: "Sequence[Check]") -> str:
     broken = [each.name for each in checks if each.status == "fail"]
     doubtful = sum(each.status == "warn" for each in checks)
     if broken:
-        return f"Live groups do not work here as they should: {', '.join(broken)}."
+        return f"Live groups do not work properly on this machine; failed: {', '.join(broken)}."
     if doubtful:
-        return f"Live groups work here; {doubtful} of {len(checks)} checks leave something to wish."
-    return "Live groups work here."
+        return f"Live groups work on this machine; warnings in {doubtful} of {len(checks)} checks."
+    return "Live groups work on this machine."

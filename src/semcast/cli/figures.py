@@ -20,25 +20,32 @@ EXAMPLE = "Example: semcast figures all --out out/figures --quick"
 
 def figures(
     names: Annotated[
-        list[str], typer.Argument(metavar="list | all | NAME...", help="Which figures to draw.")
+        list[str],
+        typer.Argument(
+            metavar="list | all | NAME...", help="Figures to draw; `list` prints their names."
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Directory for PNG, CSV and HTML.")] = Path(
+    out: Annotated[Path, typer.Option(help="Directory for the PNG, CSV and HTML files.")] = Path(
         "out/figures"
     ),
     seed: Seed = 1,
     jobs: Jobs = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Shorter runs, rougher curves.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use shorter runs and fewer points.")
+    ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Add points of real processes to figures that have them.")
+        bool,
+        typer.Option("--live", help="Also run live processes, for the figures that support it."),
     ] = False,
     master: SomeMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
 ) -> None:
-    """Draw figures of the papers as PNG and CSV; `list` names them.
+    """Draw the papers' figures as PNG and CSV.
 
-    On Spark if --master, --remote or --conf says so, and then resumable; live points run here.
+    With --master, --remote or --conf the simulations run on Spark, and the same command resumes
+    an interrupted one.  Live points always run on this machine.
     """
     output = Output(json)
     if names == ["list"]:

@@ -16,7 +16,9 @@ MOST_USED: Final = (
     *("members", "peers", "name", "interface", "protocol", "order", "buffer", "key"),
     *("trace", "metrics", "config"),
 )
-HEADING: Final = "Options of the group, also in the environment (SEMCAST_MEMBERS=3) or a TOML file"
+HEADING: Final = (
+    "Group options; also settable in the environment (SEMCAST_MEMBERS=3) or a TOML file"
+)
 
 
 class JoiningCommand(TyperCommand):
@@ -44,7 +46,7 @@ class JoiningCommand(TyperCommand):
         with formatter.section(HEADING):
             formatter.write_dl([(flag, told[flag]) for flag in shown])
         if rest := [flag for flag in told if flag not in shown]:
-            told_elsewhere = f"And, as semcast join --help explains: {', '.join(rest)}."
+            told_elsewhere = f"See semcast join --help for: {', '.join(rest)}."
             formatter.write_paragraph()
             formatter.write(fill(told_elsewhere, formatter.width, break_on_hyphens=False) + "\n")
 

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from semcast.runtime.keyring import KeyRing
 
 File: TypeAlias = Annotated[
-    Path | None, typer.Option(help="The key ring.", show_default="$SEMCAST_KEYS, or the user's")
+    Path | None,
+    typer.Option(
+        help="Path of the key ring file.", show_default="$SEMCAST_KEYS, or the user's key ring"
+    ),
 ]
-Id: TypeAlias = Annotated[str, typer.Argument(help="A key, as listed.")]
+Id: TypeAlias = Annotated[str, typer.Argument(help="Key id, as printed by `semcast keys list`.")]
 
-app = new_app(Commands, "The key ring: what seals the frames of this machine's members.")
+app = new_app(Commands, "Manage the keys that encrypt the traffic between machines.")
 
 
 @app.callback(epilog="Example: semcast keys new")
@@ -31,48 +34,59 @@ def _keys() -> None:
 @app.command(epilog="Example: semcast keys new --cipher chacha20-poly1305")
 def new(
     cipher: Annotated[
-        str, typer.Option(help="aes-256-gcm, or chacha20-poly1305 for processors without AES.")
+        str,
+        typer.Option(
+            help="Cipher: aes-256-gcm, or chacha20-poly1305 for CPUs without AES instructions."
+        ),
     ] = "aes-256-gcm",
     file: File = None,
     json: Json = False,
 ) -> None:
-    """Make a key.  The first of a ring seals at once; another waits for `semcast keys use`."""
+    """Create a key.
+
+    The first key of a ring is active at once; activate later ones with `semcast keys use`.
+    """
     from semcast.runtime.keyring import edit, id_text, keys_path, new_key
 
     key = new_key(cipher)
     path = file or keys_path()
     ring = edit(path, lambda ring: ring.adding(key))
-    _tell(json, path, ring, "made", id_text(key.id))
+    _tell(json, path, ring, "created", id_text(key.id))
 
 
 @app.command("list", epilog="Example: semcast keys list --secret")
 def list_keys(
     secret: Annotated[
-        bool, typer.Option("--secret", help="Print the keys too, for `semcast keys add`.")
+        bool,
+        typer.Option("--secret", help="Also print the secret keys, for `semcast keys add`."),
     ] = False,
     file: File = None,
     json: Json = False,
 ) -> None:
-    """What is in the ring, and which key seals."""
+    """List the keys and mark the active one."""
     from semcast.runtime.keyring import KeyRing, keys_path
 
     path = file or keys_path()
     ring = KeyRing.load(path)
     rows = _rows(ring, secret)
     output = Output(json)
-    output.say(*(table(rows) or [f"no keys in {path}; semcast keys new"]))
+    output.say(*(table(rows) or [f"no keys in {path}; create one with semcast keys new"]))
     output.answer({"file": str(path), "keys": rows})
 
 
 @app.command(epilog="Example: semcast keys add < key.txt")
 def add(
     key: Annotated[
-        str, typer.Argument(help="As `list --secret` prints it.", show_default="standard input")
+        str,
+        typer.Argument(
+            help="Secret key, as printed by `semcast keys list --secret`.",
+            show_default="standard input",
+        ),
     ] = "-",
     file: File = None,
     json: Json = False,
 ) -> None:
-    """Take over a key of another machine."""
+    """Add a key that was created on another machine."""
     from getpass import getpass
 
     from semcast.runtime.keyring import edit, from_text, id_text, keys_path
@@ -87,7 +101,7 @@ def add(
 
 @app.command(epilog="Example: semcast keys use 5f21ac07")
 def use(key: Id, file: File = None, json: Json = False) -> None:
-    """Seal with this key from now on; running members do so within a second."""
+    """Make this key active.  Running members switch within a second."""
     from semcast.runtime.keyring import edit, keys_path
 
     path = file or keys_path()
@@ -97,7 +111,7 @@ def use(key: Id, file: File = None, json: Json = False) -> None:
 
 @app.command(epilog="Example: semcast keys remove 5f21ac07")
 def remove(key: Id, file: File = None, json: Json = False) -> None:
-    """Take a key out: what is sealed with it is refused from now on."""
+    """Remove a key.  Members then reject traffic that is encrypted with it."""
     from semcast.runtime.keyring import edit, keys_path
 
     path = file or keys_path()

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from semcast.pipeline.keyed_blocks import Columns
     from semcast.pipeline.lake import Batch, Lake
 
-Place: TypeAlias = Annotated[Path, typer.Argument(metavar="LAKE", help="Its directory.")]
+Place: TypeAlias = Annotated[Path, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
 ID_SHOWN = 12
 
-app = new_app(Commands, "The lake: traces and keyed files, checked, in one place.")
+app = new_app(Commands, "Manage a lake: one directory of checked traces and keyed files.")
 
 
 @app.callback(epilog="Example: semcast lake ls out/lake")
@@ -31,7 +31,7 @@ def _lake() -> None:
 )
 def ingest(
     lake: Place,
-    source: Annotated[list[Path], typer.Argument(help="Trace directories, or keyed files.")],
+    source: Annotated[list[Path], typer.Argument(help="Trace directories or keyed files to add.")],
     key: Key = None,
     order: Order = None,
     sender: Sender = None,
@@ -41,7 +41,7 @@ def ingest(
     conf: Conf = None,
     json: Json = False,
 ) -> None:
-    """Take sources in, each as a batch; one that is there already changes nothing."""
+    """Add traces or keyed files to the lake.  A source that is already there is skipped."""
     columns = _columns(key, order, sender, kind)
     target = target_of(master, remote, conf)
     from semcast.pipeline.ingest import ingest as take_in
@@ -59,18 +59,18 @@ def ingest(
                 batches.append(batch)
             else:
                 skipped += 1
-                output.say(f"{each}: there already, as batch {batch.id[:ID_SHOWN]}")
+                output.say(f"{each}: already in the lake, as batch {batch.id[:ID_SHOWN]}")
     if batches:
         output.say(*table(_rows(batches)))
     facts = _sums(batches)
     if facts["quarantined"]:
-        output.say(f"{facts['quarantined']:,} rows were refused: see {lake / 'quarantine'}")
+        output.say(f"{facts['quarantined']:,} invalid rows were set aside in {lake / 'quarantine'}")
     output.answer({**facts, "skipped": skipped, "batches": _rows(batches)})
 
 
 @app.command(epilog="Example: semcast lake ls out/lake --json")
 def ls(lake: Place, json: Json = False) -> None:
-    """List what came in."""
+    """List the batches of the lake."""
     from semcast.pipeline.lake import Lake
 
     opened = Lake(lake)
@@ -89,7 +89,7 @@ def compact(
     conf: Conf = None,
     json: Json = False,
 ) -> None:
-    """Merge small files; no row changes."""
+    """Merge small files.  The rows stay the same."""
     target = target_of(master, remote, conf)
     from semcast.pipeline.compact import compact as merge
     from semcast.pipeline.lake import Lake
@@ -101,19 +101,19 @@ def compact(
     output.progress("starting Spark")
     with session(target) as spark:
         before, after = merge(spark, opened, tell=output.progress)
-    output.say(f"{before:,} files became {after:,}; semcast lake vacuum deletes the old ones")
+    output.say(f"merged {before:,} files into {after:,}; semcast lake vacuum deletes the old ones")
     output.answer({**_totals(opened), "merged": before, "into": after})
 
 
 @app.command(epilog="Example: semcast lake vacuum out/lake")
 def vacuum(lake: Place, json: Json = False) -> None:
-    """Delete what the lake no longer holds: replaced files, and what a killed writer left."""
+    """Delete files that the current snapshot does not use."""
     from semcast.pipeline.lake import Lake
 
     opened = Lake(lake)
     removed = opened.vacuum()
     output = Output(json)
-    output.say(f"deleted {removed.files:,} files of {removed.bytes:,} bytes")
+    output.say(f"deleted {removed.files:,} files ({removed.bytes:,} bytes)")
     output.answer({**_totals(opened), "deleted": removed.files, "deleted_bytes": removed.bytes})
 
 
@@ -126,7 +126,7 @@ def _columns(
     if key is not None:
         return Columns(key, order, sender, kind)
     if order or sender or kind:
-        raise ConfigError("key: needed with --order, --sender and --kind; give --key COLUMN")
+        raise ConfigError("key: required with --order, --sender and --kind; add --key COLUMN")
     return None
 
 

@@ -26,27 +26,29 @@ PUB_EXAMPLE = (
 )
 SUB_EXAMPLE = "Example: semcast sub quotes --members 3 --json-lines --item ACME --count 10"
 
-GroupName: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+GroupName: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
 JsonLines: TypeAlias = Annotated[
-    bool, typer.Option("--json-lines", help="Lines are JSON objects, not text.")
+    bool, typer.Option("--json-lines", help="Read and print JSON objects instead of plain lines.")
 ]
 SentItem: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="NAME", help="What lines are about that do not say it.")
+    str | None, typer.Option(metavar="NAME", help="Item for input lines that do not name one.")
 ]
 WantedItem: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Print only what is about this.")
+    str | None, typer.Option(metavar="NAME", help="Print only this item.")
 ]
 SentCount: TypeAlias = Annotated[
-    int | None, typer.Option(help="Stop after so many lines.", show_default="at the end of input")
+    int | None, typer.Option(help="Stop after this many lines.", show_default="at the end of input")
 ]
 PrintedCount: TypeAlias = Annotated[
-    int | None, typer.Option(help="Stop after so many lines.", show_default="when interrupted")
+    int | None, typer.Option(help="Stop after this many lines.", show_default="when interrupted")
 ]
 SentRate: TypeAlias = Annotated[
-    float | None, typer.Option(help="Messages a second at most.", show_default="any")
+    float | None,
+    typer.Option(help="Send at most this many messages per second.", show_default="any"),
 ]
 TakenRate: TypeAlias = Annotated[
-    float | None, typer.Option(help="Take no more a second: be slow.", show_default="any")
+    float | None,
+    typer.Option(help="Read at most this many messages per second.", show_default="any"),
 ]
 
 
@@ -59,10 +61,11 @@ def join(
     rate: TakenRate = None,
     json: Json = False,
 ) -> None:
-    """Join a group: multicast the lines of standard input, print what the group says.
+    """Join a group: multicast standard input, print messages.
 
-    It goes on printing when the input ends, until interrupted.  JSON lines are as those of
-    `semcast pub` and `semcast sub`; with --json they are used too, and the facts come last.
+    Each line of standard input is one message; each message of the group is printed as a line.
+    Printing continues after the input ends, until you interrupt it.  JSON lines have the format
+    of `semcast pub` and `semcast sub`; --json uses them too and prints a summary object last.
     """
     from semcast.cli.piping import Pace, publish
 
@@ -82,10 +85,12 @@ def pub(
     rate: SentRate = None,
     json: Json = False,
 ) -> None:
-    """Join a group and multicast each line of standard input; leave once everyone has them.
+    """Join a group and multicast each line of standard input.
 
-    A JSON line is {"payload": ..., "item": ..., "never_purge": ..., "obsoletes": [...]}, of which
-    the payload must be there; "payload_base64" stands for one that is not text.
+    The member leaves when all members have received the messages.
+
+    A JSON line is {"payload": ..., "item": ..., "never_purge": ..., "obsoletes": [...]}.  Only
+    "payload" is required; use "payload_base64" instead for bytes that are not text.
     """
     from semcast.cli.piping import Pace, publish, take_all
 
@@ -96,7 +101,7 @@ def pub(
     sent, late = stay.snapshot.sent, stay.late
     output.say(
         f"sent {cell(sent)} messages in {stay.seconds:.1f} s"
-        + (f"; not known to have them all: {', '.join(late)}" if late else "")
+        + (f"; not confirmed by {', '.join(late)}" if late else "")
     )
     output.answer({**_facts(stay), "sent": sent, "rate": sent / stay.seconds, "late": late})
 
@@ -113,8 +118,8 @@ def sub(
     """Join a group and print each message as a line, until interrupted.
 
     A JSON line is {"sender": ..., "item": ..., "seq": ..., "skipped": ..., "payload": ...}, with
-    "payload_base64" for one that is not text, and "never_purge" if nothing ever supersedes it.
-    With --json the lines are such objects too, and the last one holds the facts.
+    "payload_base64" instead for bytes that are not text, and "never_purge" if the sender set it.
+    --json prints such lines too, and a summary object last.
     """
     output = Output(json)
     printing = _printing(json_lines or json, item, count, rate)
@@ -159,7 +164,7 @@ def _stay(group: str, ctx: typer.Context, output: Output, work: "Work", *beside:
 
 def _tell_joined(output: Output, snapshot: "Snapshot") -> None:
     output.clear()
-    others = ", ".join(peer.name for peer in snapshot.peers) or "nobody else"
+    others = ", ".join(peer.name for peer in snapshot.peers) or "no other members"
     print(f"joined {snapshot.group} as {snapshot.name} with {others}", file=sys.stderr)
 
 

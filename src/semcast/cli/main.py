@@ -39,7 +39,7 @@ from semcast.cli import (
 )
 from semcast.cli.commands import Commands, new_app
 from semcast.cli.joining import ExplainingCommand, JoiningCommand
-from semcast.terms.errors import SemcastError
+from semcast.terms.errors import SemcastError, one_of
 
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
@@ -48,7 +48,9 @@ NOBODY_READS: Final = 141  # 128 + SIGPIPE, which not every system has
 # Newer versions of typer bring their own click, older ones depend on it; this is it in both.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
-app = new_app(Commands, "Semantically reliable multicast: simulate, measure, draw, demonstrate.")
+app = new_app(
+    Commands, "Semantically reliable multicast: run, inspect, simulate and measure groups."
+)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command("join", cls=ExplainingCommand, epilog=live.JOIN_EXAMPLE)(live.join)
 app.command("pub", cls=JoiningCommand, epilog=live.PUB_EXAMPLE)(live.pub)
@@ -141,7 +143,7 @@ def _usage(error: Any) -> str:
     if type(error).__name__ == "NoSuchOption":
         names = (name for param in context.command.get_params(context) for name in param.opts)
         known = [name for name in names if name.startswith("-")]
-        told = f"option: {error.option_name!r} is not one of {', '.join(known)}"
+        told = str(one_of("option", error.option_name, known))
     return f"{told}; see {context.command_path} --help"
 
 

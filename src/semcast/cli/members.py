@@ -26,19 +26,21 @@ ANSWER_S: Final = 0.5
 CHANGES_MAX: Final = 1_000
 
 GroupName: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only this group.", show_default="every group")
+    str | None,
+    typer.Option(metavar="NAME", help="Show only this group.", show_default="every group"),
 ]
 
 
 def members(
     group: GroupName = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Tell changes until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print changes until Ctrl-C.")] = False,
     count: Annotated[
-        int | None, typer.Option(help="Watch for so many changes.", show_default="no end")
+        int | None,
+        typer.Option(help="Watch, and stop after this many changes.", show_default="no end"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """The live members of this user on this machine, and the rosters or views of their groups."""
+    """List your live members on this machine, and their groups."""
     from semcast.faults.limits import within
     from semcast.runtime.control import survey
 
@@ -69,7 +71,8 @@ def remarks(seen: "Survey", group: str | None) -> list[str]:
         return [_silence(pid) for pid in seen.silent]
     of, name = ("", "quotes") if group is None else (f" of group {group!r}", group)
     return [
-        f"no live member{of} on this machine; start one: semcast join {quote(name)} --members 3"
+        f"no live members{of} on this machine; "
+        f"start one with semcast join {quote(name)} --members 3"
     ]
 
 
@@ -121,7 +124,7 @@ def changes(before: "Survey", after: "Survey") -> Iterator[str]:
             if snapshot.view is not None:
                 place = f"view {snapshot.view.id} ({', '.join(snapshot.view.members)})"
             yield (
-                f"{who} is here: process {snapshot.pid}, {place}, "
+                f"{who} is live: process {snapshot.pid}, {place}, "
                 f"{snapshot.protocol} {snapshot.order}"
             )
         else:
@@ -136,14 +139,14 @@ def changes(before: "Survey", after: "Survey") -> Iterator[str]:
 
 
 def _silence(pid: int) -> str:
-    return f"process {pid} does not answer: stopped, stuck, or of another version"
+    return f"process {pid} does not answer: stopped, stuck, or running a different version"
 
 
 def _differences(old: "Snapshot", new: "Snapshot") -> Iterator[str]:
     if old.is_blocked != new.is_blocked:
-        yield "is blocked: no room in its buffer" if new.is_blocked else "has room again"
+        yield "is blocked: its buffer is full" if new.is_blocked else "is no longer blocked"
     if old.slowest != new.slowest:
-        yield f"finds {new.slowest} slowest" if new.slowest else "finds nobody slow any more"
+        yield f"finds {new.slowest} slowest" if new.slowest else "finds no slow member any more"
     forgotten = {peer.name for peer in old.peers if peer.is_forgotten}
     for peer in new.peers:
         if peer.is_forgotten and peer.name not in forgotten:

@@ -1,13 +1,26 @@
 """`semcast model`: the closed formulas, without a simulation."""
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from semcast.cli.commands import Commands, Json, new_app
 from semcast.cli.output import Output, pairs, table
 
-app = new_app(Commands, "The analytical models, by themselves.")
+app = new_app(Commands, "Evaluate the papers' analytical models.")
+Reached: TypeAlias = Annotated[
+    int, typer.Option(help="Members that have the message before the first round.")
+]
+Mode: TypeAlias = Annotated[
+    str, typer.Option(metavar="pull|push", help="Direction of gossip: pull or push.")
+]
+Error: TypeAlias = Annotated[
+    float, typer.Option(help="Accepted probability that a member still misses the message.")
+]
+Rounds: TypeAlias = Annotated[
+    int | None,
+    typer.Option(help="Number of rounds to print.", show_default="until the error is reached"),
+]
 
 
 @app.callback(epilog="Example: semcast model throughput --help")
@@ -21,16 +34,22 @@ def _model() -> None:
 )
 def throughput(
     r: Annotated[float, typer.Option(help="Share of messages that overwrite an item.")],
-    d: Annotated[int, typer.Option(help="Number of items overwritten.")],
-    buffer: Annotated[int, typer.Option(help="Messages that a buffer holds.")],
-    sender_rate: Annotated[float, typer.Option(help="Messages per second that are offered.")],
-    receiver_rate: Annotated[float, typer.Option(help="Messages per second it can take.")],
+    d: Annotated[int, typer.Option(help="Number of items that they overwrite.")],
+    buffer: Annotated[int, typer.Option(help="Buffer size, in messages.")],
+    sender_rate: Annotated[float, typer.Option(help="Messages per second that the sender offers.")],
+    receiver_rate: Annotated[
+        float, typer.Option(help="Messages per second that the slow receiver can read.")
+    ],
     k: Annotated[
-        int | None, typer.Option(help="Bits of a bitmap.", show_default="no bitmap")
+        int | None,
+        typer.Option(help="Length of the obsolescence bitmap.", show_default="no bitmap"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """How far a sender outruns a slow receiver (SRM equations 1 to 3)."""
+    """Compute the sender's rate with one slow receiver.
+
+    Uses equations 1 to 3 of SRM.
+    """
     from semcast.faults.limits import positive, within
     from semcast.models import throughput as model
 
@@ -55,16 +74,17 @@ def throughput(
     epilog="Example: semcast model gossip --members 100 --reached 51 --mode pull --error 1e-6"
 )
 def gossip(
-    members: Annotated[int, typer.Option(help="Members of the group.")],
-    reached: Annotated[int, typer.Option(help="Members that have the message at first.")],
-    mode: Annotated[str, typer.Option(metavar="pull|push", help="Who gives to whom.")],
-    error: Annotated[float, typer.Option(help="Probability that some member still lacks it.")],
-    rounds: Annotated[
-        int | None, typer.Option(help="Rounds to list.", show_default="until the error")
-    ] = None,
+    members: Annotated[int, typer.Option(help="Number of members of the group.")],
+    reached: Reached,
+    mode: Mode,
+    error: Error,
+    rounds: Rounds = None,
     json: Json = False,
 ) -> None:
-    """After how many rounds of gossip all have a message (RPB section 4.2)."""
+    """Compute the gossip rounds until all members have a message.
+
+    Uses the model of RPB section 4.2.
+    """
     from itertools import islice
 
     from semcast.faults.limits import within

@@ -68,9 +68,9 @@ def parse_json(line: bytes, item: str | None) -> Update:
     try:
         said = _line.decode(line)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"not a message: {error}") from None
+        raise ConfigError(f"cannot decode the message: {error}") from None
     if (said.payload is None) == (said.payload_base64 is None):
-        raise ConfigError("not a message: give one of payload and payload_base64")
+        raise ConfigError("the message needs exactly one of payload and payload_base64")
     payload = said.payload_base64 if said.payload is None else said.payload.encode()
     assert payload is not None
     about = item if said.item is None else said.item
@@ -140,7 +140,7 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
             parts = [rest]
             yield lines
         elif sum(map(len, parts)) > LINE_BYTES_MAX:
-            raise ConfigError(f"standard input: a line of more than {LINE_BYTES_MAX} bytes")
+            raise ConfigError(f"standard input: a line has more than {LINE_BYTES_MAX} bytes")
     if rest := b"".join(parts):
         yield [rest]
 
@@ -165,7 +165,7 @@ async def write(descriptor: int, text: bytes) -> None:
     except asyncio.CancelledError:
         await asyncio.wait({writing}, timeout=WRITE_S)
         if not writing.done():
-            raise BrokenPipeError("standard output: nobody reads it") from None
+            raise BrokenPipeError("standard output: its reader has stopped reading") from None
         raise
 
 

@@ -27,42 +27,65 @@ _SHOWN = ("messages", "items", "never_obsolete", "distance_p50", "distance_p90")
 
 
 Key: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Of a file: what a message is about.")
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column with the key of a message; required for files."),
 ]
 Order: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Whole numbers.", show_default="as in the file"),
+    typer.Option(
+        metavar="COLUMN",
+        help="Integer column that orders the messages.",
+        show_default="as in the file",
+    ),
 ]
 Sender: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Who sent it.", show_default="one sender")
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column with the sender.", show_default="one sender"),
 ]
 Kind: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="U update, C create, D delete, R one-off.", show_default="all U"
+        metavar="COLUMN",
+        help="Column with the kind of a row: U update, C create, D delete, R one-off.",
+        show_default="all U",
     ),
+]
+Source: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE|TRACE|LAKE", help="Keyed file, trace directory or lake to profile."
+    ),
+]
+SenderRate: TypeAlias = Annotated[
+    float | None,
+    typer.Option(help="Rate that the sender wants to reach, in messages per second."),
+]
+ReceiverRate: TypeAlias = Annotated[
+    float | None,
+    typer.Option(help="Rate that the slowest receiver can read, in messages per second."),
 ]
 
 
 def profile(
-    source: Annotated[Path, typer.Argument(metavar="FILE|TRACE|LAKE", help="What to profile.")],
+    source: Source,
     key: Key = None,
     order: Order = None,
     sender: Sender = None,
     kind: Kind = None,
-    sender_rate: Annotated[
-        float | None, typer.Option(help="Messages per second that are to be sent.")
+    sender_rate: SenderRate = None,
+    receiver_rate: ReceiverRate = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the JSON, PNG and CSV files.")
     ] = None,
-    receiver_rate: Annotated[
-        float | None, typer.Option(help="Messages per second that the slowest receiver takes.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory for JSON, PNG and CSV.")] = None,
     master: Master = LOCAL,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
 ) -> None:
-    """Say how much of a stream is superseded how soon, and which buffer admits a rate."""
+    """Report how soon messages are superseded; recommend a buffer.
+
+    With --sender-rate and --receiver-rate, recommends a buffer size for these rates.
+    """
     from semcast.models.advice import Rates
     from semcast.pipeline.keyed_blocks import Columns
     from semcast.pipeline.profile import CONF
@@ -81,7 +104,7 @@ def profile(
     if out is not None:
         facts["files"] = write_profile(out, found, rates, facts)
     if bad.rows:
-        output.say(f"{bad.rows:,} rows are not counted; the first: {bad.first}", "")
+        output.say(f"skipped {bad.rows:,} invalid rows; the first: {bad.first}", "")
     _tell(output, facts)
     output.answer(facts)
 
@@ -91,15 +114,15 @@ def _refuse_mixtures(
 ) -> None:
     is_recorded = any((source / name).exists() for name in ("events", "current", "journals"))
     if is_recorded and columns is not None:
-        raise ConfigError(
-            f"key: {source} is a trace, whose messages name their items; leave it out"
-        )
+        raise ConfigError(f"key: {source} is a trace, which already has items; remove --key")
     if columns is None:
         for name, column in others.items():
             if column is not None:
-                raise ConfigError(f"{name}: only for a file with keys; say which with --key COLUMN")
+                raise ConfigError(
+                    f"{name}: only for keyed files; add --key COLUMN, or remove --{name}"
+                )
         if source.is_file():
-            raise ConfigError(f"key: missing; say which column of {source} it is, --key COLUMN")
+            raise ConfigError(f"key: required for the file {source}; add --key COLUMN")
 
 
 def _profile(

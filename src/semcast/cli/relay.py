@@ -21,48 +21,73 @@ EXAMPLE = (
 )
 
 Member: TypeAlias = Annotated[
-    list[str], typer.Option(metavar="NAME=HOST:PORT", help="Where a member is; one for each.")
+    list[str],
+    typer.Option(metavar="NAME=HOST:PORT", help="Address of a member; repeat for each member."),
 ]
 Front: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=HOST:PORT",
-        help="Where its peers find it instead.",
+        help="Address that peers should use for this member; repeat for more.",
         show_default="a free port on loopback",
     ),
 ]
 Bandwidth: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="RATE", help="Of each link, as 10 MiB/s.", show_default="unlimited"),
+    typer.Option(
+        metavar="RATE",
+        help="Bandwidth of each link, such as 10 MiB/s.",
+        show_default="unlimited",
+    ),
 ]
 Partitions: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="START-END:A|B,C", help="Part the members, in seconds from ready."),
+    typer.Option(
+        metavar="START-END:A|B,C",
+        help="Partition the members from START to END, in seconds after the relay is ready.",
+    ),
 ]
 Cuts: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="START-END:A>B", help="Let B not hear A; no END is for ever."),
+    typer.Option(
+        metavar="START-END:A>B",
+        help="Drop traffic from A to B; omit END to keep dropping.",
+    ),
+]
+Duplicate: TypeAlias = Annotated[
+    float, typer.Option(help="Share of datagrams to duplicate, 0 to 1.")
+]
+Reorder: TypeAlias = Annotated[
+    float, typer.Option(help="Share of datagrams to reorder, by a delay of up to 10 ms.")
 ]
 
 
 def relay(
     member: Member,
     front: Front = None,
-    loss: Annotated[float, typer.Option(help="Share of datagrams lost.")] = 0.0,
-    duplicate: Annotated[float, typer.Option(help="Share of datagrams doubled.")] = 0.0,
-    reorder: Annotated[float, typer.Option(help="Share held back, up to 10 ms.")] = 0.0,
-    latency: Annotated[str, typer.Option(metavar="TIME", help="From member to member.")] = "1 ms",
-    jitter: Annotated[str, typer.Option(metavar="TIME", help="Up to so much more.")] = "0 ms",
+    loss: Annotated[float, typer.Option(help="Share of datagrams to drop, 0 to 1.")] = 0.0,
+    duplicate: Duplicate = 0.0,
+    reorder: Reorder = 0.0,
+    latency: Annotated[
+        str, typer.Option(metavar="TIME", help="One-way latency between members.")
+    ] = "1 ms",
+    jitter: Annotated[
+        str, typer.Option(metavar="TIME", help="Random additional latency, up to this much.")
+    ] = "0 ms",
     bandwidth: Bandwidth = None,
     partition: Partitions = None,
     cut: Cuts = None,
     seed: Seed = 1,
     seconds: Annotated[
-        float | None, typer.Option(help="How long.", show_default="until interrupted")
+        float | None,
+        typer.Option(help="Stop after this many seconds.", show_default="when interrupted"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Stand between live members and lose, double, delay, reorder and cut what they send."""
+    """Relay traffic between live members, with network faults.
+
+    The relay can drop, duplicate, delay, reorder or block datagrams.
+    """
     import asyncio
 
     from semcast.faults.limits import positive
@@ -96,7 +121,7 @@ async def _run(
     try:
         between.begin()
         peers = {name: _peers({**fronts, name: address}) for name, address in members.items()}
-        told = "; ".join(f"{name} has --peers {text}" for name, text in peers.items())
+        told = "; ".join(f"start {name} with --peers {text}" for name, text in peers.items())
         output.say(f"ready: {told}")
         output.people.flush()
         with suppress(TimeoutError):

@@ -13,21 +13,25 @@ EXAMPLE = "Example: semcast report out --out out/report.html"
 
 def report(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Traces, sweeps, figures, answers as JSON.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Directory of traces, sweeps, figures and saved JSON output."
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="The page to write.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")],
     json: Json = False,
 ) -> None:
     """Write one self-contained HTML page about a directory of results.
 
-    It shows what ran, verdicts with their counterexamples, profiles, advice, sweeps and figures.
-    Keep what a command answers there: semcast check TRACE --json > DIR/check.json
+    The page shows runs, verdicts with their counterexamples, profiles, advice, sweeps and
+    figures.  To include the output of a command, save it in the directory:
+    semcast check TRACE --json > DIR/check.json
     """
     from semcast.pipeline.report import report as write
 
     output = Output(json)
     facts = write(directory, out)
-    output.say(f"{facts['html']}: {facts['verdicts']} verdicts, {facts['failed']} of them failed")
+    output.say(f"{facts['html']}: {facts['verdicts']} verdicts, {facts['failed']} failed")
     for source in facts["not_shown"]:
         output.say(f"not shown: {source}")
     output.answer(facts)

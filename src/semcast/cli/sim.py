@@ -5,7 +5,7 @@ The experiments are looked up when a name is asked for, so that nothing here has
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 import typer.main
@@ -42,7 +42,15 @@ class Experiments(Commands):
         return experiment_command(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
 
 
-app = new_app(Experiments, "Run the protocols in the simulator, watched by monitors.")
+app = new_app(Experiments, "Run the protocols in the simulator and check every guarantee.")
+Mutant: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Run this deliberately broken variant of the protocol."),
+]
+Trace: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Directory for a trace of the runs; uses one core."),
+]
 
 
 @app.callback(epilog="Example: semcast sim list")
@@ -52,7 +60,7 @@ def _sim() -> None:
 
 @app.command("list", epilog="Example: semcast sim list --json")
 def list_experiments(json: Json = False) -> None:
-    """Name the experiments."""
+    """List the experiments."""
     from semcast.experiments.registry import EXPERIMENTS
 
     rows = [
@@ -71,14 +79,15 @@ def experiment_command(experiment: "Experiment") -> Any:
 
     def run(
         settings: Annotated[
-            list[str] | None, typer.Option("--set", metavar="K=V", help="Set a parameter.")
+            list[str] | None,
+            typer.Option("--set", metavar="K=V", help="Value of one parameter; repeat for more."),
         ] = None,
         seed: Seed = 1,
         trace: Annotated[
-            str | None, typer.Option(metavar="DIR", help="Record the execution there.")
+            str | None, typer.Option(metavar="DIR", help="Directory for a trace of the run.")
         ] = None,
         live: Annotated[
-            bool, typer.Option("--live", help="With real processes, in real time.")
+            bool, typer.Option("--live", help="Run live processes instead of the simulator.")
         ] = False,
         json: Json = False,
     ) -> int:
@@ -107,7 +116,7 @@ def run_experiment(
     parameters = experiment.parameters(dict(map(_setting, settings)))
     run = experiment.live if live else experiment.run
     if run is None:
-        raise ConfigError(f"live: {experiment.name} has no live points; leave it out")
+        raise ConfigError(f"live: {experiment.name} cannot run live; remove --live")
     output.progress(f"running {experiment.name}")
     row = run(parameters, seed, trace)
     results = {name: value for name, value in row.items() if name != "violations"}
@@ -129,19 +138,18 @@ def run_experiment(
 
 @app.command(epilog="Example: semcast sim swarm --protocol s-rm --seeds 500")
 def swarm(
-    protocol: Annotated[str, typer.Option(metavar="P", help="The protocol to test.")],
-    seeds: Annotated[int, typer.Option(help="How many runs.")] = 200,
-    first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
-    mutant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Break the protocol on purpose.")
-    ] = None,
-    trace: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Record the executions there, on one core.")
-    ] = None,
+    protocol: Annotated[str, typer.Option(metavar="P", help="Protocol to test.")],
+    seeds: Annotated[int, typer.Option(help="Number of seeds to run.")] = 200,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", help="First seed.")] = 0,
+    mutant: Mutant = None,
+    trace: Trace = None,
     jobs: Jobs = None,
     json: Json = False,
 ) -> int:
-    """Draw groups, loads and faults from seeds; judge every run."""
+    """Simulate random groups, loads and faults; check every run.
+
+    Each seed determines one run.
+    """
     import msgspec
 
     from semcast.faults.limits import within
@@ -191,13 +199,18 @@ def _recorded(
 @app.command(epilog="Example: semcast sim mutants --protocol s-rm --seeds 100")
 def mutants(
     protocol: Annotated[
-        str | None, typer.Option(metavar="P", help="Only its mutants.", show_default="all")
+        str | None,
+        typer.Option(
+            metavar="P", help="Run only the mutants of this protocol.", show_default="all"
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds that the swarm may take for each.")] = 200,
+    seeds: Annotated[
+        int, typer.Option(help="Maximum number of swarm seeds for each mutant.")
+    ] = 200,
     jobs: Jobs = None,
     json: Json = False,
 ) -> int:
-    """Run every deliberately broken protocol; each must be caught."""
+    """Verify that checks catch deliberately broken protocols."""
     from semcast.faults.limits import within
     from semcast.sim.mutant_hunt import hunt, of_protocol
 

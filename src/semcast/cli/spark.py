@@ -11,36 +11,47 @@ if TYPE_CHECKING:
     from semcast.pipeline.session import Target
 
 Master: TypeAlias = Annotated[
-    str, typer.Option(metavar="URL", help="Where Spark runs: local[N], spark://HOST:PORT, yarn, …")
+    str, typer.Option(metavar="URL", help="Spark master: local[N], spark://HOST:PORT, yarn, …")
 ]
 SomeMaster: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Where Spark runs: local[N], spark://HOST:PORT, yarn, …"),
+    typer.Option(metavar="URL", help="Spark master: local[N], spark://HOST:PORT, yarn, …"),
 ]
 Remote: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="URL", help="A Spark Connect server instead: sc://HOST:PORT.")
+    str | None,
+    typer.Option(
+        metavar="URL", help="Spark Connect server to use instead of a master: sc://HOST:PORT."
+    ),
 ]
 Conf: TypeAlias = Annotated[
-    list[str] | None, typer.Option(metavar="K=V", help="A setting of Spark; may be repeated.")
+    list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeat for more.")
 ]
 LOCAL = "local[*]"
 
 Key: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Of a keyed file: what a message is about.")
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column with the key of a message; required for keyed files."
+    ),
 ]
 Order: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Whole numbers.", show_default="as in the file"),
+    typer.Option(
+        metavar="COLUMN",
+        help="Integer column that orders the messages.",
+        show_default="as in the file",
+    ),
 ]
 Sender: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Who sent it.", show_default="one sender")
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column with the sender.", show_default="one sender"),
 ]
 Kind: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        help="U update, C create, D delete, R one-off.",
-        show_default="all update",
+        help="Column with the kind of a row: U update, C create, D delete, R one-off.",
+        show_default="all U",
     ),
 ]
 
@@ -57,7 +68,7 @@ def target_of(
     settings = [each.partition("=") for each in conf or ()]
     for name, equals, _ in settings:
         if not equals or not name.startswith("spark."):
-            raise ConfigError(f"conf: {name!r} is no setting of Spark; give spark.NAME=VALUE")
+            raise ConfigError(f"conf: {name!r} is not a Spark setting; write spark.NAME=VALUE")
     given = {name: value for name, _, value in settings}
     return Target(master, remote, {**(ours or {}), **given})
 

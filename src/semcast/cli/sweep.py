@@ -1,7 +1,7 @@
 """`semcast sweep`: an experiment over a grid, spread over Spark tasks, resumable."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -18,29 +18,42 @@ EXAMPLE = (
     "--out out/sweep"
 )
 BAR_COLUMNS = 24
+Name: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Experiment to run; `semcast sim list` prints the names."),
+]
+Grid: TypeAlias = Annotated[
+    list[str],
+    typer.Option(metavar="K=V,V", help="Values of one parameter; repeat for more parameters."),
+]
+Settings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="K=V", help="One value of a parameter, for all runs; repeat for more."
+    ),
+]
 
 
 def sweep(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The experiment; see `sim list`.")],
-    grid: Annotated[
-        list[str],
-        typer.Option(metavar="K=V,V", help="Values of a parameter; repeat it for a grid."),
+    name: Name,
+    grid: Grid,
+    out: Annotated[
+        Path,
+        typer.Option(help="Directory for the results; run the same command again to resume."),
     ],
-    out: Annotated[Path, typer.Option(help="Directory for the results; the same one resumes.")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="K=V", help="Set a parameter.")
-    ] = None,
-    repeat: Annotated[int, typer.Option(help="Runs of each point, with seeds of their own.")] = 1,
+    settings: Settings = None,
+    repeat: Annotated[int, typer.Option(help="Runs per grid point, each with its own seed.")] = 1,
     seed: Seed = 1,
     live: Annotated[
-        bool, typer.Option("--live", help="With real processes, one run at a time, without Spark.")
+        bool,
+        typer.Option("--live", help="Run live processes, one run at a time, without Spark."),
     ] = False,
     master: SomeMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
 ) -> int:
-    """Run an experiment at every point of a grid; interrupted, it goes on where it was."""
+    """Run an experiment at every point of a grid of parameters.  An interrupted sweep resumes."""
     from semcast.pipeline.sweep import plan, run_sweep
 
     values = {parameter: text.split(",") for parameter, text in _settings("grid", grid).items()}
@@ -49,7 +62,9 @@ def sweep(
     )
     target = some_target(master, remote, conf)
     if live and target is not None:
-        raise ConfigError("live: runs on this machine, without Spark; leave out where Spark runs")
+        raise ConfigError(
+            "live: cannot run on Spark; remove --live, or --master, --remote and --conf"
+        )
     output = Output(json)
     output.progress("starting")
     swept = run_sweep(

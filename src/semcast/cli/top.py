@@ -60,12 +60,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def top(
     group: GroupName = None,
     seconds: Annotated[
-        float | None, typer.Option(help="End after that time.", show_default="no end")
+        float | None,
+        typer.Option(help="Stop after this many seconds.", show_default="when interrupted"),
     ] = None,
-    every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 1.0,
+    every: Annotated[float, typer.Option(help="Refresh interval in seconds.")] = 1.0,
     json: Json = False,
 ) -> None:
-    """Rates, lag and buffers of the local members and their peers, and who is slow."""
+    """Show rates, lag and buffers, and which members are slow.
+
+    Shows the live members on this machine and, as far as they know them, their peers.
+    """
     from semcast.faults.limits import finite, positive
     from semcast.runtime.control import survey
 
@@ -161,7 +165,7 @@ def cells(row: Row) -> dict[str, object]:
         "slow": row.is_slow,
         "blocked": row.is_blocked,
         "forgotten": row.is_forgotten,
-        "by report": row.pid is None,
+        "remote": row.pid is None,
         row.status or "": row.status not in (None, "member"),
     }
     return {

@@ -10,9 +10,9 @@ Process: TypeAlias = tuple[str, str, int]  # group, name, process
 
 _IN_WORDS = {
     "joining": "is joining",
-    "member": "goes on",
+    "member": "is in the majority again",
     "left": "has left",
-    "excluded": "was excluded, and comes back",
+    "excluded": "was excluded from the group",
 }
 
 
@@ -71,7 +71,7 @@ def view_changes(
             ("left", [name for name in before_members if name not in members]),
         ):
             told += f"; {word}: {', '.join(those)}" if those else ""
-        yield f"{told}; entered by {', '.join(names)}"
+        yield f"{told}; installed by {', '.join(names)}"
     for key, snapshot in new.items():
         if key in old and snapshot.view is not None and (before := old[key].view) is not None:
             who = f"{snapshot.group} {snapshot.name}"
@@ -82,15 +82,15 @@ def _differences(old: "ViewSeen", new: "ViewSeen") -> Iterator[str]:
     if new.status == "minority" != old.status:
         reached = len(new.members) - len(new.suspected)
         yield (
-            f"waits in a minority: reaches {reached} of {len(new.members)} members of view "
-            f"{new.id}, {new.needed} are needed"
+            f"is in a minority and waits: reaches {reached} of {len(new.members)} members of view "
+            f"{new.id}, needs {new.needed}"
         )
     elif new.status != old.status and new.status in _IN_WORDS and _is_news(old, new):
         yield _IN_WORDS[new.status]
     yield from (f"suspects {name}" for name in new.suspected if name not in old.suspected)
     for name in old.suspected:
         if name not in new.suspected and name in new.members:
-            yield f"hears {name} again"
+            yield f"no longer suspects {name}"
 
 
 def _is_news(old: "ViewSeen", new: "ViewSeen") -> bool:

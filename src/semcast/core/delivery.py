@@ -11,7 +11,8 @@ from collections import OrderedDict
 
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 
 
 class DeliveryQueue:

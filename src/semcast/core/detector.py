@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Ballot, Rank, SafetyGossip, Seq, StabilityGossip
+from semcast.terms.ids import NEVER, Rank, Seq
+from semcast.terms.messages import Ballot, SafetyGossip, StabilityGossip
 
-NEVER = float("inf")
 SMALL = 64  # In a group of so many, a sender can hear from everyone in every round;
 ANYBODY_EVERY = 8  # in one round of so many, gossip goes to anybody.
 
@@ -153,9 +153,7 @@ class QuorumDetector:
 
     def announce(self, audience: Sequence[Rank], out: Effects) -> None:
         """Tell what was agreed on the own stream."""
-        gossip = self._compose((self.rank,))
-        for each in audience:
-            out.send.append((each, gossip))
+        out.send.append((audience, self._compose((self.rank,))))
         self.excused = set(self.peers)
 
     def reached(self, ballot: Ballot) -> Seq:
@@ -232,14 +230,15 @@ class QuorumDetector:
     def _send(self, out: Effects) -> None:
         behind, self.behind = self.behind, {}
         for peer, streams in behind.items():
-            out.send.append((peer, self._compose(streams | self.open if self.enabled else streams)))
+            told = streams | self.open if self.enabled else streams
+            out.send.append(((peer,), self._compose(told)))
         if not (self.enabled and self.open):
             return
         for sender in self.open:
             self.told[sender] = self.frontier[sender]
-        gossip = self._compose(self.open)
-        for peer in self._targets(behind):
-            out.send.append((peer, gossip))
+        targets = self._targets(behind)
+        if targets:
+            out.send.append((targets, self._compose(self.open)))
 
     def _targets(self, answered: Mapping[Rank, object]) -> list[Rank]:
         """Whom to tell besides those that are answered anyway."""
@@ -283,8 +282,7 @@ class QuorumDetector:
         """Go on without a member; the streams in which it had held up agreement."""
         self.live &= ~(1 << member)
         self.behind.pop(member, None)
-        if member in self.peers:
-            self.peers.remove(member)
+        self.peers = [peer for peer in self.peers if peer != member]
         for sender in list(self.open):
             if not self.voters[sender] & self.live:
                 self.candidate[sender] = self.voters[sender] = 0

@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from semcast.core.ranges import Ranges
-from semcast.terms.messages import Message, Seq
+from semcast.terms.ids import Seq
+from semcast.terms.messages import Message
 
 
 class Early:

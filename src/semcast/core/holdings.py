@@ -15,25 +15,29 @@ from semcast.core.delivery import DeliveryQueue
 from semcast.core.placing import PlacedQueue
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
+from semcast.core.trace import Trace
 from semcast.terms.effects import Effects
 from semcast.terms.events import (
-    DELIVER,
     DELIVERY,
-    MULTICAST,
-    ORDER,
-    PURGE,
-    RECEIVE,
     RETRANSMISSION,
-    Event,
 )
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
+from semcast.terms.outputs import ROOM, Delivery
 
 
 class Holdings:
     """The delivery queue and the retransmission store of one member."""
 
-    def __init__(self, recipe: Recipe, rank: Rank, placed: PlacedQueue | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        rank: Rank,
+        placed: PlacedQueue | None = None,
+        trace: Trace | None = None,
+    ) -> None:
         self.rank = rank
+        self.trace = trace or Trace(rank, is_total=placed is not None)
         self.placed = placed
         self.echo = recipe.echo
         self.elsewhere = recipe.elsewhere
@@ -58,7 +62,7 @@ class Holdings:
         self.skipped = 0  # how many messages the application will never see, being superseded
         self.told = 0  # of them
         self.purged = 0  # how many left the store as obsolete
-        self.refused = False
+        self.refused = False  # a sender waits for room
 
     def __repr__(self) -> str:
         return f"Holdings({self.messages}/{self.messages_max}, {self.queue}, {self.store})"
@@ -98,7 +102,11 @@ class Holdings:
         """Count a message as no longer held."""
         self._count(message.sender, -1, -len(message.payload))
         if self.refused:
-            out.room = True
+            self._tell_room(out)
+
+    def _tell_room(self, out: Effects) -> None:
+        self.refused = False
+        out.outputs.append(ROOM)
 
     def take_run(self, messages: Sequence[Message]) -> bool:
         """Count messages of one sender as held, if the bound allows all of them."""
@@ -131,8 +139,7 @@ class Holdings:
 
         There is room for all of them, or they came early and count as held; and the application
         takes each of them at once, or none.  Of own messages the caller brings no more than
-        `own_room`.  What they let purge from the store is purged after the last.  The rest is for
-        `admit`.
+        `own_room`.  What they let purge from the store is purged after the last.
         """
         sender, _ = kernel.start_of(messages)
         is_own = sender == self.rank
@@ -154,9 +161,10 @@ class Holdings:
             return 0
         self.admitted_bytes += payload
         self._count(sender, more * count, more * payload)
-        out.room |= more < 0 and self.refused
+        if more < 0 and self.refused:
+            self._tell_room(out)
         if out.events is not None:
-            self._record_admission(messages, source, more, out)
+            self.trace.admitted(messages, source, self.messages, more, out)
         if self.elsewhere or is_own:
             self._put(sender, messages, payload)
         if straight:
@@ -184,7 +192,7 @@ class Holdings:
         if held:
             self.take(message)
         if out.events is not None:
-            self._record_admission((message,), source, 0, out)
+            self.trace.admitted((message,), source, self.messages, 0, out)
         if stored:
             self._put(message.sender, (message,), len(message.payload))
         if straight:
@@ -246,31 +254,15 @@ class Holdings:
             self.placed.note_order(message.seq)
             return
         for purged, by in self.queue.push(message):
-            self._left_queue(purged, by, out)
+            self._purge_queued(purged, by, out)
 
     def hand_over_placed(self, out: Effects) -> None:
         """Positions have become final: deliver them, purge what has to wait."""
         assert self.placed is not None
         self.hand_over(out)
         for purged, position, by in self.placed.purge():
-            self._left_queue(purged, by.seq, out)
-            if out.events is not None:
-                out.events[-1].position, out.events[-1].by_sender = position, by.sender
-
-    def _record_admission(
-        self, messages: Sequence[Message], source: Rank, more: int, out: Effects
-    ) -> None:
-        """Each of them has made what is held so many more."""
-        assert out.events is not None
-        held = self.messages - more * len(messages)
-        for message in messages:
-            sender, seq, held = message.sender, message.seq, held + more
-            if sender == self.rank:
-                note = ORDER if self.placed is not None and message.deps else ""
-                event = Event(MULTICAST, self.rank, sender, seq, message, 0, note, -1, held)
-            else:
-                event = Event(RECEIVE, self.rank, sender, seq, None, 0, "", source, held)
-            out.events.append(event)
+            self._left_queue(purged, out)
+            self.trace.purged_at(position, purged, by, self.messages, out)
 
     def _make_room(self, message: Message, out: Effects) -> bool:
         """At the bound: purge, count on what the message itself supersedes, or reserve."""
@@ -289,7 +281,7 @@ class Holdings:
     def relieve(self, out: Effects) -> None:
         """Room is short: purge whatever may be purged."""
         for purged, by in self.queue.relieve():
-            self._left_queue(purged, by, out)
+            self._purge_queued(purged, by, out)
         for sender in self.store.streams:
             self._purge(sender, out)
 
@@ -308,9 +300,8 @@ class Holdings:
             withdrawn = sum(self.placed.withdraw(message) for message in gone)
             self.skipped += 0 if self._is_for_nobody(sender) else withdrawn
         self._left_store(sender, gone, out)
-        if out.events is not None:
-            for message, by in purged:
-                self._record_purge(message, by, RETRANSMISSION, out)
+        for message, by in purged if out.events is not None else ():
+            self.trace.purged(message, by, RETRANSMISSION, self.messages, out)
 
     def _left_store(self, sender: Rank, messages: Sequence[Message], out: Effects) -> None:
         """Count messages of one stream, no longer in the store, as held only if they are queued."""
@@ -320,18 +311,17 @@ class Holdings:
             messages = [message for message in messages if not self.queue.holds(message)]
         self._count(sender, -len(messages), -kernel.payload_bytes(messages))
         if self.refused:
-            out.room = True
+            self._tell_room(out)
 
-    def _left_queue(self, purged: Message, by: Seq, out: Effects) -> None:
+    def _purge_queued(self, purged: Message, by: Seq, out: Effects) -> None:
+        self._left_queue(purged, out)
+        if out.events is not None:
+            self.trace.purged(purged, by, DELIVERY, self.messages, out)
+
+    def _left_queue(self, purged: Message, out: Effects) -> None:
         self.skipped += not self._is_for_nobody(purged.sender)
         if not self.store.holds(purged):
             self.drop(purged, out)
-        self._record_purge(purged, by, DELIVERY, out)
-
-    def _record_purge(self, purged: Message, by: Seq, where: str, out: Effects) -> None:
-        if out.events is not None:
-            sender, seq, held = purged.sender, purged.seq, self.messages
-            out.events.append(Event(PURGE, self.rank, sender, seq, None, by, where, -1, held))
 
     def on_safe(self, sender: Rank, safe: Seq, out: Effects) -> None:
         """Messages up to `safe` may now purge others from retransmission."""
@@ -363,15 +353,7 @@ class Holdings:
         position = self.placed.position if self.placed is not None else 0
         if not self._is_for_nobody(sender):
             self.ready -= len(messages)
-            if self.skipped != self.told:
-                out.skipped.append((len(out.deliver), self.skipped - self.told))
-                self.told = self.skipped
-            out.deliver += messages
-            if self.placed is not None:
-                out.positions.append(position)
+            out.outputs.append(Delivery(messages, self.skipped - self.told, position))
+            self.told = self.skipped
         if out.events is not None:
-            for message in messages:
-                sender, seq, held = message.sender, message.seq, self.messages
-                event = Event(DELIVER, self.rank, sender, seq, message, 0, "", -1, held)
-                event.position = position
-                out.events.append(event)
+            self.trace.delivered(messages, position, self.messages, out)

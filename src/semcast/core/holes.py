@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from semcast.terms.messages import Seq
+from semcast.terms.ids import Seq
 
 FRESH_MAX = 1 << 12  # More than so many are merged at once.
 

@@ -12,7 +12,8 @@ from itertools import takewhile
 from typing import Protocol
 
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Message, Seq
+from semcast.terms.ids import Seq
+from semcast.terms.messages import Message
 
 
 class Index(Protocol):

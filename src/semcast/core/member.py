@@ -1,8 +1,7 @@
 """One member of a group: the machines of a recipe, wired together.  No protocol rule is here.
 
-A driver calls `multicast`, `on_datagram`, `on_ready`, `on_time` and `forget`, carries out the
-effects, and calls `on_time` at or after `deadline`.  The same object runs under the simulator
-and between real processes.
+A driver calls it as any `Machine`.  The same object runs under the simulator and between real
+processes.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,60 +12,67 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from semcast import kernel
-from semcast.core.detector import NEVER, QuorumDetector
+from semcast.core.detector import QuorumDetector
 from semcast.core.holdings import Holdings
-from semcast.core.obsolescence import TagAnnotator, annotator
 from semcast.core.outbox import Outbox, repairs
 from semcast.core.placing import PlacedQueue
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
-from semcast.core.recovery import Recovery
+from semcast.core.recovery import RepairRequester
+from semcast.core.sending import Sending
+from semcast.core.trace import Trace
 from semcast.core.vetting import Vetting
 from semcast.terms.effects import Effects
-from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
-from semcast.terms.events import DISCARD, DRAINED, LEAVE, RECLAIM, SAFE, STABLE, Event
+from semcast.terms.errors import ConfigError, LocalProtocolError
+from semcast.terms.events import RECLAIM, SAFE, STABLE
+from semcast.terms.ids import NEVER, Rank, Seq
+from semcast.terms.machine import Command, ForgetMember, Machine, Status
 from semcast.terms.messages import (
     Ballot,
     Data,
     Datagram,
     Excluded,
-    Message,
     Nack,
-    Rank,
     SafetyGossip,
-    Seq,
     StabilityGossip,
     Submission,
     WindowEmpty,
 )
+from semcast.terms.outputs import Ended
+from semcast.terms.views import EXCLUDED, MEMBER
 
 PACKS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
 
 
-class Member:
+class Member(Machine):
     """Lives as long as the process takes part in the group."""
 
     def __init__(
-        self, recipe: Recipe, rank: Rank, rng: Random, placed: PlacedQueue | None = None
+        self,
+        recipe: Recipe,
+        rank: Rank,
+        rng: Random,
+        placed: PlacedQueue | None = None,
+        trace: Trace | None = None,
     ) -> None:
         """With `placed`, messages are delivered at the places that the first member gives them."""
         if not 0 <= rank < recipe.members:
             raise ConfigError(f"rank: {rank} is not in 0..{recipe.members - 1}")
         self.recipe = recipe
         self.rank = rank
-        self.last: Seq = 0
         self.forgotten: set[Rank] = set()
         self.given_up = 0  # how many of them did not leave drained
         self.excluded = False
         self.deadline = NEVER  # when `on_time` wants to be called next
-        self.annotator = annotator(recipe)
-        # Otherwise a message says more than its item, and is composed by itself.
-        self.composes_runs = recipe.order != "causal" and isinstance(self.annotator, TagAnnotator)
-        self.holdings = Holdings(recipe, rank, placed)
+        self.holdings = Holdings(recipe, rank, placed, trace)
+        self.trace = self.holdings.trace
         self.reception = Reception(recipe, rank, self.holdings)
         self.vetting = Vetting(recipe, rank, self.reception.frontier, places=placed is not None)
-        self.recovery = Recovery(recipe, rank, self.reception, self.holdings, rng)
+        self.recovery = RepairRequester(recipe, rank, self.reception, self.holdings, rng)
         self.outbox = Outbox(recipe, rank, self.holdings.store)
+        self.sending = Sending(
+            recipe, rank, self.holdings, self.reception, self.vetting, self.outbox
+        )
         frontier = self.reception.frontier
         members, fanout = recipe.members, recipe.fanout
         how = (recipe.gossip_after, recipe.direct_gossip)
@@ -85,108 +91,29 @@ class Member:
     def __repr__(self) -> str:
         return f"Member({self.rank}, {self.reception}, {self.holdings}, {self.recovery})"
 
-    def multicast(
-        self,
-        submissions: Sequence[Submission],
-        now: float,
-        out: Effects,
-        *,
-        at_once: bool = False,
-    ) -> int:
-        """Send to the group; returns how many, from the front, there was room for.
+    @property
+    def sent(self) -> Seq:
+        """The number of the last own message."""
+        return self.sending.last
 
-        If `at_once`, they do not wait for company.  The rest may be offered again once `out.room`
-        was set; under overflow="error" having room for none raises `BufferFull`.  A submission that
-        says something impossible raises `LocalProtocolError` once it is the first.
-        """
+    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """Send to the group; returns how many, from the front, there was room for."""
         if self.excluded:
-            raise LocalProtocolError("this member was excluded; the group went on without it")
-        accepted = 0
+            raise LocalProtocolError(
+                "this member was excluded from the group and can no longer send"
+            )
         try:
-            accepted = self._multicast_run(submissions, now, out)
-            rest = submissions[accepted:] if accepted < len(submissions) else ()
-            for submission in rest:
-                if not self._multicast_one(submission, now, out):
-                    self.holdings.refused = True
-                    break
-                accepted += 1
-        except Exception:
-            if not accepted:
-                raise  # Else when the rest is offered: what was accepted has to be counted.
+            return self.sending.submit(submissions, now, out)
         finally:
-            if at_once:
-                self.outbox.hurry(now)
             self.outbox.flush(now, out)
             self.holdings.purge_stored(self.rank, out)
             self._settle(now, out)
-        if not accepted and submissions and self.recipe.overflow == "error":
-            raise BufferFull(
-                f"buffer: all {self.holdings.messages} messages held may not be purged; "
-                f"wait, enlarge it, or forget the member that holds them up"
-            )
-        return accepted
-
-    def _multicast_run(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
-        """Send those that pass without a decision, from the front; how many."""
-        if not self.composes_runs or not submissions:
-            return 0
-        count, payload = self.holdings.own_room
-        if not count:
-            return 0
-        room = (count, payload, self.recipe.message_bytes)
-        messages: Any
-        if PACKS and isinstance(submissions, kernel.Parcel):
-            messages, size = kernel.pack(self.rank, self.last, submissions, *room)
-        else:
-            if isinstance(submissions, kernel.Parcel):
-                wanted: Any = submissions[:count]
-                submissions = kernel.submissions(Submission, wanted)
-            messages, size = kernel.compose(Message, self.rank, self.last, submissions, *room)
-        count = self.holdings.admit_run(messages, self.rank, out) if messages else 0
-        if count and messages:
-            if count < len(messages):
-                size = kernel.sizes_of(messages[:count])
-            self.last += count
-            self.reception.on_own(self.last)
-            self.outbox.add(self.last, size, now)
-        return count
-
-    def _multicast_one(self, submission: Submission, now: float, out: Effects) -> bool:
-        seq = self.last + 1
-        annotation = self.annotator.annotate(seq, submission)
-        item, covers, keep = annotation
-        message = Message(
-            self.rank, seq, item, covers, keep, self._deps(), submission.payload, submission.name
-        )
-        size = kernel.size_of(message)
-        self.vetting.check_own(message, size)
-        if not self.holdings.fits(message):
-            self.outbox.flush(now, out)  # What has left may be purged to make room.
-        if not self.holdings.admit(message, self.rank, out):
-            return False
-        self.last = seq
-        self.annotator.remember(seq, annotation)
-        self.reception.on_own(seq)
-        self.outbox.add(seq, size, now)
-        return True
 
     def order(self, runs: tuple[tuple[Rank, Seq], ...], now: float, out: Effects) -> None:
-        """Multicast an order message: it gives the next places, and waits for what it places."""
-        seq = self.last + 1
-        message = Message(self.rank, seq, keep=True, deps=runs)
-        self.holdings.want(self.rank, seq)  # It is what makes room.
-        self.holdings.admit(message, self.rank, out)
-        self.last = seq
-        self.reception.on_own(seq)
-        self.outbox.add(seq, kernel.size_of(message), now)
+        """Multicast an order message: it gives the next places."""
+        self.sending.order(runs, now, out)
         self.outbox.flush(now, out)
         self._settle(now, out)
-
-    def _deps(self) -> tuple[tuple[Rank, Seq], ...]:
-        if self.recipe.order != "causal":
-            return ()
-        delivered = enumerate(self.holdings.delivered)
-        return tuple((rank, seq) for rank, seq in delivered if seq and rank != self.rank)
 
     def on_datagram(self, source: Rank, datagram: Datagram, now: float, out: Effects) -> None:
         """Something came from `source`; raises RemoteProtocolError if this group cannot say it."""
@@ -197,16 +124,14 @@ class Member:
             return
         self.vetting.check(source, datagram)
         if self.vetting.shows_exclusion(datagram):
-            self.excluded = out.excluded = True
-            self._settle(now, out)
-            return
-        _HANDLERS[type(datagram)](self, source, datagram, now, out)
+            self._end(out)
+        else:
+            _HANDLERS[type(datagram)](self, source, datagram, now, out)
         self._settle(now, out)
 
     def _turn_away(self, source: Rank, out: Effects) -> None:
-        out.send.append((source, Excluded(source)))
-        if out.events is not None:
-            out.events.append(Event(DISCARD, self.rank, note="forgotten", peer=source))
+        out.send.append(((source,), Excluded(source)))
+        self.trace.turned_away(source, out)
 
     def _on_data(self, source: Rank, data: Data, now: float, out: Effects) -> None:
         if data.safe:
@@ -229,10 +154,10 @@ class Member:
             notices += gone
         *parts, last = repairs(messages, notices, self.recipe.datagram_bytes)
         for part in parts:
-            out.send.append((source, part))
+            out.send.append(((source,), part))
         if last.messages or last.purged:
             # It closes the request: were the first part to, the rest would be asked for twice.
-            out.send.append((source, replace(last, answers=nack.number)))
+            out.send.append(((source,), replace(last, answers=nack.number)))
 
     def _on_stability(self, source: Rank, g: StabilityGossip, now: float, out: Effects) -> None:
         self._take_hints(source, g.ballots, out)
@@ -247,7 +172,11 @@ class Member:
 
     def _on_excluded(self, source: Rank, e: Excluded, now: float, out: Effects) -> None:
         if e.member == self.rank:
-            self.excluded = out.excluded = True
+            self._end(out)
+
+    def _end(self, out: Effects) -> None:
+        self.excluded = True
+        out.outputs.append(Ended(EXCLUDED))
 
     def _take_hints(self, source: Rank, ballots: tuple[Ballot, ...], out: Effects) -> None:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
@@ -287,8 +216,7 @@ class Member:
 
     def _record(self, kind: str, sender: Rank, seq: Seq, out: Effects) -> None:
         if out.events is not None:
-            held = self.holdings.messages
-            out.events.append(Event(kind, self.rank, sender, seq, None, 0, "", -1, held))
+            self.trace.advanced(kind, sender, seq, self.holdings.messages, out)
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
@@ -306,32 +234,58 @@ class Member:
             self._on_safe(self.safety.on_time(now, out), out)
         self._settle(now, out)
 
-    def flush(self, now: float, out: Effects) -> None:
+    def on_idle(self, now: float, out: Effects) -> None:
         """No more company is to be expected for what waits to be sent."""
-        self.outbox.hurry(now)
-        self.outbox.flush(now, out)
-        self._settle(now, out)
+        if not self.outbox.is_empty:
+            self.outbox.hurry(now)
+            self.outbox.flush(now, out)
+            self._settle(now, out)
 
     @property
     def is_drained(self) -> bool:
         """Whether everything known here is stable: the group loses nothing if this one leaves."""
         return not self.stability.open and not self.reception.gaps
 
-    def forget(self, member: Rank, now: float, out: Effects, *, drained: bool = False) -> None:
-        """Go on without a member: one that left drained, or at most f that did not."""
+    def status(self, now: float) -> Status:
+        """How it is doing."""
+        holdings, sent = self.holdings, self.sent
+        agreed, closed = self.stability.agreed, self.stability.closed
+        frontier = self.reception.frontier
+        return Status(
+            phase=EXCLUDED if self.excluded else MEMBER,
+            sent=sent,
+            passed=sum(frontier),
+            skipped=holdings.skipped,
+            purged=holdings.purged,
+            queued=len(holdings.queue),
+            held=holdings.messages,
+            held_bytes=holdings.bytes,
+            lags={peer: sent - reached for peer, reached in self.outbox.reached.items()},
+            forgotten=self.forgotten,
+            is_blocked=holdings.refused,
+            is_drained=self.is_drained,
+            owes_nothing=self.outbox.is_empty
+            and all(s in closed or seq <= agreed[s] for s, seq in enumerate(frontier)),
+        )
+
+    def on_command(self, command: Command, now: float, out: Effects) -> None:
+        """The group goes on without a member."""
+        if not isinstance(command, ForgetMember):
+            super().on_command(command, now, out)
+            return
+        member, drained = command.member, command.drained
         if member == self.rank or not 0 <= member < self.recipe.members:
             raise LocalProtocolError(f"forget: {member} is not another member of the group")
         if member in self.forgotten:
             return
         if not drained and self.given_up >= self.recipe.f:
             raise LocalProtocolError(
-                f"forget: at most f = {self.recipe.f} members can be forgotten; a larger f is "
-                "for the next time, now one can only wait or leave"
+                f"forget: the limit of f = {self.recipe.f} forgotten members is reached; f is "
+                "fixed while the group runs: wait, or leave and restart with a larger f"
             )
         self.forgotten.add(member)
         self.given_up += not drained
-        if out.events is not None:
-            out.events.append(Event(LEAVE, self.rank, note=DRAINED if drained else "", peer=member))
+        self.trace.forgot(member, drained, out)
         self.reception.forget(member, out)
         self.recovery.forget(member)
         self.outbox.forget(member)
@@ -344,7 +298,9 @@ class Member:
     def freeze(self, now: float, out: Effects) -> None:
         """The view ends: what waits to be sent leaves, and no frontier moves any more."""
         self.reception.freeze()
-        self.flush(now, out)
+        self.outbox.hurry(now)
+        self.outbox.flush(now, out)
+        self._settle(now, out)
 
     def aim(self, cut: Sequence[Seq], sources: Sequence[Rank], now: float, out: Effects) -> None:
         """The view's streams end at `cut`; by stream, who holds them up to there."""
@@ -377,8 +333,6 @@ class Member:
             self.safety.enable(not self.safety.enabled, streams, now)  # [SRM §6.4]
         if self.reception.gaps or self.recovery.noticed:
             self.recovery.poll(now, out)
-        if out.room:
-            self.holdings.refused = False
         self.deadline = min(
             self.outbox.flush_at,
             self.outbox.idle_at,

@@ -4,8 +4,8 @@ Idea: the relation lives within one sender's stream, and the protocol never look
 An annotator turns each submission into an item tag or the distances it covers; declaring
 something impossible is an error at the call.  An annotation need not be complete: what is not
 recognised as obsolete is merely not purged [SRM §3.2].
-Rule: [SRM §3.2] for tags, bitmaps and stubborn channels; [SVS §5.2] for update/fin;
-[SRB §2.1] for the chain limit.
+Rule: [SRB §1.3] for tags, [SRM §3.2] for bitmaps, [SRM §3.1] for stubborn channels; [SVS §5.2] for
+update/fin; [SRB §2.1] for the chain limit.
 """
 
 from collections import OrderedDict, deque
@@ -13,7 +13,8 @@ from typing import Protocol, TypeAlias
 
 from semcast.core.recipe import Recipe
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.messages import COVERS_MAX, Seq, Submission
+from semcast.terms.ids import Seq
+from semcast.terms.messages import COVERS_MAX, Submission
 
 Annotation: TypeAlias = tuple[int | None, bytes | tuple[int, ...], bool]  # item, covers, keep
 
@@ -47,10 +48,10 @@ def distance(seq: Seq, obsolete: Seq) -> int:
     """How far back `obsolete` lies, or an error if it does not lie in the past."""
     if obsolete >= seq:
         raise LocalProtocolError(
-            f"obsoletes: message {seq} cannot make the same or a later message {obsolete} obsolete"
+            f"obsoletes: message {seq} can only supersede earlier messages, not {obsolete}"
         )
     if obsolete < 1:
-        raise LocalProtocolError(f"obsoletes: {obsolete} is not a message; the first is 1")
+        raise LocalProtocolError(f"obsoletes: {obsolete} is not a sequence number; they start at 1")
     return seq - obsolete
 
 
@@ -58,7 +59,7 @@ def refuse_lists(relation: str, submission: Submission) -> None:
     """Lists are meaningless to a relation that is computed from something else."""
     if submission.obsoletes:
         raise LocalProtocolError(
-            f"obsoletes: relation {relation} takes no lists; use relation list or bitmap"
+            f"obsoletes: not allowed with relation {relation}; use relation list or bitmap"
         )
 
 
@@ -120,7 +121,8 @@ class BitmapAnnotator:
             n = distance(seq, obsolete)
             if n > self.k:
                 raise LocalProtocolError(
-                    f"obsoletes: message {obsolete} lies {n} back, beyond k = {self.k}"
+                    f"obsoletes: message {obsolete} is {n} messages back; "
+                    f"the bitmap reaches k = {self.k}"
                 )
             bits |= 1 << (n - 1) | self.recent[n - 1] << n
         bits &= self.mask

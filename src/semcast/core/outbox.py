@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from typing import cast
 
 from semcast import kernel
-from semcast.core.detector import NEVER
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Data, Message, Nack, Purged, Rank, Seq, WindowEmpty
+from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq
+from semcast.terms.messages import Data, Message, Nack, Purged, WindowEmpty
 
 NOTICE_BYTES = 32
 
@@ -114,9 +114,9 @@ class Outbox:
         return self.sent == self.last
 
     @property
-    def audience(self) -> list[Rank]:
+    def audience(self) -> Sequence[Rank]:
         """To whom goes what is for all."""
-        return self.peers if self.unicast else [EVERYONE]
+        return self.peers if self.unicast else EVERYONE
 
     def hurry(self, now: float) -> None:
         """What waits for company need not wait any longer."""
@@ -127,12 +127,11 @@ class Outbox:
         return len(self.peers) - len(self.pulling) if self.unicast else 1
 
     def _transmit(self, data: Data, out: Effects) -> None:
-        if not self.unicast:
-            out.send.append((EVERYONE, data))
-            return
-        for peer in self.peers:
-            if peer not in self.pulling:
-                out.send.append((peer, data))
+        audience = self.audience
+        if self.pulling:
+            audience = [peer for peer in self.peers if peer not in self.pulling]
+        if audience:
+            out.send.append((audience, data))
 
     def on_stable(self, stable: Seq) -> None:
         """Everyone has come so far in the own stream."""
@@ -155,7 +154,7 @@ class Outbox:
 
     def forget(self, member: Rank) -> None:
         """Send nothing to this member any more."""
-        self.peers.remove(member)
+        self.peers = [peer for peer in self.peers if peer != member]
         del self.reached[member]
         self.pulling.pop(member, None)
 
@@ -201,5 +200,4 @@ class Outbox:
         if now >= self.idle_at:
             self.idle_at = NEVER
             if self.sent == self.last and self.store.stream(self.rank).stable < self.last:
-                for peer in self.audience:
-                    out.send.append((peer, WindowEmpty(self.rank, self.last)))
+                out.send.append((self.audience, WindowEmpty(self.rank, self.last)))

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 
 
 class PlacedQueue:

@@ -18,7 +18,8 @@ from typing import Any
 from semcast import kernel
 from semcast.core.index import ItemIndex, index
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import SEQ_MAX, Message, Seq
+from semcast.terms.ids import SEQ_MAX, Seq
+from semcast.terms.messages import Message
 
 
 class PurgingBuffer:

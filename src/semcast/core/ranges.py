@@ -7,8 +7,7 @@ for a million messages can say so.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-from semcast.terms.messages import Seq
-from semcast.terms.pubsub import Span
+from semcast.terms.ids import Seq, Span
 
 
 class Ranges:

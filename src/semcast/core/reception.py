@@ -17,8 +17,8 @@ from semcast.core.holdings import Holdings
 from semcast.core.holes import Holes
 from semcast.core.recipe import Recipe
 from semcast.terms.effects import Effects
-from semcast.terms.events import DISCARD, SKIP, Event
-from semcast.terms.messages import Message, Nack, Purged, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message, Nack, Purged
 
 SKIPS_MAX = 1 << 16  # of a stream, on what one datagram says: each is an event of its own
 
@@ -29,6 +29,7 @@ class Reception:
     def __init__(self, recipe: Recipe, rank: Rank, holdings: Holdings) -> None:
         self.rank = rank
         self.holdings = holdings
+        self.trace = holdings.trace
         self.elsewhere = recipe.elsewhere
         self.notices_max = recipe.buffer
         self.hearsay_max = recipe.much
@@ -284,17 +285,11 @@ class Reception:
         self.holdings.skipped += gone.last - gone.first + 1
         if self.elsewhere:
             self.holdings.store.skip(sender, gone.first, gone.last, gone.witness)
-        if out.events is not None:
-            held = self.holdings.messages
-            for seq in range(gone.first, gone.last + 1):
-                event = Event(SKIP, self.rank, sender, seq, None, gone.witness, "", source, held)
-                out.events.append(event)
+        self.trace.skipped(gone, source, self.holdings.messages, out)
 
     def _discard(self, message: Message, reason: str, source: Rank, out: Effects) -> None:
         if out.events is not None:
-            sender, seq, held = message.sender, message.seq, self.holdings.messages
-            event = Event(DISCARD, self.rank, sender, seq, None, 0, reason, source, held)
-            out.events.append(event)
+            self.trace.discarded(message, reason, source, self.holdings.messages, out)
 
     def freeze(self) -> None:
         """No frontier moves any more; what comes is kept ahead."""

@@ -115,7 +115,7 @@ class Recipe:
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: {value} is not at least 1")
         if self.chain_limit is not None and self.relation != "item":
-            raise ConfigError(f"chain_limit: works on item tags, not on relation {self.relation}")
+            raise ConfigError(f"chain_limit: needs relation item, not {self.relation}")
         if self.bandwidth_max is not None and not 0 < self.bandwidth_max < inf:
             raise ConfigError(f"bandwidth_max: {self.bandwidth_max} is not above 0")
 
@@ -123,7 +123,7 @@ class Recipe:
         if self.relation not in ("item", "none"):
             raise ConfigError(f"order: item needs relation item or none, not {self.relation}")
         if self.purge != "eager":
-            raise ConfigError("order: item needs eager purging, not lazy")
+            raise ConfigError("order: item needs purge eager, not lazy")
 
     @property
     def much(self) -> int:

@@ -12,13 +12,13 @@ from collections.abc import Collection, Sequence
 from random import Random
 
 from semcast import kernel
-from semcast.core.detector import NEVER
 from semcast.core.holdings import Holdings
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
 from semcast.core.window import Window
 from semcast.terms.effects import Effects
-from semcast.terms.messages import SEQ_MAX, Data, Nack, Rank, Seq
+from semcast.terms.ids import NEVER, SEQ_MAX, Rank, Seq
+from semcast.terms.messages import Data, Nack
 
 RANGES_MAX = 64
 UNKNOWN_BYTES = 1024  # of a message, as long as none is here
@@ -44,7 +44,7 @@ class Request:
             del self.sent_at[next(iter(self.sent_at))]
 
 
-class Recovery:
+class RepairRequester:
     """Lives as long as the member."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Recovery:
         self.deadline = NEVER
 
     def __repr__(self) -> str:
-        return f"Recovery(asked={list(self.asked)}, {self.window})"
+        return f"RepairRequester(asked={list(self.asked)}, {self.window})"
 
     def on_claim(self, peer: Rank, sender: Rank, frontier: Seq) -> None:
         """A peer's gossip says how far it has come in a stream."""
@@ -161,7 +161,7 @@ class Recovery:
         request.repeat(self.number, now, now + self.window.timeout_s)
         self.asked[sender] = request
         self.deadline = min(self.deadline, request.deadline)
-        out.send.append((target, Nack(sender, ranges, limit, self.number)))
+        out.send.append(((target,), Nack(sender, ranges, limit, self.number)))
 
     def _limit(self, sender: Rank, out: Effects) -> int:
         """How many messages may be asked for: what the window and the room allow."""

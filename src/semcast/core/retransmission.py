@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from semcast.core.holes import Holes
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import SEQ_MAX, Message, Purged, Rank, Seq
+from semcast.terms.ids import SEQ_MAX, Rank, Seq
+from semcast.terms.messages import Message, Purged
 
 
 class Kept:

@@ -13,6 +13,7 @@ from semcast.core.recipe import Recipe
 from semcast.core.recovery import RANGES_MAX
 from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
+from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import (
     COVERS_MAX,
     Ballot,
@@ -21,9 +22,7 @@ from semcast.terms.messages import (
     Excluded,
     Message,
     Nack,
-    Rank,
     SafetyGossip,
-    Seq,
     StabilityGossip,
 )
 
@@ -59,13 +58,17 @@ class Vetting:
             self._check_nack(datagram)
         elif isinstance(datagram, StabilityGossip | SafetyGossip):
             if len(datagram.ballots) > self.members:
-                raise RemoteProtocolError(f"ballots: {len(datagram.ballots)} of them")
+                raise RemoteProtocolError(
+                    f"gossip: {len(datagram.ballots)} votes in a group of {self.members} members"
+                )
             for ballot in datagram.ballots:
                 self._check_ballot(ballot)
         elif isinstance(datagram, Excluded):
             self._check_rank(datagram.member)
         elif datagram.sender != source:
-            raise RemoteProtocolError(f"window empty: {source} speaks for {datagram.sender}")
+            raise RemoteProtocolError(
+                f"window empty: sent by member {source} for the stream of member {datagram.sender}"
+            )
 
     def shows_exclusion(self, datagram: Datagram) -> bool:
         """Whether it could not be said of a group that this process is in.
@@ -106,53 +109,68 @@ class Vetting:
         """Refuse, at the call, what the group does not carry."""
         if size > self.message_bytes:
             raise LocalProtocolError(
-                f"payload: a message of {size} bytes is over the {self.message_bytes} allowed"
+                f"payload: message has {size} bytes, maximum is {self.message_bytes}"
             )
         if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
             raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
         if len(message.name) > NAME_MAX:
             raise LocalProtocolError(
-                f"item: a name of {len(message.name)} characters, at most {NAME_MAX} are allowed"
+                f"item: name has {len(message.name)} characters, maximum is {NAME_MAX}"
             )
 
     def _check_message(self, message: Message, source: Rank) -> None:
         self._check_stream(message.sender, source)
         if (message.item or 0) > ITEM_MAX or len(message.name) > NAME_MAX:
-            raise RemoteProtocolError(f"item: of message {message.sender}:{message.seq}")
+            raise RemoteProtocolError(
+                f"message {message.sender}:{message.seq}: item tag or name out of range"
+            )
         orders = self.places and message.sender == 0
         if len(message.deps) > (self.members if orders else self.deps_max):
-            raise RemoteProtocolError(f"deps: {len(message.deps)} of them")
+            deps_max = self.members if orders else self.deps_max
+            raise RemoteProtocolError(
+                f"message {message.sender}:{message.seq}: {len(message.deps)} dependencies, "
+                f"maximum is {deps_max}"
+            )
         for rank, seq in message.deps:
             self._check_rank(rank)
             if rank == message.sender and not (orders and seq < message.seq):
-                raise RemoteProtocolError(f"deps: {rank}:{message.seq} waits for its own stream")
+                raise RemoteProtocolError(
+                    f"message {rank}:{message.seq}: depends on a message of its own sender"
+                )
         covers = message.covers
         if covers and type(covers) is not self.form:
             raise RemoteProtocolError(
-                f"covers: message {message.sender}:{message.seq} carries "
+                f"message {message.sender}:{message.seq}: cover list of type "
                 f"{type(covers).__name__}, which relation {self.relation} does not use"
             )
         is_list = not isinstance(covers, bytes)
         if len(covers) > self.covers_max or (is_list and any(a >= b for a, b in pairwise(covers))):
-            raise RemoteProtocolError(f"covers: of message {message.sender}:{message.seq}")
+            raise RemoteProtocolError(
+                f"message {message.sender}:{message.seq}: cover list too long or not ascending"
+            )
 
     def _check_stream(self, sender: Rank, source: Rank) -> None:
         """Of whose messages `source` may speak: without buffers elsewhere, only of its own."""
         self._check_rank(sender)
         if not self.elsewhere and sender != source:
-            raise RemoteProtocolError(f"rank: {source} does not keep the messages of {sender}")
+            raise RemoteProtocolError(
+                f"member {source} sent messages of member {sender}, "
+                "which only their sender may retransmit here"
+            )
 
     def _check_nack(self, nack: Nack) -> None:
         self._check_rank(nack.sender)
         gaps = [after - end for (_, end), (after, _) in pairwise(nack.ranges)]
         if len(nack.ranges) > RANGES_MAX or any(gap < 1 for gap in gaps):
-            raise RemoteProtocolError(f"ranges: {len(nack.ranges)} of them, or out of order")
+            raise RemoteProtocolError(f"nack: {len(nack.ranges)} spans, too many or out of order")
 
     def _check_ballot(self, ballot: Ballot) -> None:
         self._check_rank(ballot.sender)
         if int.from_bytes(ballot.voters, "little") >> self.members:
-            raise RemoteProtocolError(f"voters: some are not in a group of {self.members}")
+            raise RemoteProtocolError(f"gossip: voters outside the group of {self.members} members")
 
     def _check_rank(self, rank: int) -> None:
         if not 0 <= rank < self.members:
-            raise RemoteProtocolError(f"rank: {rank} is not in a group of {self.members}")
+            raise RemoteProtocolError(
+                f"rank: {rank} is outside the group of {self.members} members"
+            )

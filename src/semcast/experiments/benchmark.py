@@ -73,10 +73,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """In words."""
         told = "1 sender, "
-        told += "as fast as it can" if self.rate is None else f"{self.rate:,.0f} messages/s"
+        told += "full speed" if self.rate is None else f"{self.rate:,.0f} messages/s"
         told += ", 1 receiver" if self.receivers == 1 else f", {self.receivers} receivers"
         if self.slow_rate is not None:
-            told += f" and a slow one that takes {self.slow_rate:,.0f}/s"
+            told += f" and a slow one that reads {self.slow_rate:,.0f}/s"
         return f"{told}; {self.size:,}-byte messages, {self.seconds:g} s"
 
     @property

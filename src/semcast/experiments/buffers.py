@@ -128,7 +128,7 @@ def _model_rate(p: Parameters, recipe: Recipe) -> float:
 
 BUFFERS = Experiment(
     "buffers",
-    "one buffer or two, purged at once or when full, and the price of waiting for safety",
+    "single or split buffers, eager or lazy purging, and the cost of waiting for safety",
     "SRM fig. 6",
     DEFAULTS,
     run,
@@ -167,7 +167,7 @@ def _by_safety(y: str) -> tuple[Curve, ...]:
 FIGURES = (
     Figure(
         "buffers",
-        "Where the buffer stands, when it purges, how long safety takes",
+        "Buffer placement, purging policy and the cost of safety",
         "SRM fig. 6",
         (
             Panel(

@@ -36,7 +36,9 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     from semcast.models import gossip as model  # numpy is an extra, and slow to import
 
     if trace is not None:
-        raise ConfigError("trace: contacts are drawn, no protocol runs; leave it out")
+        raise ConfigError(
+            "trace: convergence runs no protocol, so there is nothing to record; remove it"
+        )
     group = (p.whole("members", at_least=2), p.whole("reached"), p.text("mode"))
     error, rounds = p.number("error"), p.whole("rounds", at_least=0)
     row: Row = {
@@ -91,7 +93,7 @@ def sample(members: int, reached: int, mode: str, runs: int, seed: int) -> "Floa
 
 CONVERGENCE = Experiment(
     "convergence",
-    "rounds of push and pull gossip until all have a message: recurrence, chain, simulation",
+    "rounds of gossip until all members have a message: recurrence, Markov chain, simulation",
     "RPB fig. 4-2",
     DEFAULTS,
     run,

@@ -27,13 +27,13 @@ import msgspec
 
 from semcast.experiments.fleet import START_DELAY_S, Fleet
 from semcast.experiments.footage import Footage, Period, read_footage
-from semcast.experiments.judging import FAIL, PASS
 from semcast.experiments.live_run import LiveRun, run_live
 from semcast.experiments.plan import Load, Plan, Tick
 from semcast.faults.limits import finite, positive, within
 from semcast.runtime.addresses import multicast_address
 from semcast.runtime.interfaces import resolve_interface
 from semcast.runtime.sockets import multicast_fault
+from semcast.specs.verdict import FAIL, PASS
 from semcast.workloads.items import item_tag
 from semcast.workloads.stock import STOCK_GROUPS
 
@@ -226,9 +226,9 @@ class Demonstration:
             if start <= now <= start + seconds:  # Later the slow one is no longer slow.
                 on_notice(f"{now - start:.0f} s of {seconds:g}", gauge.look(ticks, now))
 
-        on_notice("all have joined", None)
+        on_notice("all members have joined", None)
         fleet.send_all(seconds + OVERTIME_S, on_tick)
-        on_notice("catching up; then the trace is checked", None)
+        on_notice("catching up, then checking the trace", None)
 
     def plans(self, variant: Variant) -> list[Plan]:
         """What each process is told."""

@@ -30,6 +30,7 @@ from semcast.experiments.figure import LIVE, Curve, Figure, Panel, Reading
 from semcast.experiments.point import Point, run_point
 from semcast.experiments.registry import experiment
 from semcast.terms.errors import ConfigError, one_of
+from semcast.traces.files import new_file
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure
@@ -134,9 +135,10 @@ def render(
     pictures = {figure.name: draw(figure, results) for figure in figures}
     with _writing(out_dir) as out:
         for figure in figures:
-            (out / f"{figure.name}.png").write_bytes(pictures[figure.name])
-            (out / f"{figure.name}.csv").write_text(_csv(figure, results))
-        (out / "index.html").write_text(page(figures, results, pictures), encoding="utf-8")
+            new_file(out / f"{figure.name}.png").write_bytes(pictures[figure.name])
+            new_file(out / f"{figure.name}.csv").write_text(_csv(figure, results))
+        text = page(figures, results, pictures)
+        new_file(out / "index.html").write_text(text, encoding="utf-8")
         return [_rendered(figure, out) for figure in figures]
 
 
@@ -159,7 +161,7 @@ def _with_live(figures: Iterable[Figure]) -> list[Figure]:
     ]
     if not any(curve.style == LIVE for f in added for p in f.panels for curve in p.curves):
         known = [name for name, f in FIGURES.items() if any(panel.live for panel in f.panels)]
-        raise ConfigError(f"live: only {', '.join(known)} have live points")
+        raise ConfigError(f"live: only {', '.join(known)} can run live; remove --live")
     return added
 
 

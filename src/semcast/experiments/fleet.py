@@ -67,7 +67,11 @@ class LiveProcess:
         decode = msgspec.json.Decoder(Report).decode
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
-            reports.put((self.plan.name, decode(line)))
+            try:
+                report = decode(line)
+            except msgspec.MsgspecError:
+                report = Report(error=f"it printed {line[:80]!r}, which is not a report")
+            reports.put((self.plan.name, report))
         reports.put((self.plan.name, None))
 
     def tell(self, what: object) -> None:
@@ -278,7 +282,7 @@ class Fleet:
     def _note(process: LiveProcess, report: Report | None) -> None:
         if report is None:
             if process.result is None and process.killed_ns is None:
-                raise FleetError(f"{process.plan.name} ended: {process.error or 'it crashed'}")
+                raise FleetError(f"{process.plan.name} ended: {process.error or 'crashed'}")
         elif report.tick is not None:
             process.tick = report.tick
         else:

@@ -192,7 +192,7 @@ def _model_rate(p: Parameters, recipe: Recipe, script: Script) -> float:
 
 GAME = Experiment(
     "game",
-    "a game's state through one slow replica: throughput, purging, rounds out of date",
+    "a game's state replicated to one slow replica: throughput, purging, rounds out of date",
     "SRM fig. 9",
     DEFAULTS,
     run,
@@ -223,7 +223,7 @@ def run_traffic(p: Parameters, seed: int, trace: str | None) -> Row:
 
 GAME_TRAFFIC = Experiment(
     "game-traffic",
-    "the game's traffic: how often the item of a rank changes, how far related messages are",
+    "the game's traffic: update rate of each item, distance between related messages",
     "SRM fig. 9",
     TRAFFIC_DEFAULTS,
     run_traffic,

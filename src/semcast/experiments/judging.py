@@ -1,133 +1,114 @@
-"""The verdict on a recorded execution: every property that its protocol promises, monitored.
+"""Recorded executions judged in this process, without Spark: a trace on disk, or one in memory.
 
-Each process recorded itself by its own clock, so the events are first put into one order in which
-causes come before effects (`specs/interleaving.py`).  Between processes of one machine clocks can
-be trusted, which makes the verdict on purging as strict as in the simulator: say so by `skew_s`.
-Across machines leave it out; then a claim that frontiers had got somewhere counts as wrong only
-if it cannot have been right, and the other properties are judged in full, as they are decided by
-the order at each process and by which message is which.
-
-A member that left with everything done, after the last multicast, was owed what all were.
+`specs/run_check.py` judges a run; here the runs of a directory are read and judged one by one.  The
+columns of all events are held in memory and the monitors keep much of a run, about 1 KiB per event,
+so larger traces are for Spark.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from math import inf
 from pathlib import Path
+from typing import Final
 
-from semcast.specs.interleaving import Interleaving
-from semcast.specs.monitors import REPLICATED, Monitors
-from semcast.terms.events import DRAINED, LEAVE, MULTICAST, Event
+from semcast.specs.monitors import Facts
+from semcast.specs.run_check import CheckResults, RecordedRun, check_run, multicasts_in, streams_of
+from semcast.specs.verdict import CheckVerdict, check_names
 from semcast.terms.promises import PROPERTIES
-from semcast.traces.parquet import Trace, read_trace
-from semcast.traces.schema import Run
+from semcast.terms.promises import PROTOCOLS as FIXED
+from semcast.traces.errors import BadFile
+from semcast.traces.parquet import Trace, read_processes, read_runs_in
+from semcast.traces.recorded_events import RecordedEvents, read_events
+from semcast.traces.schema import EVENTS, PROCESSES, RUNS, Process, Run
+from semcast.traces.trace_files import root_of
 
-PASS = "pass"
-FAIL = "fail"
-NOT_APPLICABLE = "not applicable"
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What was found of one property: `violations` counts all, `examples` tell the first few."""
-
-    status: str
-    reason: str = ""
-    violations: int = 0
-    examples: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was found of one run, by the name of the property."""
-
-    run: Run
-    events: int
-    properties: Mapping[str, Judgement]
-
-    @property
-    def passed(self) -> bool:
-        """Whether something could be judged, and nothing that was judged failed."""
-        found = {judgement.status for judgement in self.properties.values()}
-        return PASS in found and FAIL not in found
-
-    @property
-    def violations(self) -> int:
-        """How many there are of all properties."""
-        return sum(judgement.violations for judgement in self.properties.values())
+EVENTS_MAX: Final = 2_000_000  # of a trace that `semcast check` judges in this process
+SKEW: Final = "skew_ms"  # parameter of a run: by how much clocks of two processes may differ
 
 
 def judge(
-    directory: str | Path, *, run_id: int | None = None, skew_s: float = inf, examples: int = 3
-) -> Verdict:
-    """Read a trace and run every monitor over it.
+    directory: str | Path,
+    names: Iterable[str] | None = None,
+    *,
+    run_id: int | None = None,
+    skew_s: float | None = None,
+) -> CheckVerdict:
+    """Read a trace or a lake and run the monitors over each of its runs.
 
-    `skew_s` is by how much the clocks of two processes may differ; 0.001 is plenty on one
-    machine.  `run_id` is needed only where the directory holds several runs.
+    `names` are the properties to judge, by default all; `run_id` chooses one run.  `skew_s` is by
+    how much the clocks of two processes may differ, by default as the run says, or by any time.
 
         verdict = judge("out/trace", skew_s=0.001)
         assert verdict.passed, verdict.properties
     """
-    trace = read_trace(directory, run_id)
-    return judge_trace(trace, skew_s=skew_s, examples=examples)
+    chosen = PROPERTIES if names is None else set(names)
+    check_names(chosen)
+    root = root_of(Path(directory))
+    events, processes = read_events(root / EVENTS), read_processes(root)
+    results = CheckResults()
+    runs = [run for run in read_runs_in(root) if run_id in (None, run.run_id)]
+    if not runs and run_id is not None:
+        raise BadFile(f"{root / RUNS}: no run {run_id}")
+    for run in runs:
+        judge_run(run, processes.get(run.run_id, ()), events, chosen, results, skew_s=skew_s)
+    return results.verdict(chosen)
 
 
-def judge_trace(trace: Trace, *, skew_s: float = inf, examples: int = 3) -> Verdict:
-    """The same of a trace that was read."""
-    run, n = trace.run, len(trace.processes)
-    missing = _missing(trace)
-    if missing:
-        unknown = Judgement(NOT_APPLICABLE, missing)
-        return Verdict(run, len(trace.events), dict.fromkeys(sorted(PROPERTIES), unknown))
-    monitors = Monitors(run.protocol, run.order, run.relation, run.f, n, run.parameters)
-    ordered = trace.events
-    if "purge_safety" in monitors.names:
-        ordered = _interleaved(trace, skew_s)
-    for event in _without_last_leaves(ordered):
-        monitors.on_event(event)
-    correct = frozenset(process.pid for process in trace.processes if process.correct)
-    monitors.on_end(correct, complete=run.complete)
-    properties = {name: _judgement(name, monitors, run, examples) for name in sorted(PROPERTIES)}
-    return Verdict(run, len(trace.events), properties)
+def judge_run(
+    run: Run,
+    processes: Sequence[Process],
+    events: RecordedEvents,
+    names: Iterable[str],
+    results: CheckResults,
+    *,
+    skew_s: float | None = None,
+) -> None:
+    """Judge the named properties of one run, and add to the results."""
+    _check_listed(run, processes, events)
+    info = describe(run, processes, skew_s)
+    streams = [events.of_process(run, pid) for pid in range(info.facts.n)]
+    check_run(info, streams, events.multicasts(run.run_id), names, results)
 
 
-def _interleaved(trace: Trace, skew_s: float) -> list[Event]:
-    """Causes before effects, as far as frontiers tell; other protocols have the clocks alone."""
-    run = trace.run
-    streams: list[list[Event]] = [[] for _ in trace.processes]
-    for event in trace.events:
-        streams[event.pid].append(event)
-    replicated = run.protocol in REPLICATED
-    return list(Interleaving(streams, run.f, replicated=replicated, skew_ns=skew_s * 1e9))
+def _check_listed(run: Run, processes: Iterable[Process], events: RecordedEvents) -> None:
+    spoken = events.processes(run.run_id)
+    if run.protocol in FIXED:  # Where processes come and go, one may have left no record.
+        spoken |= events.senders(run.run_id)
+    for pid in sorted(spoken - {process.pid for process in processes}):
+        raise BadFile(f"{PROCESSES}: run {run.run_id} has events of process {pid}, not listed")
 
 
-def _missing(trace: Trace) -> str:
-    """Why nothing can be judged, if so: claims of some speak of the frontiers of all."""
-    n = int(trace.run.parameters.get("members", 0))  # 0: they come and go
-    absent = sorted(set(range(n)) - {process.pid for process in trace.processes})
-    if not absent:
-        return ""
-    return f"the trace has no record of process {', '.join(map(str, absent))} of {n}"
+def judge_trace(trace: Trace, *, skew_s: float | None = None) -> CheckVerdict:
+    """Judge a run that was read."""
+    results = CheckResults()
+    streams = streams_of(trace.events, len(trace.processes))
+    info = describe(trace.run, trace.processes, skew_s)
+    check_run(info, streams, multicasts_in(streams), PROPERTIES, results)
+    return results.verdict(PROPERTIES)
 
 
-def _without_last_leaves(events: Sequence[Event]) -> list[Event]:
-    """Who left drained when nothing more was to come has not been excluded from anything."""
-    last = max((i for i, event in enumerate(events) if event.kind == MULTICAST), default=-1)
-    return [
-        event
-        for i, event in enumerate(events)
-        if i < last or event.kind != LEAVE or event.note != DRAINED
-    ]
+def describe(run: Run, processes: Iterable[Process], skew_s: float | None) -> RecordedRun:
+    """What the monitors need to know of a run."""
+    pids = {process.pid for process in processes}
+    n = max(pids, default=-1) + 1
+    facts = Facts(run.protocol, run.order, run.relation, run.f, n, run.parameters)
+    return RecordedRun(
+        run_id=run.run_id,
+        facts=facts,
+        correct=frozenset(process.pid for process in processes if process.correct),
+        absent=tuple(sorted(set(range(max(n, _members(run)))) - pids)),
+        complete=run.complete,
+        skew_ns=_skew_ns(run) if skew_s is None else skew_s * 1e9,
+    )
 
 
-def _judgement(name: str, monitors: Monitors, run: Run, examples: int) -> Judgement:
-    if name not in monitors.names:
-        reason = f"{run.protocol} with order {run.order} does not promise it"
-        return Judgement(NOT_APPLICABLE, reason)
-    found = [violation for violation in monitors.violations if violation.property == name]
-    if found:
-        told = tuple(str(violation) for violation in found[:examples])
-        return Judgement(FAIL, found[0].explanation, monitors.counts[name], told)
-    if name in monitors.unjudged:
-        return Judgement(NOT_APPLICABLE, monitors.unjudged[name])
-    return Judgement(PASS)
+def _members(run: Run) -> int:
+    """The number of processes that the run says it has; 0 if they come and go."""
+    text = run.parameters.get("members", "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def _skew_ns(run: Run) -> float:
+    try:
+        return float(run.parameters.get(SKEW, "inf")) * 1e6
+    except ValueError:
+        return inf

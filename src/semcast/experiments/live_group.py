@@ -55,7 +55,7 @@ def refuse_changes(p: Parameters, defaults: Mapping[str, Value], *names: str) ->
     """What a live point takes from this machine cannot be set."""
     for name in names:
         if p[name] != defaults[name]:
-            raise ConfigError(f"{name}: a live point cannot have {p[name]!r}; leave it out")
+            raise ConfigError(f"{name}: {p[name]!r} cannot be set for live runs; remove it")
 
 
 class LiveGroup:
@@ -93,7 +93,9 @@ class LiveGroup:
     def run(self) -> Meter:
         """Let the processes do it, then measure and judge what they recorded."""
         if self.trace and read_runs(self.trace):
-            raise ConfigError(f"trace: {self.trace} already holds a trace, must be new or empty")
+            raise ConfigError(
+                f"trace: {self.trace} already holds a trace; choose a new or empty directory"
+            )
         with ExitStack() as stack:
             directory = Path(self.trace or stack.enter_context(TemporaryDirectory()))
             done = run_live(self._plans(stack), directory, self.name, quiet_s=QUIET_S)

@@ -13,9 +13,10 @@ import msgspec
 
 from semcast.core.views.recipe import PROTOCOLS as VIEW_PROTOCOLS
 from semcast.experiments.fleet import QUIET_S, Fleet
-from semcast.experiments.judging import Verdict, judge
+from semcast.experiments.judging import judge
 from semcast.experiments.plan import Plan, Result
 from semcast.runtime.views.lives import pid_of_name
+from semcast.specs.verdict import CheckVerdict
 
 SKEW_S: Final = 0.001
 SENDING_S: Final = 60.0  # beyond what the load was meant to take
@@ -34,7 +35,7 @@ class LiveRun:
     started_ns: int
     is_quiet: bool
     results: Mapping[str, Result]
-    verdict: Verdict
+    verdict: CheckVerdict
 
     @property
     def agrees(self) -> bool:

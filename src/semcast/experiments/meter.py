@@ -1,8 +1,8 @@
 """What is measured of a run, all of it derived from trace events.
 
-Only what happens after the warm-up counts, as in SRM §6.1: "initial measurements are discarded".
-Ratios are shares of what was on its way to a process: delivered, purged before delivery, or
-skipped on a notice.
+Only what happens after the warm-up counts, as in SRM §6.1: "initial measurements in each run are
+discarded".  Ratios are shares of what was on its way to a process: delivered, purged before
+delivery, or skipped on a notice.
 """
 
 from collections import Counter

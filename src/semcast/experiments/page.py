@@ -25,7 +25,7 @@ def _section(figure: Figure, results: Results, png: bytes) -> str:
     runs = points(figure, results.seed, results.quick)
     broken = sum(int(results.rows[point].get("violations") or 0) for point in runs)
     verdict = (
-        f'<p class="warning">{broken} promises were broken in these runs.</p>' if broken else ""
+        f'<p class="warning">{broken} guarantees were violated in these runs.</p>' if broken else ""
     )
     return (
         f'<section id="{name}"><h2>{title}</h2>\n'
@@ -41,7 +41,7 @@ def _readings(figure: Figure, results: Results) -> str:
     if not lines:
         return ""
     names = ("panel", "paper", "curve", "x", "paper", "here")
-    return table(names, lines, "What the paper's text says beside what came out")
+    return table(names, lines, "Values in the paper's text and values measured here")
 
 
 def _lines(figure: Figure, results: Results) -> Iterator[tuple[object, ...]]:

@@ -14,9 +14,9 @@ from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel
 from semcast.experiments.group import Group, in_form, recipe_of, recording
-from semcast.faults import Constant, Link
+from semcast.faults import UDP_IP_BYTES, Constant, Link
 from semcast.sim.clock import stream
-from semcast.sim.network import UDP_IP_BYTES, Network
+from semcast.sim.network import Network
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.messages import Data, Message
 from semcast.wire import encode
@@ -83,7 +83,9 @@ def live(p: Parameters, seed: int, trace: str | None) -> Row:
     if not recipe.unicast:
         refuse_changes(p, DEFAULTS, "latency_ms")
         if p.text("perturbation") != "delivery":
-            raise ConfigError("unicast: must be true, as no live link perturbs multicast")
+            raise ConfigError(
+                "unicast: must be true for live runs, where only unicast links can be slowed down"
+            )
     _, warmup_s = p.span_s()
     load = overwriting(p, seed, recipe)
     plain, perturbed = _links(p)
@@ -165,7 +167,7 @@ def _model_rate(p: Parameters) -> float | None:
 
 PERTURBED_RECEIVER = Experiment(
     "perturbed",
-    "one receiver is perturbed at its application or in its network; what do the others get?",
+    "one receiver with a slow application or a slow network; what rate do the others get?",
     "SRM figs. 1 and 8",
     DEFAULTS,
     run,

@@ -109,7 +109,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         finite("service_s", self.service_s)
         if "name" in self.options:
-            raise ConfigError("options: the name is the plan's")
+            raise ConfigError("options: set the name in the plan, not in its options")
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):

@@ -154,7 +154,7 @@ def _topology(p: Parameters) -> Topology:
     topology = load(p.text("topology"))
     if p["members"] not in (len(topology.members), DEFAULTS["members"]):
         raise ConfigError(
-            f"members: {p['members']}, but the topology has {len(topology.members)}; leave it out"
+            f"members: {p['members']}, but the topology has {len(topology.members)}; remove it"
         )
     return topology
 
@@ -173,7 +173,8 @@ def _producers(p: Parameters, recipe: PubsubRecipe, seed: int) -> dict[int, Prod
     senders, publishers = p.whole("senders"), p.whole("publishers")
     if not senders <= publishers <= recipe.members:
         raise ConfigError(
-            f"senders: {senders} of {publishers} publishers of {recipe.members} members"
+            f"senders: senders <= publishers <= members must hold, not "
+            f"{senders}, {publishers}, {recipe.members}"
         )
     ranks = sorted(range(recipe.members), key=lambda rank: rank in recipe.keepers)
     rate, seconds = p.number("rate") / senders, p.number("seconds")
@@ -190,7 +191,7 @@ def _producers(p: Parameters, recipe: PubsubRecipe, seed: int) -> dict[int, Prod
 
 PUBSUB = Experiment(
     "pubsub",
-    "LBRM, pbcast and rpbcast on a wide area: load, latency, overhead; up to 10,000 members",
+    "LBRM, pbcast and rpbcast on a wide-area network: load, latency, overhead",
     "RPB figs. 7-2 to 7-8, table 7.2",
     DEFAULTS,
     run,

@@ -134,7 +134,7 @@ def _by_size(title: str, y_label: str, y: str) -> Panel:
 FIGURES = (
     Figure(
         "pubsub",
-        "Loggers, gossip and both: 18 members at the fringe of 30 nodes",
+        "Loggers, gossip and both: 18 members at the edge of a network of 30 nodes",
         "RPB figs. 4-2, 7-2 to 7-8, table 7.2",
         (convergence.FIGURES[0].panels[0], *_load(), *_latency(), *_overhead(), *_selection()),
         note="360 packets/s of 1 kB from 18 senders and 1 % loss unless an axis says otherwise; "

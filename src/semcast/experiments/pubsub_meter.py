@@ -6,27 +6,27 @@ datagram counts once where it leaves its sender, not on each link, and without t
 and IP, which would hide what the thesis compares: how much the protocols have to say.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
 from semcast.experiments.experiment import Row
-from semcast.sim.network import UDP_IP_BYTES
+from semcast.faults import UDP_IP_BYTES
 from semcast.sim.routed import RoutedNetwork
 from semcast.sim.topology import HUB
 from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.terms.messages import EVERYONE
+from semcast.terms.ids import EVERYONE
 from semcast.terms.pubsub import Publication, PubsubDatagram, Repair
 
 PACKETS = (Publication.__name__, Repair.__name__)
 PROFILE_NODES_MAX = 100  # of larger networks only sums are told
 
 
-def repairs_in(rank: int, datagram: PubsubDatagram) -> int:
+def repairs_in(to: Sequence[int], datagram: PubsubDatagram) -> int:
     """Messages that are sent again: on request, or by a publisher to a logger that lacks them."""
     if isinstance(datagram, Repair):
         return len(datagram.messages)
-    if isinstance(datagram, Publication) and rank != EVERYONE:
+    if isinstance(datagram, Publication) and to is not EVERYONE:
         return len(datagram.messages)
     return 0
 

@@ -42,7 +42,7 @@ DEFAULTS: dict[str, Value] = {
 def rows_of(p: Parameters) -> list[KeyedRow]:
     """The file's rows in its own order."""
     if not p.text("file"):
-        raise ConfigError("file: no file given; say --set file=PATH --set key=COLUMN")
+        raise ConfigError("file: required; add --set file=PATH --set key=COLUMN")
     columns = {name: p.text(name) or None for name in ("kind", "time")}
     rows = list(
         read_keyed(p.text("file"), key=p.text("key"), size=p.text("payload") or None, **columns)
@@ -58,7 +58,10 @@ def rate_of(p: Parameters, rows: list[KeyedRow]) -> float:
         return p.number("rate")
     times = [row[2] for row in rows if row[2] is not None]
     if len(times) < 2 or times[-1] <= times[0]:
-        raise ConfigError("rate: 0 means the file's own pace, which needs a time column that grows")
+        raise ConfigError(
+            "rate: 0 replays the file's own timing, which needs an increasing time column "
+            "(--set time=COLUMN)"
+        )
     return len(times) / (times[-1] - times[0]) * 1e6
 
 
@@ -66,12 +69,14 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     """One recording through one group."""
     recipe, rows = recipe_of(p), rows_of(p)
     if recipe.members < 2:
-        raise ConfigError(f"members: {recipe.members} is not at least 2, a sender and a receiver")
+        raise ConfigError(f"members: {recipe.members} is not at least 2: a sender and a receiver")
     rate, slow = rate_of(p, rows), recipe.members - 1
     gaps = arrivals.constant(rate) if p["rate"] else arrivals.recorded(row[2] for row in rows)
     seconds, warmup_s = p.span_s()
     if len(rows) / rate <= warmup_s:
-        raise ConfigError(f"warmup_s: {warmup_s:g} s is more than the file's {len(rows) / rate:g}")
+        raise ConfigError(
+            f"warmup_s: {warmup_s:g} s is longer than the file, which takes {len(rows) / rate:g} s"
+        )
     seconds = min(seconds, len(rows) / rate)
     with recording(trace, "replay", recipe, seed, p) as record:
         group = Group(
@@ -115,7 +120,7 @@ def _model_rate(p: Parameters, rows: list[KeyedRow], rate: float) -> float:
 
 REPLAY = Experiment(
     "replay",
-    "a keyed file of yours as traffic, one receiver that takes delay_ms for each message",
+    "replay a keyed file to a group with one slow receiver",
     "SRM §6.5",
     DEFAULTS,
     run,

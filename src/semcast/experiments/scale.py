@@ -176,7 +176,7 @@ def _network(p: Parameters) -> Network:
 
 SCALE = Experiment(
     "scale",
-    "processor, network and detection latency at the sender as the group grows",
+    "CPU, network and detection latency at the sender as the group grows",
     "SRM fig. 7",
     DEFAULTS,
     run,
@@ -223,10 +223,10 @@ def _panel(title: str, y_label: str, curves: tuple[Curve, ...]) -> Panel:
 FIGURES = (
     Figure(
         "scale",
-        "What a growing group costs its sender (N=30, r=0.5, d=5, 100 msg/s)",
+        "Cost of a growing group at its sender (N=30, r=0.5, d=5, 100 msg/s)",
         "SRM fig. 7",
         (
-            _panel("(a) processor usage", "share of the processor", _usage("processor_share")),
+            _panel("(a) CPU usage", "share of a CPU", _usage("processor_share")),
             _panel("(b) network usage", "bytes/s sent", _usage("network_bytes_per_s")),
             _panel("(c) latency, no congestion", "ms", _latencies(_CALM)),
             _panel("(d) latency, T_s = 3 T_r", "ms", _latencies(_CONGESTED)),

@@ -66,7 +66,7 @@ def _buffers(p: Parameters) -> str:
 def _recipe(p: Parameters) -> Recipe:
     recipe = recipe_of(p)
     if recipe.members < 2:
-        raise ConfigError(f"members: {recipe.members} is not at least 2, a sender and a receiver")
+        raise ConfigError(f"members: {recipe.members} is not at least 2: a sender and a receiver")
     return recipe
 
 
@@ -76,7 +76,7 @@ def _bounds(p: Parameters, recipe: Recipe) -> dict[int, int] | None:
         return None
     half = recipe.buffer // 2
     if not half:
-        raise ConfigError("buffer: 1 cannot be split in two halves")
+        raise ConfigError("buffer: 1 cannot be split into two halves; use at least 2")
     return {SENDER: half, recipe.members - 1: recipe.buffer - half}
 
 
@@ -230,7 +230,7 @@ def _queue(p: Parameters, seed: int, trace: str | None) -> Row:
 
 SLOW_RECEIVER = Experiment(
     "slow-receiver",
-    "one receiver takes delay_ms for each message; how much does the sender get rid of?",
+    "one receiver spends delay_ms on each message; what rate can the sender sustain?",
     "SRM fig. 5",
     DEFAULTS,
     run,

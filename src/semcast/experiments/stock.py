@@ -105,7 +105,7 @@ def _model_percent(p: Parameters) -> float:
 
 STOCK = Experiment(
     "stock",
-    "a slow receiver or a slow network under quotes; how much input is sustained?",
+    "stock quotes with a slow receiver or a slow network; what input rate is sustained?",
     "SRB fig. 4",
     DEFAULTS,
     run,
@@ -133,7 +133,7 @@ def _panel(
 FIGURES = (
     Figure(
         "stock",
-        "Quotes through a slow receiver or a slow network",
+        "Stock quotes with a slow receiver or a slow network",
         "SRB fig. 4",
         (
             _panel(

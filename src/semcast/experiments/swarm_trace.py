@@ -15,7 +15,8 @@ from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.events import CRASH, Event
 from semcast.traces.arrow import pyarrow
 from semcast.traces.distances import Distances
-from semcast.traces.rows import row_of
+from semcast.traces.event_rows import row_of
+from semcast.traces.files import FOLDER_MODE, new_folder
 from semcast.traces.schema import (
     EVENT_COLUMNS,
     EVENTS,
@@ -25,7 +26,7 @@ from semcast.traces.schema import (
     RUNS,
     arrow_schema,
 )
-from semcast.traces.tables import event_table, write_table
+from semcast.traces.tables import event_table, event_writer, kind_folder, write_table
 
 _ROW_GROUP: Final = 65_536
 _LIVENESS: Final = "liveness"  # what a run is said to break that does not fall quiet
@@ -91,11 +92,9 @@ class SwarmRecorder:
 
     def _flush(self, kind: str) -> None:
         if kind not in self._writers:
-            folder = self._path / EVENTS / f"kind={kind}"
-            folder.mkdir()
-            writer = pyarrow("parquet").ParquetWriter(
-                folder / "part-0.parquet", self._schema, compression="zstd"
-            )
+            folder = kind_folder(self._path / EVENTS, kind)
+            folder.mkdir(mode=FOLDER_MODE)
+            writer = event_writer(folder / "part-0.parquet")
             self._writers[kind] = self._files.enter_context(writer)
         self._writers[kind].write_table(pyarrow().concat_tables(self._tables[kind]))
         self._tables[kind].clear()
@@ -110,8 +109,9 @@ def recorded_swarm(
     if protocol not in PROTOCOLS:
         raise one_of("protocol", protocol, PROTOCOLS)
     if path.exists() and any(path.iterdir()):
-        raise ConfigError(f"trace: {path} is not empty, must be new or empty")
-    (path / EVENTS).mkdir(parents=True)
+        raise ConfigError(f"trace: {path} is not empty; choose a new or empty directory")
+    new_folder(path)
+    (path / EVENTS).mkdir(mode=FOLDER_MODE)
     with ExitStack() as files:
         recorder = SwarmRecorder(path, protocol, mutant, files)
         yield recorder

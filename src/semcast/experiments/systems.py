@@ -93,8 +93,8 @@ def _unknown(name: str) -> ConfigError:
     if systems() is not OWN:
         return one_of("against", name, (*systems(), ALL))
     return ConfigError(
-        f"against: {name!r} is not one of {', '.join(OWN)}; systems of others are measured from "
-        "Semcast's source tree (bench/peers), which this is not installed from"
+        f"against: unknown value {name!r}; allowed: {', '.join(OWN)}; other systems need Semcast's "
+        "source tree (bench/peers), and this installation does not have it"
     )
 
 
@@ -102,7 +102,7 @@ def _hindrance(name: str, benchmark: str) -> str:
     """Why a system cannot take part, "" if it can."""
     system = systems()[name]
     if system.benchmarks is not None and benchmark not in system.benchmarks:
-        return f"it knows {', '.join(system.benchmarks)} alone"
+        return f"supports only {', '.join(system.benchmarks)}"
     missing = system.missing()
     return missing and f"not installed: {missing}"
 
@@ -140,7 +140,7 @@ def _key_file(key: str, directory: Path) -> str | None:
         return None
     if key != NEW_KEY:
         if not Path(key).is_file():
-            raise ConfigError(f"key: {key!r} is not {NO_KEY}, {NEW_KEY} or the file of a key ring")
+            raise ConfigError(f"key: {key!r} is not {NO_KEY}, {NEW_KEY} or a key ring file")
         return key
     path = directory / "keys"
     edit(path, lambda ring: ring if ring.keys else ring.adding(new_key()))

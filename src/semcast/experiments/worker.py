@@ -327,17 +327,27 @@ async def work(join: Join, spent_s: Callable[[], float]) -> None:
         doing = [asyncio.create_task(worker.tick())]
         if plan.load is not None:
             doing.append(asyncio.create_task(worker.send(plan.load)))
-        async for line in told:  # Its end: nobody is there any more.
-            command = msgspec.json.decode(line, type=Command)
-            if command.forget is not None:
-                group.forget(command.forget)
-            if command.stop:
-                break
+        following = asyncio.create_task(follow(told, group))
+        running: set[asyncio.Task[None]] = {following, taking, *doing}
+        while not following.done():
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # Whatever fails ends this process.
         for task in doing:
             task.cancel()
         result = worker.result()
     await taking
     say(Report(result=result))
+
+
+async def follow(told: asyncio.StreamReader, group: Channel) -> None:
+    """Carry out commands until one says stop, or nobody is there any more."""
+    async for line in told:
+        command = msgspec.json.decode(line, type=Command)
+        if command.forget is not None:
+            group.forget(command.forget)
+        if command.stop:
+            return
 
 
 def main(join: Join = join_group, spent_s: Callable[[], float] = cpu_s) -> int:

@@ -1,20 +1,20 @@
-"""Loss, delay, cuts, pauses and crashes as values.
+"""Loss, delay, cuts, pauses and crashes as values, and the rules of links.
 
-The simulator applies them to virtual time; whatever else carries datagrams can apply the same.
+The simulated network and the live relay apply the same rules, each by its own clock.
 """
 
 from typing import TypeAlias
 
-from semcast.faults.bucket import LeakyBucket
 from semcast.faults.failpoint import Failpoint, Tripwire, cut_short
 from semcast.faults.latency import Constant, Exponential, Latency, LogNormal, Uniform
-from semcast.faults.link import Link
-from semcast.faults.passage import Passage
-from semcast.faults.schedule import ClockJump, Crash, Cut, OneWayCut, Partition, Pause
+from semcast.faults.link import UDP_IP_BYTES, LeakyBucket, Link, LinkState
+from semcast.faults.links import Links
+from semcast.faults.schedule import ClockJump, Crash, Cut, OneWayCut, Partition, Pause, is_cut
 
 Fault: TypeAlias = Partition | OneWayCut | Pause | Crash | Failpoint
 
 __all__ = [
+    "UDP_IP_BYTES",
     "ClockJump",
     "Constant",
     "Crash",
@@ -25,12 +25,14 @@ __all__ = [
     "Latency",
     "LeakyBucket",
     "Link",
+    "LinkState",
+    "Links",
     "LogNormal",
     "OneWayCut",
     "Partition",
-    "Passage",
     "Pause",
     "Tripwire",
     "Uniform",
     "cut_short",
+    "is_cut",
 ]

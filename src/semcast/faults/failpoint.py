@@ -13,7 +13,8 @@ import msgspec
 from semcast.faults.limits import within
 from semcast.terms.effects import Effects
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, Event
-from semcast.terms.messages import EVERYONE
+from semcast.terms.ids import EVERYONE
+from semcast.terms.outputs import Delivery, Installed, Output, delivered
 
 
 class Failpoint(msgspec.Struct, frozen=True, tag="failpoint"):
@@ -67,29 +68,37 @@ def cut_short(out: Effects, keep_effects: float, peers: Sequence[int], rng: Rand
     never reached the application.
     """
     sends = []
-    for rank, datagram in out.send:
-        ranks = rng.sample(peers, len(peers)) if rank == EVERYONE else [rank]
-        sends += [(one, datagram) for one in ranks]
-    told = len(out.deliver) + len(out.installs)
+    for to, datagram in out.send:
+        ranks = rng.sample(peers, len(peers)) if to is EVERYONE else to
+        sends += [((one,), datagram) for one in ranks]
+    told = sum(map(_weight, out.outputs))
     keep = int(keep_effects * (len(sends) + told))
-    delivered, installed = _taken(out, max(keep - len(sends), 0))
     out.send[:] = sends[:keep]
-    del out.deliver[delivered:], out.positions[delivered:], out.installs[installed:]
+    out.outputs[:] = _taken(out.outputs, max(keep - len(sends), 0))
     if out.events is not None:
-        left = {DELIVER: delivered, INSTALL: installed}
-        left[CONFIRM] = len(out.events) if delivered + installed == told else 0
+        installed = sum(isinstance(output, Installed) for output in out.outputs)
+        left = {DELIVER: len(delivered(out.outputs)), INSTALL: installed}
+        left[CONFIRM] = len(out.events) if left[DELIVER] + installed == told else 0
         out.events[:] = _first(out.events, left)
 
 
-def _taken(out: Effects, count: int) -> tuple[int, int]:
-    """How many deliveries and installs are the first `count` of both."""
-    delivered = installed = 0
-    while delivered + installed < min(count, len(out.deliver) + len(out.installs)):
-        if installed < len(out.installs) and out.installs[installed][0] <= delivered:
-            installed += 1
-        else:
-            delivered += 1
-    return delivered, installed
+def _weight(output: Output) -> int:
+    """How many effects an output is: a message or a view each, the rest comes with them."""
+    if isinstance(output, Delivery):
+        return len(output.messages)
+    return isinstance(output, Installed)
+
+
+def _taken(outputs: Iterable[Output], count: int) -> Iterator[Output]:
+    """The first outputs, with `count` messages and views at most."""
+    for output in outputs:
+        weight = _weight(output)
+        if weight > count:
+            if isinstance(output, Delivery) and count:
+                yield msgspec.structs.replace(output, messages=output.messages[:count])
+            return
+        count -= weight
+        yield output
 
 
 def _first(events: Iterable[Event], left: dict[str, int]) -> Iterator[Event]:

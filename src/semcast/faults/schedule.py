@@ -4,6 +4,7 @@ A period holds at `start` and no longer at `end`.  A cut drops what is sent duri
 already on its way arrives.
 """
 
+from collections.abc import Iterable
 from math import inf
 from typing import TypeAlias
 
@@ -24,7 +25,9 @@ class Partition(msgspec.Struct, frozen=True, tag="partition"):
         interval(self.start, self.end)
         named = [pid for group in self.groups for pid in group]
         if len(named) != len(set(named)) or any(pid < 0 for pid in named):
-            raise ConfigError(f"groups: {self.groups!r} must name pids of at least 0, each once")
+            raise ConfigError(
+                f"groups: {self.groups!r} must contain each pid once, and no negative one"
+            )
 
     def cuts(self, source: int, destination: int) -> bool:
         """Whether a datagram from one to the other is dropped while the partition lasts."""
@@ -63,7 +66,7 @@ class Pause(msgspec.Struct, frozen=True, tag="pause"):
         within("pid", self.pid, 0)
         interval(self.start, self.end)
         if self.end == inf:
-            raise ConfigError("end: inf is not finite; a process that never resumes is a Crash")
+            raise ConfigError("end: must be finite; use Crash for a process that never resumes")
 
 
 class Crash(msgspec.Struct, frozen=True, tag="crash"):
@@ -94,3 +97,8 @@ class ClockJump(msgspec.Struct, frozen=True, tag="clock-jump"):
 
 
 Cut: TypeAlias = Partition | OneWayCut
+
+
+def is_cut(cuts: Iterable[Cut], source: int, destination: int, now: float) -> bool:
+    """Whether any of `cuts` holds at `now` between the two, in this direction."""
+    return any(cut.start <= now < cut.end and cut.cuts(source, destination) for cut in cuts)

@@ -38,14 +38,14 @@ def load_compiled() -> ModuleType:
     try:
         module = import_module("semcast.kernel.compiled")
     except ModuleNotFoundError:
-        raise ImportError("it was not built") from None
+        raise ImportError("not built") from None
     except ValueError as error:  # A message is larger or smaller than when it was compiled.
         raise ImportError(str(error)) from None
     source = b"".join(get_data(__name__, name) or b"" for name in SOURCES)
     if source != module.SOURCE:
-        raise ImportError("it was made from another source")
+        raise ImportError("compiled from different source files")
     if module.fields(*EXAMPLES) != plain.fields(*EXAMPLES):
-        raise ImportError("the fields of a message lie in another order")
+        raise ImportError("compiled for a different message layout")
     return module
 
 
@@ -54,12 +54,12 @@ def choose(asked: str) -> tuple[ModuleType, str]:
     if asked not in ("", "plain", "compiled"):
         raise one_of("SEMCAST_KERNEL", asked, ("plain", "compiled"))
     if asked == "plain":
-        return plain, "asked for by SEMCAST_KERNEL"
+        return plain, "requested by SEMCAST_KERNEL"
     try:
         return load_compiled(), ""
     except ImportError as error:
         if asked == "compiled":
-            advice = "reinstall semcast where there is a C compiler, or leave SEMCAST_KERNEL unset"
+            advice = "reinstall semcast with a C compiler, or unset SEMCAST_KERNEL"
             raise ConfigError(f"SEMCAST_KERNEL: no compiled kernel: {error}; {advice}") from None
         return plain, str(error)
 

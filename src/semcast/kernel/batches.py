@@ -10,7 +10,8 @@ Reading beyond the bytes raises IndexError in both builds, whatever lengths they
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from semcast.terms.messages import RANK_MAX, Message
+from semcast.terms.ids import RANK_MAX
+from semcast.terms.messages import Message
 
 if TYPE_CHECKING:
     import cython

@@ -132,17 +132,6 @@ def latest_of(messages: Sequence[Message], sender: int) -> int:
     return latest
 
 
-def is_plain(messages: Sequence[Message]) -> bool:
-    """Whether none lists what it obsoletes or waits for."""
-    if isinstance(messages, Batch):
-        return True
-    message: Message
-    for message in messages:  # noqa: SIM110 (a loop compiles to less)
-        if message.covers or message.deps:
-            return False
-    return True
-
-
 def tagged(messages: Sequence[Message]) -> list[Any]:
     """Those that have an item."""
     return [message for message in messages if message.item is not None]

@@ -89,7 +89,9 @@ class Rates(NamedTuple):
             return cls(sender, receiver)
         if sender is not receiver:
             missing = "sender-rate" if sender is None else "receiver-rate"
-            raise ConfigError(f"{missing}: missing; advice needs both rates or none")
+            raise ConfigError(
+                f"{missing}: required, because the other rate is given; give both or none"
+            )
         return None
 
 
@@ -108,7 +110,7 @@ def advise(stream: Distances, rates: Rates | None) -> Advice:
     Without rates: those that find nine tenths of the related pairs.
     """
     if not stream.messages:
-        return Advice(None, None, None, "there are no messages")
+        return Advice(None, None, None, "the stream has no messages")
     if rates is None:
         return _advise_without_rates(stream)
     if not rates.purged_at_least:
@@ -119,27 +121,28 @@ def advise(stream: Distances, rates: Rates | None) -> Advice:
         best = float(sender_rate(rates.sender, rates.receiver, stream.limit))
         return Advice(
             *(None, None, best),
-            f"this stream cannot be purged enough: {needed} of it is still needed, "
-            f"and the receiver takes {taken}",
+            f"no buffer is large enough: {needed} of the messages are never superseded, "
+            f"and the receiver can read {taken}",
         )
     [purged] = _percentages(rates.purged_at_least)
     return Advice(
         *(n, n, rates.sender),  # One horizon for both: a longer k is never used. [SRM §6.2]
-        f"{purged} of it must be purged, and that much is superseded within {n:,} messages",
+        f"{purged} of the messages must be purged, and that many are superseded within {n:,} "
+        "messages",
     )
 
 
 def _advise_without_rates(stream: Distances) -> Advice:
     n = stream.percentile(MOST_PAIRS)
     if n is None:
-        return Advice(None, None, None, "nothing in this stream supersedes anything")
+        return Advice(None, None, None, "no message of this stream supersedes another")
     ratio = min(float(stream.purge_ratio(n)), stream.limit)
     faster = "any number of" if ratio == 1 else f"{1 / (1 - ratio):.3g}"
     [purged] = _percentages(ratio)
     return Advice(
         *(n, n, None),
-        f"{purged} of it is superseded within {n:,} messages, nine tenths of what ever is; "
-        f"the sender may be {faster} times as fast as the slowest receiver",
+        f"{purged} of the messages are superseded within {n:,} messages, nine tenths of all that "
+        f"are ever superseded; the sender may be {faster} times as fast as the slowest receiver",
     )
 
 

@@ -98,8 +98,8 @@ def transitions(members: int, mode: str) -> Floats:
     _require_mode(mode)
     if members > CHAIN_MEMBERS_MAX:
         raise ConfigError(
-            f"members: {members} is more than the chain takes, {CHAIN_MEMBERS_MAX}; "
-            "the recurrence has no such bound"
+            f"members: {members} is more than {CHAIN_MEMBERS_MAX}, the maximum of the exact chain; "
+            "use the recurrence"
         )
     return _pull_steps(members) if mode == "pull" else _push_steps(members)
 
@@ -181,8 +181,8 @@ def _require_group(members: int, reached: int) -> None:
 def _require_contacts(contact: Floats, lacks: Floats) -> None:
     size = len(lacks)
     if contact.shape != (size, size):
-        raise ConfigError(f"contact: has shape {contact.shape}, must be {size} × {size}")
+        raise ConfigError(f"contact: shape {contact.shape} must be {size} × {size}")
     if np.any(contact < 0) or np.any(contact.sum(axis=1) > 1 + 1e-9):
-        raise ConfigError("contact: a row is not probabilities that sum to at most 1")
+        raise ConfigError("contact: each row must hold probabilities that sum to at most 1")
     if np.any(lacks < 0) or np.any(lacks > 1):
-        raise ConfigError("initially: not all are probabilities")
+        raise ConfigError("initially: every value must be a probability, 0 to 1")

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from semcast.pipeline import schema
-from semcast.pipeline.lake import QUARANTINE, Lake
+from semcast.pipeline.lake import Lake
 from semcast.pipeline.staging import count_rows, places, write_events, write_table
 from semcast.traces.errors import BadFile
-from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, RUNS
+from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, QUARANTINE, RUNS
 
 SMALL_BYTES: Final = 32 << 20
 _SMALL_TABLES: Final = {RUNS: schema.RUNS, PROCESSES: schema.PROCESSES, ITEMS: schema.ITEMS}

@@ -22,8 +22,10 @@ from semcast.pipeline.answers import Answer, Judged, answer_of
 from semcast.pipeline.results import MANIFEST, PICTURE, RESULTS_CSV, SUMMARY
 from semcast.terms.errors import SemcastError
 from semcast.traces.errors import BadFile
+from semcast.traces.files import refuse_links
 from semcast.traces.parquet import read_runs
 from semcast.traces.schema import EVENTS, JOURNALS, RUNS, Run
+from semcast.traces.tables import check_kinds
 
 ROWS_MAX: Final = 200
 FILE_BYTES_MAX: Final = 32 << 20
@@ -81,7 +83,7 @@ class SweepFound(NamedTuple):
         """How many runs failed."""
         what = f"sweep of {self.plan.experiment}"
         if self.summary is None:
-            return Judged(what, "not finished; the same command goes on", False)
+            return Judged(what, "not finished; run the same command again to resume", False)
         told = f"{self.violations:,} violations" if self.violations else "no violation"
         said = f"{self.runs:,} runs, {len(self.failures):,} failed, {told}"
         return Judged(what, said, not self.failures and not self.violations)
@@ -135,11 +137,19 @@ def find(directory: str | Path, *, leaving_out: Path | None = None) -> Findings:
             below.clear()
             _try(found, top, place, reader)
             continue
+        links = [place / name for name in (*below, *names) if (place / name).is_symlink()]
+        for link in sorted(links):
+            why = "a symbolic link, which is not followed"
+            found.not_shown.append(NotShown(str(link.relative_to(top)), why))
         files = [place / name for name in sorted(names)]
-        _read_files(found, top, [path for path in files if path != leaving_out])
+        _read_files(found, top, [path for path in files if path not in (*links, leaving_out)])
     return found
 
 
+_UNREADABLE: Final = (
+    *(SemcastError, OSError, ValueError, RecursionError, csv.Error),
+    *(msgspec.MsgspecError, pa.ArrowException),
+)
 _Reader = Callable[[Findings, Path, str], None]
 
 
@@ -165,20 +175,22 @@ def _try(found: Findings, top: Path, path: Path, read: _Reader) -> None:
     source = str(path.relative_to(top)) if path != top else path.name
     try:
         read(found, path, source)
-    except (SemcastError, OSError, ValueError, msgspec.MsgspecError, pa.ArrowException) as error:
+    except _UNREADABLE as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         found.not_shown.append(NotShown(source, f"cannot be read: {why}"))
 
 
 def _refuse(found: Findings, path: Path, source: str) -> None:
     size = path.stat().st_size
-    found.not_shown.append(NotShown(source, f"{size:,} bytes of a kind that is not shown"))
+    found.not_shown.append(NotShown(source, f"unsupported type of file, {size:,} bytes"))
 
 
 def _bytes(path: Path) -> bytes:
+    if not path.is_file():
+        raise BadFile("not a file")
     size = path.stat().st_size
     if size > FILE_BYTES_MAX:
-        raise BadFile(f"its {size:,} bytes are more than {FILE_BYTES_MAX:,}")
+        raise BadFile(f"too large: {size:,} bytes, maximum is {FILE_BYTES_MAX:,}")
     return path.read_bytes()
 
 
@@ -186,7 +198,7 @@ def _read_json(found: Findings, path: Path, source: str) -> None:
     for facts in _objects(_bytes(path).decode()):
         answer = answer_of(facts)
         if answer is None:
-            found.not_shown.append(NotShown(source, "JSON, but not the answer of a command"))
+            found.not_shown.append(NotShown(source, "JSON, but not the output of a command"))
         else:
             found.answers.append(Answered(source, answer, facts))
 
@@ -238,7 +250,8 @@ def _table(path: Path, source: str) -> Table:
 def _read_trace(found: Findings, path: Path, source: str) -> None:
     runs = read_runs(path)
     if not runs:
-        raise BadFile(f"a trace that was not finished: no {RUNS}")
+        raise BadFile(f"an incomplete trace: {RUNS} is missing")
+    check_kinds(path / EVENTS)
     found.traces.append(Recorded(source, runs, dict(_counted(path / EVENTS))))
 
 
@@ -252,6 +265,7 @@ def _counted(events: Path) -> Iterator[tuple[str, int]]:
 
 
 def _read_sweep(found: Findings, path: Path, source: str) -> None:
+    refuse_links(path)
     plan = msgspec.json.decode(_bytes(path / MANIFEST), type=Plan)
     png = _bytes(path / PICTURE) if (path / PICTURE).exists() else None
     if not (path / SUMMARY).exists():
@@ -260,7 +274,7 @@ def _read_sweep(found: Findings, path: Path, source: str) -> None:
     with open(path / RESULTS_CSV, newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     if not all(line.keys() >= {"error", "replay"} for line in lines):
-        raise BadFile(f"{RESULTS_CSV} lacks error or replay")
+        raise BadFile(f"{RESULTS_CSV} has no column error or replay")
     failures = [line for line in lines if line["error"]]
     violations = sum(int(line.get("violations") or 0) for line in lines)
     summary = _table(path / SUMMARY, str(Path(source) / SUMMARY))

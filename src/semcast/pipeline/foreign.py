@@ -110,10 +110,10 @@ def files_of(path: Path) -> list[Path]:
             each for each in path.rglob("*") if each.is_file() and each.name[0] not in "._"
         )
     if not files:
-        raise BadFile(f"{path}: a directory without files")
+        raise BadFile(f"{path}: the directory has no files")
     endings = {_ending(file) for file in files}
     if len(endings) > 1:
-        raise ConfigError(f"{path}: files of several kinds ({', '.join(sorted(endings))})")
+        raise ConfigError(f"{path}: the directory mixes file types ({', '.join(sorted(endings))})")
     for file in files:
         file.open("rb").close()  # An absent one is said at once.
     return files

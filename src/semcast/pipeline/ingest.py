@@ -18,11 +18,11 @@ from semcast.pipeline import foreign, ingest_keyed, ingest_trace
 from semcast.pipeline.keyed_blocks import Columns
 from semcast.pipeline.lake import Batch, Lake
 from semcast.pipeline.staging import places
-from semcast.pipeline.trace import examine, files_of
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, RUNS
 from semcast.traces.settling import settle
+from semcast.traces.trace_files import check_trace_files, files_of
 
 _CHUNK: Final = 4 << 20
 _READING: Final = 1  # Another way to read the same files is another fingerprint.
@@ -78,7 +78,7 @@ def _trace_files(path: Path) -> list[Path]:
     living = settle(path)
     if living:
         raise BadFile(f"{living[0]}: still being written; ingest the trace when its process ended")
-    examine(path)
+    check_trace_files(path)
     return [file for table in (RUNS, PROCESSES, ITEMS, EVENTS) for file in files_of(path / table)]
 
 

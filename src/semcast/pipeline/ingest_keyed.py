@@ -15,7 +15,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 from semcast.pipeline.distances import with_distances
 from semcast.pipeline.foreign import read_judged
 from semcast.pipeline.keyed_blocks import Columns
-from semcast.pipeline.lake import QUARANTINE
 from semcast.pipeline.staging import (
     Staged,
     count_rows,
@@ -29,7 +28,7 @@ from semcast.pipeline.staging import (
 from semcast.terms.events import MULTICAST
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
-from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, RUNS, Run
+from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, QUARANTINE, RUNS, Run
 from semcast.traces.tables import write_runs
 from semcast.workloads.items import item_tag
 

@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 
 from semcast.pipeline import schema
-from semcast.pipeline.lake import QUARANTINE
 from semcast.pipeline.staging import (
     Staged,
     count_rows,
@@ -20,20 +19,23 @@ from semcast.pipeline.staging import (
     write_events,
     write_quarantine,
 )
-from semcast.pipeline.trace import file_name, files_of
+from semcast.pipeline.trace import file_name
 from semcast.terms.events import DELIVER, MULTICAST, PURGE, RECEIVE
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
+from semcast.traces.files import new_file
 from semcast.traces.schema import (
     EVENTS,
     ITEM_COLUMNS,
     ITEMS,
     PROCESS_COLUMNS,
     PROCESSES,
+    QUARANTINE,
     RUN_COLUMNS,
     RUNS,
     arrow_schema,
 )
+from semcast.traces.trace_files import files_of
 
 _OF_A_MESSAGE: Final = (MULTICAST, RECEIVE, DELIVER, PURGE)
 
@@ -66,7 +68,7 @@ def _stage_runs(path: Path, batch: str, staging: Path) -> dict[int, int]:
     target = staging / RUNS
     target.mkdir()
     table = pyarrow().Table.from_pylist(rows, schema=arrow_schema(RUN_COLUMNS))
-    pyarrow("parquet").write_table(table, target / "part.parquet", compression="zstd")
+    pyarrow("parquet").write_table(table, new_file(target / "part.parquet"), compression="zstd")
     return ids
 
 
@@ -82,7 +84,8 @@ def _copy(path: Path, columns: Mapping[str, str], ids: Mapping[int, int], target
             lost = table["run_id"].filter(pc.is_null(among))[0].as_py()
             raise BadFile(f"{file}: run_id {lost} is not in {RUNS}")
         table = table.set_column(0, "run_id", new.take(among.combine_chunks()))
-        pyarrow("parquet").write_table(table, target / f"{number:05}.parquet", compression="zstd")
+        new = new_file(target / f"{number:05}.parquet")
+        pyarrow("parquet").write_table(table, new, compression="zstd")
 
 
 def _table(file: Path, columns: Mapping[str, str]) -> Any:

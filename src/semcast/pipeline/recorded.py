@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from semcast.pipeline.packs import PART, STREAM, Parts, Streams, packed
 from semcast.pipeline.pieces import Piece, in_tasks, pieces_of, read_piece
 from semcast.pipeline.steps import by_distance, counted, step_of
-from semcast.pipeline.trace import kind_files
 from semcast.terms.events import MULTICAST
+from semcast.traces.trace_files import kind_files
 
 PIECE_ROWS: Final = 1 << 22  # Fewer take less time than Spark takes for a task.
 

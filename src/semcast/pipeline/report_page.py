@@ -46,7 +46,7 @@ def _sections(found: Findings) -> Iterator[tuple[str, str]]:
     others = (each for each in of if not isinstance(each.answer, Check | Profile))
     yield "Answers", _join(map(_answer, others))
     yield "Tables", _join(_heading(each.source) + _lines(each) for each in found.tables)
-    yield "What ran", _ran(found)
+    yield "Runs", _ran(found)
     yield "Not shown", _not_shown(found)
 
 
@@ -54,10 +54,10 @@ def _overall(found: Findings) -> str:
     verdicts = found.verdicts()
     failed = sum(not verdict.passed for _, verdict in verdicts)
     if not verdicts:
-        return '<p class="verdict">Nothing here was judged.</p>'
+        return '<p class="verdict">These results contain no verdicts.</p>'
     if failed:
         return f'<p class="verdict fail">{failed} of {len(verdicts)} verdicts failed.</p>'
-    said = "The verdict is good" if len(verdicts) == 1 else f"All {len(verdicts)} verdicts are good"
+    said = "The verdict passed" if len(verdicts) == 1 else f"All {len(verdicts)} verdicts passed"
     return f'<p class="verdict pass">{said}.</p>'
 
 
@@ -116,7 +116,7 @@ def _sweep(sweep: SweepFound) -> str:
     if sweep.failures:
         parts.append(_failures(sweep.failures))
     if sweep.summary is None:
-        parts.append("<p>Not finished: the same command goes on with it.</p>\n")
+        parts.append("<p>Not finished: run the same command again to resume.</p>\n")
     else:
         lines, title = _lines(sweep.summary), "Means and 95 % intervals"
         is_long = len(sweep.summary.rows) > LINES_OPEN

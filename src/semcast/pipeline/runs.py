@@ -6,6 +6,7 @@ run never takes others with it.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -17,6 +18,7 @@ import pyarrow as pa
 from semcast.experiments.experiment import Row, Value
 from semcast.experiments.point import Point, attempt, reason
 
+_KEY: Final = re.compile("[0-9a-f]{1,64}")
 SEED_DIGITS: Final = 13  # of the key: 52 bits, which every reader of JSON keeps
 
 OUTCOMES: Final = pa.schema(
@@ -50,6 +52,24 @@ class Outcome(NamedTuple):
         """The row with its own types: whole numbers stay whole."""
         row: Row = json.loads(self.row or "{}")
         return row
+
+    def fault(self) -> str | None:
+        """What no run would have left; None if it can be used."""
+        if self.key is None or not _KEY.fullmatch(self.key):
+            return f"{self.key!r} is not the key of a run"
+        if self.row is None and self.error is None:
+            return f"run {self.key} has neither a row nor an error"
+        if self.wall_s is None or self.cpu_s is None:
+            return f"run {self.key} has no times"
+        try:
+            row = json.loads(self.row or "{}")
+        except (ValueError, RecursionError) as error:
+            return f"the row of run {self.key} is not JSON: {error}"
+        if not isinstance(row, dict) or not all(isinstance(v, Value) for v in row.values()):
+            return f"the row of run {self.key} must be names with one value each"
+        if not isinstance(row.get("violations") or 0, int):
+            return f"the row of run {self.key} has {row['violations']!r} violations"
+        return None
 
 
 def key_of(**configuration: Value | Mapping[str, Value]) -> str:

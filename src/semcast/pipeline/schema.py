@@ -1,4 +1,4 @@
-"""The tables of a trace as Spark sees them, from the one definition in `traces.schema`."""
+"""The tables of a trace as Spark sees them, by the same definitions as the files."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,15 +15,16 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from semcast.terms.events import INT32, INT32_LIST, INT64, STRING, STRING_MAP
 from semcast.traces.schema import EVENT_COLUMNS, ITEM_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS
 
 _TYPES: Final[dict[str, DataType]] = {
-    "int32": IntegerType(),
-    "int64": LongType(),
-    "string": StringType(),
+    INT32: IntegerType(),
+    INT64: LongType(),
+    STRING: StringType(),
     "bool": BooleanType(),
-    "list": ArrayType(IntegerType()),
-    "map": MapType(StringType(), StringType()),
+    INT32_LIST: ArrayType(IntegerType()),
+    STRING_MAP: MapType(StringType(), StringType()),
 }
 
 
@@ -34,4 +35,4 @@ def _struct(columns: Mapping[str, str]) -> StructType:
 RUNS: Final = _struct(RUN_COLUMNS)
 PROCESSES: Final = _struct(PROCESS_COLUMNS)
 ITEMS: Final = _struct(ITEM_COLUMNS)
-EVENTS: Final = _struct({**EVENT_COLUMNS, "kind": "string"})
+EVENTS: Final = _struct({**EVENT_COLUMNS, "kind": STRING})

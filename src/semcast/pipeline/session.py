@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from semcast.pipeline.java import ensure_java
-from semcast.terms.errors import ConfigError
+from semcast.terms.errors import ConfigError, SemcastError
 from semcast.traces.errors import BadFile
 
 ANSWER_S: Final = 5.0
@@ -70,8 +70,11 @@ def session(target: Target) -> Iterator[SparkSession]:
     spark = running or open_session(target)
     try:
         yield spark
-    except PySparkException as error:
-        raise _of_a_file(error) or error from None
+    except Exception as error:  # pyspark's, or py4j's where a worker crashed
+        found = _of_a_file(error)
+        if found is None:
+            raise
+        raise found from None
     finally:
         if running is None:
             spark.stop()
@@ -87,7 +90,9 @@ def _connected(target: Target) -> SparkSession:
     remote = target.remote or ""
     address = urlsplit(remote)
     if address.scheme != "sc" or not address.hostname:
-        raise ConfigError(f"remote: {remote!r} is no Spark Connect server; give sc://HOST:PORT")
+        raise ConfigError(
+            f"remote: {remote!r} is not a Spark Connect address; write sc://HOST:PORT"
+        )
     _reach("remote", remote, [(address.hostname, address.port or CONNECT_PORT)])
     builder = SparkSession.builder.remote(remote)
     try:
@@ -143,13 +148,22 @@ def _reach(field_name: str, given: str, addresses: list[tuple[str, int]]) -> Non
     raise ConfigError(f"{field_name}: {given} cannot be reached: {reason}; is it running?")
 
 
-def _of_a_file(error: PySparkException) -> BadFile | None:
+def _of_a_file(error: Exception) -> BadFile | None:
     """What a task found wrong with a file, if that is what made a job fail."""
+    if isinstance(error, SemcastError):
+        return None
+    if "Python worker exited unexpectedly" in str(error):
+        # Parquet whose footer contradicts itself can end a process of pyarrow.
+        return BadFile("a Spark worker crashed: a file that it read is damaged, or memory ran out")
     told = re.search(r"BadFile: (.*)", str(error))
     if told:
         return BadFile(told[1])
     named = re.search(r"FAILED_READ_FILE.*?file:/*(/\S+?)\.? ", str(error), re.DOTALL)
-    return BadFile(f"{named[1]}: cannot be read: damaged, or changed meanwhile") if named else None
+    return (
+        BadFile(f"{named[1]}: cannot be read: damaged, or changed while it was read")
+        if named
+        else None
+    )
 
 
 def _cause(error: Exception, said: IO[str]) -> str:

@@ -95,7 +95,10 @@ def spread(
                 packing.on_wave(table)
                 yield table
     except PySparkException as error:
-        raise WaveError(f"spark: a wave of runs failed: {_line(error)}") from error
+        raise WaveError(
+            f"spark: job failed: {_line(error)}; finished runs are saved, "
+            "run the command again to resume"
+        ) from error
     finally:
         if under_way:
             spark.interruptTag(tag)

@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from semcast.pipeline import schema
-from semcast.pipeline.lake import QUARANTINE, TABLES
-from semcast.pipeline.trace import files_of
 from semcast.traces.arrow import pyarrow
-from semcast.traces.schema import EVENTS
+from semcast.traces.files import LAKE_TABLES
+from semcast.traces.schema import EVENTS, QUARANTINE
+from semcast.traces.trace_files import files_of
 
 
 class Staged(NamedTuple):
@@ -63,7 +63,7 @@ def event_columns(known: Mapping[str, Column]) -> list[Column]:
 def places(staging: Path, batch: str) -> dict[Path, Path]:
     """Where the staged files of a batch belong in a snapshot."""
     found: dict[Path, Path] = {}
-    for table in TABLES:
+    for table in LAKE_TABLES:
         for number, file in enumerate(sorted((staging / table).rglob("*.parquet"))):
             folder = file.parent.relative_to(staging)
             if table in (EVENTS, QUARANTINE):

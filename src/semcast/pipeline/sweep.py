@@ -30,6 +30,7 @@ from semcast.pipeline.session import Target, session
 from semcast.pipeline.spread import TASK_S, spread_into
 from semcast.pipeline.waves import Waves, open_waves, replacing
 from semcast.terms.errors import ConfigError
+from semcast.traces.files import new_folder, refuse_links
 
 WAVES: Final = "waves"
 OnWave: TypeAlias = Callable[[pa.Table], None]
@@ -162,6 +163,7 @@ def run_sweep(
     swept = run_sweep(plan("slow-receiver", {"r": [0.25, 0.5]}, repeat=5), "out/sweep")
     """
     out = Path(out)
+    refuse_links(out)
     started, wanted = monotonic(), sweep.runs()
     _refuse_another(out, sweep)
     known = Waves(out / WAVES).outcomes()
@@ -259,6 +261,8 @@ def _refuse_another(out: Path, sweep: Sweep) -> None:
         return
     except ValueError as error:
         raise ConfigError(f"out: {out / MANIFEST} cannot be read: {error}") from None
+    if not isinstance(there, dict):
+        raise ConfigError(f"out: {out / MANIFEST} is not what a sweep says of itself")
     asked = _manifest(sweep)
     differs = [name for name in asked if there.get(name) != asked[name]]
     if differs:
@@ -270,7 +274,7 @@ def _refuse_another(out: Path, sweep: Sweep) -> None:
 
 def _begun(out: Path, sweep: Sweep) -> Any:
     """The waves of a directory that says whose they are."""
-    out.mkdir(parents=True, exist_ok=True)
+    new_folder(out)
     if not (out / MANIFEST).exists():
         with replacing(out / MANIFEST) as path:
             path.write_text(json.dumps(_manifest(sweep), indent=1) + "\n")

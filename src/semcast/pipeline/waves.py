@@ -6,6 +6,7 @@ its file is there, and of two with one key the later one counts: a failed run ma
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
@@ -18,9 +19,11 @@ import pyarrow.parquet as pq
 from semcast.pipeline.runs import OUTCOMES, Outcome
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
+from semcast.traces.files import FILE_MODE, new_file, new_folder, refuse_links
 
 LOCK: Final = ".lock"
 UNFINISHED: Final = ".unfinished-"
+_WAVE: Final = re.compile(r"wave-[0-9]{8,18}\.parquet")
 
 
 class Waves:
@@ -31,20 +34,30 @@ class Waves:
 
     def files(self) -> list[Path]:
         """Every wave, oldest first."""
-        return sorted(self.path.glob("wave-*.parquet"))
+        files = sorted(self.path.glob("wave-*.parquet"))
+        for file in files:
+            if not _WAVE.fullmatch(file.name):
+                raise BadFile(f"{file}: a wave is called wave-NUMBER.parquet; move it away")
+        return files
 
     def outcomes(self) -> dict[str, Outcome]:
         """By key, what is known of each run."""
         found: dict[str, Outcome] = {}
+        _refuse_links(self.path)
         for file in self.files():
             try:
-                table = pq.read_table(file)
-            except (OSError, pa.ArrowException) as error:
+                table = pq.ParquetFile(file).read()
+                table.validate(full=True)
+            except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
                 raise BadFile(f"{file}: cannot be read: {str(error).splitlines()[0]}") from None
             if table.schema != OUTCOMES:
-                raise BadFile(f"{file}: cannot be read: its columns are not those of a wave")
+                raise BadFile(f"{file}: not a file of sweep outcomes: unexpected columns")
             for row in table.to_pylist():
-                found[row["key"]] = Outcome(**row)
+                outcome = Outcome(**row)
+                fault = outcome.fault()
+                if fault is not None:
+                    raise BadFile(f"{file}: not an outcome: {fault}")
+                found[outcome.key] = outcome
         return found
 
     def commit(self, table: pa.Table) -> None:
@@ -58,12 +71,16 @@ class Waves:
 @contextmanager
 def open_waves(path: Path) -> Iterator[Waves]:
     """The waves of a directory, made if need be, for this process alone."""
-    path.mkdir(parents=True, exist_ok=True)
-    with open(path / LOCK, "w") as lock:
+    _refuse_links(path)
+    new_folder(path)
+    opened = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(opened, "wb") as lock:
         try:
             flock(lock, LOCK_EX | LOCK_NB)
         except OSError:
-            raise ConfigError(f"out: another process is writing to {path.parent}") from None
+            raise ConfigError(
+                f"out: another process is writing to {path.parent}; wait until it ends"
+            ) from None
         for left in path.glob(f"{UNFINISHED}*"):
             left.unlink()
         yield Waves(path)
@@ -71,10 +88,11 @@ def open_waves(path: Path) -> Iterator[Waves]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A hidden path beside `path` to write to, which takes its place whole or not at all."""
+    """A hidden file beside `path` to write to, which takes its place whole or not at all.  Only its
+    owner can read it."""
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     try:
-        yield unfinished
+        yield new_file(unfinished)
         with open(unfinished, "rb") as file:
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -83,6 +101,13 @@ def replacing(path: Path) -> Iterator[Path]:
             unfinished.unlink()
         raise
     _force(path.parent)
+
+
+def _refuse_links(path: Path) -> None:
+    """The folder of the waves is itself inside what the user named."""
+    if path.is_symlink():
+        raise BadFile(f"{path}: a symbolic link, which is not followed; choose another directory")
+    refuse_links(path)
 
 
 def _force(folder: Path) -> None:

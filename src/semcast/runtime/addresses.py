@@ -80,7 +80,7 @@ def parse_multicast(value: object, field: str) -> Address:
     if not port or not literal or not literal.is_multicast:
         raise ConfigError(
             f"{field}: {value!r} is not a multicast address and a port; "
-            "take one in 224.0.0.0/4 or ff00::/8"
+            "use one in 224.0.0.0/4 or ff00::/8"
         )
     return host, port
 
@@ -92,7 +92,7 @@ def parse_peers(value: object, field: str) -> tuple[PeerAddress, ...]:
         raise ConfigError(f"{field}: {value!r} is not a list of host:port or name=host:port")
     peers = tuple(_parse_peer(entry, field) for entry in entries)
     if not peers:
-        raise ConfigError(f"{field}: the list is empty; this member must be in it")
+        raise ConfigError(f"{field}: the list is empty; it must contain at least this member")
     _refuse_twins([peer.name for peer in peers], field)
     _refuse_twins([show(peer.address) for peer in peers], field)
     return peers
@@ -111,14 +111,14 @@ def _parse_peer(entry: object, field: str) -> PeerAddress:
             host, port = parse_address(entry, field)
             name = show((host, port))
     if not port:
-        raise ConfigError(f"{field}: {entry!r} has port 0; peers need to know the port")
+        raise ConfigError(f"{field}: {entry!r} has port 0; give the port that this peer listens on")
     return PeerAddress(parse_name(name, field), host, port)
 
 
 def _refuse_twins(values: Iterable[Hashable], field: str) -> None:
     for value, count in Counter(values).items():
         if count > 1:
-            raise ConfigError(f"{field}: {value} is there {count} times")
+            raise ConfigError(f"{field}: {value} appears {count} times")
 
 
 def ip_literal(host: str) -> IPv4Address | IPv6Address | None:

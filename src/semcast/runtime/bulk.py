@@ -13,7 +13,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, cast
 
-from semcast.runtime.addresses import Address
+from semcast.runtime.addresses import Address, show
+from semcast.runtime.tasks import start_task
 
 LENGTH: Final = Struct("<I")
 CONNECTIONS_MAX: Final = 256
@@ -157,7 +158,8 @@ class Bulk:
         loop = asyncio.get_running_loop()
         waited = loop.time() - self._failed_at.get(address, -RETRY_S)
         if address not in self._opening and waited >= RETRY_S:
-            self._opening[address] = loop.create_task(self._connect(address))
+            what = f"connecting to {show(address)}"
+            self._opening[address] = start_task(self._connect(address), what)
         return False
 
     async def _connect(self, address: Address) -> None:

@@ -16,7 +16,7 @@ import re
 import socket
 import stat
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple, cast
@@ -162,13 +162,13 @@ def read_all(group: str | None, timeout_s: float) -> list[Snapshot]:
 def survey(group: str | None, timeout_s: float) -> Survey:
     """Ask every local member at once; waits no longer than that in all."""
     deadline = monotonic() + timeout_s
-    asked = [(path, _ask(path, timeout_s)) for path in discover(group)]
     snapshots: list[Snapshot] = []
     silent: list[int] = []
-    for path, connection in asked:
-        if connection is None:
-            continue
-        with connection:
+    with ExitStack() as opened:  # Ctrl-C may come at any moment.
+        asked = [(path, _ask(path, timeout_s, opened)) for path in discover(group)]
+        for path, connection in asked:
+            if connection is None:
+                continue
             try:
                 snapshots.append(_hear(connection, deadline))
             except (OSError, msgspec.DecodeError):
@@ -178,15 +178,14 @@ def survey(group: str | None, timeout_s: float) -> Survey:
     return Survey(snapshots, sorted(set(silent)))
 
 
-def _ask(path: Path, timeout_s: float) -> socket.socket | None:
+def _ask(path: Path, timeout_s: float, opened: ExitStack) -> socket.socket | None:
     """A connection on which the question was put, or None if nobody listens."""
-    connection = socket.socket(socket.AF_UNIX)
+    connection = opened.enter_context(socket.socket(socket.AF_UNIX))
     connection.settimeout(timeout_s)
     try:
         connection.connect(str(path))
         connection.sendall(f"{SNAPSHOT}\n".encode())
     except (FileNotFoundError, ConnectionRefusedError):
-        connection.close()
         if not _is_running(_pid(path)):
             path.unlink(missing_ok=True)
         return None
@@ -224,6 +223,6 @@ def _refuse_unless_private(place: Path) -> None:
     """Somebody else's directory could hold sockets that only pretend to be members."""
     found = place.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise ConfigError(f"{place}: not a directory of this user; remove it")
+        raise ConfigError(f"{place}: not a directory that belongs to this user; remove it")
     if found.st_mode & 0o077:
-        raise ConfigError(f"{place}: open to others; chmod 700 {place}")
+        raise ConfigError(f"{place}: accessible to other users; run chmod 700 {place}")

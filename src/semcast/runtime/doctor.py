@@ -45,7 +45,7 @@ RESOLUTION_MAX_S: Final = 0.001
 LOST_SHARE_MAX: Final = 0.001
 JAVA_MIN: Final = 17
 REINSTALL: Final = "pip install --force-reinstall semcast"
-FIREWALL: Final = "let loopback pass the firewall"
+FIREWALL: Final = "allow loopback traffic in the firewall"
 
 # Packages that something needs, what that is, and the extra that brings them.
 EXTRAS: Final = (
@@ -141,7 +141,7 @@ def udp_on_loopback() -> Check:
         udp.sendto(sent, udp.getsockname())
         if not _is_ready(udp):
             return Check("udp lo", FAIL, f"a datagram of {len(sent):,} bytes was lost", FIREWALL)
-    return Check("udp lo", OK, f"a datagram of {len(sent):,} bytes came back")
+    return Check("udp lo", OK, f"received a datagram of {len(sent):,} bytes")
 
 
 def tcp_on_loopback() -> Check:
@@ -177,12 +177,12 @@ def multicast(name: str, asked: str | None, ip: Ip, group: str, *, sealed: bool)
     """A datagram to the group's address comes back; its port is one where nobody else listens."""
     interface = resolve_interface(asked, ip, sealed)
     if sealed and asked is None and interface.is_loopback:
-        raise ConfigError("no default route; to leave this machine name an interface or the peers")
+        raise ConfigError("no default route; to use the network give an interface or peers")
     host, _ = multicast_address(group, ip)
     fault = multicast_fault(interface, host, ANSWER_S)
     if fault is not None:
         raise ConfigError(fault)
-    return Check(name, OK, f"a datagram to {host} came back on {interface.name}")
+    return Check(name, OK, f"received a datagram sent to {host} on {interface.name}")
 
 
 def meeting_place(group: str, asked: str | None) -> Check:
@@ -191,7 +191,7 @@ def meeting_place(group: str, asked: str | None) -> Check:
     host, port = multicast_address(group, ip)
     interface = resolve_interface(asked, ip, sealed=asked is not None)
     open_multicast(interface, host, port, _buffer_bytes()).close()
-    return Check(f"group {group}", OK, f"meets at {show((host, port))} on {interface.name}")
+    return Check(f"group {group}", OK, f"can use {show((host, port))} on {interface.name}")
 
 
 def _versions(asked: str | None) -> tuple[Ip, ...]:
@@ -219,37 +219,40 @@ def socket_buffers() -> Check:
 def judge_buffers(asked_bytes: int, short: list[Shortage]) -> Check:
     """Small ones lose datagrams in bursts: they are sent again, at a cost."""
     if not short:
-        return Check("socket buffers", OK, f"{asked_bytes:,} bytes each, as asked for")
+        return Check("socket buffers", OK, f"{asked_bytes:,} bytes each, as requested")
     got = ", ".join(f"{each.buffer} {each.got_bytes:,}" for each in short)
-    found = f"{got} of {asked_bytes:,} bytes"
+    found = f"{got} of the requested {asked_bytes:,} bytes"
     return Check("socket buffers", WARN, found, " && ".join(each.advice for each in short))
 
 
 def udp_loss(counts: UdpCounts | None) -> Check:
     """Datagrams that came and found no room."""
     if counts is None:
-        return Check("udp loss", OK, "not known")
-    found = f"{counts.lost:,} lost for want of buffer, {counts.received:,} received since the start"
+        return Check("udp loss", OK, "unknown")
+    found = (
+        f"{counts.lost:,} UDP packets dropped: receive buffer full; "
+        f"{counts.received:,} received since boot"
+    )
     if counts.lost > LOST_SHARE_MAX * (counts.received + counts.lost):
-        advice = "give whoever loses them larger buffers (socket_buffer), or more of the processor"
+        advice = "use a larger socket_buffer, or give the receiving process more CPU time"
         return Check("udp loss", WARN, found, advice)
     return Check("udp loss", OK, found)
 
 
 def monotonic_clock(resolution_s: float) -> Check:
     """The clock that members run on."""
-    found = f"tells {resolution_s:g} s apart"
+    found = f"resolution {resolution_s:g} s"
     if resolution_s > RESOLUTION_MAX_S:
-        return Check("clock", WARN, found, "expect periods below that to be late")
+        return Check("clock", WARN, found, "do not use periods below this resolution")
     return Check("clock", OK, found)
 
 
 def wall_clock(is_synchronised: bool | None) -> Check:
     """The clock that times of different machines are compared by; no guarantee rests on it."""
     if is_synchronised is None:
-        return Check("wall clock", OK, "not known whether it is synchronised")
+        return Check("wall clock", OK, "synchronisation unknown")
     if not is_synchronised:
-        advice = "to compare times between machines run an NTP client (chronyd, systemd-timesyncd)"
+        advice = "to compare times of machines, run an NTP client (chronyd, systemd-timesyncd)"
         return Check("wall clock", WARN, "not synchronised", advice)
     return Check("wall clock", OK, "synchronised")
 
@@ -261,9 +264,9 @@ def keys() -> Check:
     path = keyring.keys_path()
     ring = keyring.KeyRing.load(path)
     if ring.active is None:
-        return Check("keys", WARN, f"none in {path}", "to leave loopback: semcast keys new")
+        return Check("keys", WARN, f"none in {path}", "to use the network, run semcast keys new")
     active = keyring.id_text(ring.active.id)
-    return Check("keys", OK, f"{len(ring.keys)} in {path}, sealing with {active}")
+    return Check("keys", OK, f"{len(ring.keys)} in {path}, active: {active}")
 
 
 def incarnation() -> Check:
@@ -272,7 +275,7 @@ def incarnation() -> Check:
 
     path = keyring.incarnation_path()
     keyring.next_incarnation(path, time_ns() // 1000)
-    return Check("incarnation", OK, f"kept in {path}")
+    return Check("incarnation", OK, f"stored in {path}")
 
 
 def control_sockets() -> Check:
@@ -286,8 +289,8 @@ def control_sockets() -> Check:
 def open_files(most: int | None) -> Check:
     """Sockets count as files."""
     if most is not None and most < OPEN_FILES_MIN:
-        return Check("open files", WARN, f"{most:,} at most", f"ulimit -n {OPEN_FILES_MIN}")
-    return Check("open files", OK, "any number" if most is None else f"{most:,} at most")
+        return Check("open files", WARN, f"limit {most:,}", f"ulimit -n {OPEN_FILES_MIN}")
+    return Check("open files", OK, "no limit" if most is None else f"limit {most:,}")
 
 
 def java(version: str | None) -> Check:

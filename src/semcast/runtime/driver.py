@@ -8,24 +8,29 @@ the application sends soon after leaves when the event loop turns, or when it fi
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import ceil
 from operator import itemgetter
 from time import monotonic, monotonic_ns, time_ns
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from semcast.kernel import letters
 from semcast.runtime.addresses import Address
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.happenings import Confirmed, View, ViewChange
-from semcast.runtime.mailbox import Mailbox
+from semcast.runtime.mailbox import Mailbox, Message
 from semcast.runtime.transport import Transport
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError, SemcastError
 from semcast.terms.events import Event
-from semcast.terms.messages import EVERYONE, Submission
+from semcast.terms.ids import EVERYONE
+from semcast.terms.machine import Command, Machine, Status
+from semcast.terms.messages import Submission
+from semcast.terms.outputs import Delivery, Ended, Output, Room
 from semcast.wire import encode
 from semcast.wire.frames import TCP, WHOLE
 
@@ -37,6 +42,7 @@ BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
 CLOCK_READINGS: Final = 8
 
 T = TypeVar("T")
+Entry: TypeAlias = tuple[Sequence[int], Any]  # of `Effects.send`
 
 
 class Journal(Protocol):
@@ -45,22 +51,6 @@ class Journal(Protocol):
     def record(self, events: list[Event], ts_ns: int) -> None: ...
 
     def close(self) -> object: ...
-
-
-class Machine(Protocol):
-    """What a driver drives."""
-
-    deadline: float
-
-    def multicast(
-        self, submissions: Sequence[Submission], now: float, out: Effects, *, at_once: bool
-    ) -> int: ...
-
-    def on_ready(self, count: int, now: float, out: Effects) -> None: ...
-
-    def on_time(self, now: float, out: Effects) -> None: ...
-
-    def flush(self, now: float, out: Effects) -> None: ...
 
 
 def epoch_ns() -> int:
@@ -75,7 +65,7 @@ def decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise RemoteProtocolError(f"not what its kind says: {error}") from error
+        raise RemoteProtocolError(f"cannot decode the frame: {error}") from error
 
 
 class Driver(ABC):
@@ -86,6 +76,8 @@ class Driver(ABC):
 
     member: Machine
     relation: str  # what makes a message obsolete
+    _names: Sequence[str]  # of the senders, by rank, of what is delivered next
+    _bases: Sequence[int]  # which their numbers come after
 
     def __init__(
         self,
@@ -98,6 +90,7 @@ class Driver(ABC):
     ) -> None:
         self.mailbox = Mailbox(self._on_ready)
         self.delivered = 0
+        self.skipped = 0  # messages that the application was told are superseded
         self.room = asyncio.Event()  # set whenever a refused sender may try again
         self.changed = asyncio.Event()  # set after every input, for those who wait for quiet
         self.ended: SemcastError | None = None
@@ -120,9 +113,9 @@ class Driver(ABC):
         """Where to send what is for all: the multicast group, or each peer."""
 
     @property
-    @abstractmethod
     def last(self) -> int:
         """The number of the message that was multicast last."""
+        return self.member.sent
 
     @property
     @abstractmethod
@@ -138,16 +131,13 @@ class Driver(ABC):
         """Go on without a member."""
 
     @abstractmethod
-    def _hand_over(self, out: Effects) -> None:
-        """Give the application what `out` has for it."""
+    def _divider(self, output: Output) -> object:
+        """What stands for an output, other than messages, between those of the application; None
+        if it is not for the application."""
 
     @abstractmethod
-    def _conclude(self, out: Effects) -> None:
-        """Draw the consequences of an input for this process."""
-
-    @abstractmethod
-    def _has_unsent(self) -> bool:
-        """Whether anything may wait for company."""
+    def _on_ended(self, ended: Ended) -> None:
+        """The member has left, or the group went on without it."""
 
     @abstractmethod
     def _bulk_bytes(self, datagram: Any) -> int:
@@ -162,9 +152,18 @@ class Driver(ABC):
         at_once = self._flushes_on_turn and now - self._sent_at > QUIET_S
         self._sent_at = now
         try:
-            return self.member.multicast(submissions, now, self._out, at_once=at_once)
+            accepted = self.member.submit(submissions, now, self._out)
+            if at_once:
+                self.member.on_idle(now, self._out)
+            return accepted
         finally:
             self._carry_out(now)
+
+    def command(self, command: Command) -> None:
+        """Somebody outside has decided something."""
+        now = monotonic()
+        self.member.on_command(command, now, self._out)
+        self._carry_out(now)
 
     def _turn(self) -> None:
         """The event loop has come round: nobody else will fill up what waits for company.
@@ -175,8 +174,8 @@ class Driver(ABC):
         if self.ended is not None:
             return
         now = monotonic()
-        if not goes_on and self._flushes_on_turn and self._has_unsent():
-            self.member.flush(now, self._out)
+        if not goes_on and self._flushes_on_turn:
+            self.member.on_idle(now, self._out)
             self._carry_out(now)
         elif self.member.deadline < self._armed:
             self._arm(now)
@@ -197,16 +196,43 @@ class Driver(ABC):
         if out.send:
             self._send(out.send, repairs=repairs)
             out.send.clear()
-        if out.deliver or out.installs or out.confirmed:
-            self._hand_over(out)
-        if out.room:
-            out.room = False
-            self.room.set()
-        self._conclude(out)
+        if out.outputs:
+            self._hand_over()
         if not self.changed.is_set():
             self.changed.set()
         if self.member.deadline < self._armed and self.ended is None and not self.since_turn:
             self._arm(now)  # else when the loop has turned, and much of it was done
+
+    def _hand_over(self) -> None:
+        """Give the application what the machine has for it, in order."""
+        outputs, self._out.outputs = self._out.outputs, []  # The mailbox may ask for more at once.
+        messages: list[Message] = []
+        dividers: list[tuple[int, object]] = []
+        ended: Ended | None = None
+        for output in outputs:
+            if isinstance(output, Delivery):
+                messages += self._letters(output)
+            elif isinstance(output, Room):
+                self.room.set()
+            elif isinstance(output, Ended):
+                ended = output
+            elif (divider := self._divider(output)) is not None:
+                dividers.append((len(messages), divider))
+        self.delivered += len(messages)
+        if messages or dividers:
+            self.mailbox.put(messages, dividers)
+        if ended is not None:
+            self._on_ended(ended)
+
+    def _letters(self, delivery: Delivery) -> list[Message]:
+        """What the application gets of a delivery."""
+        messages, position, skipped = delivery.messages, delivery.position, delivery.skipped
+        positions = range(position, position + len(messages)) if position else ()
+        made = letters(Message, self._names, self._bases, messages, positions)
+        if skipped:
+            self.skipped += skipped
+            made[0] = msgspec.structs.replace(made[0], skipped=skipped)
+        return made
 
     def _record(self, events: list[Event]) -> None:
         """Before anything leaves; a disk that is full ends the recording, not the member."""
@@ -215,52 +241,43 @@ class Driver(ABC):
             # Not `now`, which is when handling began: others may have acted since.
             self._journal.record(events, monotonic_ns() + self._epoch_ns)
             events.clear()
-        except OSError as error:
-            log.warning("trace: recording ended: %s", error.strerror)
+        except (OSError, SemcastError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            log.warning("trace: stopped recording: %s", reason)
             self._out.events = None
 
-    def _send(self, sends: Sequence[tuple[int, Any]], *, repairs: bool) -> None:
+    def _send(self, sends: Sequence[Entry], *, repairs: bool) -> None:
         if repairs:
             sends = self._send_bulk(sends)
-        if len(sends) == 1 and sends[0][0] == EVERYONE:
+        if len(sends) == 1 and sends[0][0] is EVERYONE:
             self._transport.send(WHOLE, encode(sends[0][1]), self.everyone)
             return
-        for to, group in groupby(self._addressed(sends), itemgetter(1)):
-            self._transport.send_all(WHOLE, [encode(datagram) for datagram, _ in group], to)
+        for audience, group in groupby(sends, itemgetter(0)):
+            to = self.everyone if audience is EVERYONE else self._known(audience)
+            self._transport.send_all(WHOLE, [encode(datagram) for _, datagram in group], to)
 
-    def _addressed(
-        self, sends: Sequence[tuple[int, Any]]
-    ) -> Iterator[tuple[Any, list[Address | None]]]:
-        """One copy for each member, as with unicast, is to be encoded and sealed once."""
-        place = 0
-        while place < len(sends):
-            datagram = sends[place][1]
-            to: list[Address | None] = []
-            while place < len(sends) and sends[place][1] is datagram:
-                number = sends[place][0]
-                if number == EVERYONE:
-                    to += self.everyone
-                elif number in self._addresses:
-                    to.append(self._addresses[number])
-                place += 1
-            yield datagram, to
+    def _known(self, audience: Sequence[int]) -> list[Address | None]:
+        return [self._addresses[number] for number in audience if number in self._addresses]
 
-    def _send_bulk(self, sends: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    def _send_bulk(self, sends: Sequence[Entry]) -> list[Entry]:
         """Send over TCP what is much; what is left goes the usual way."""
         sizes = [self._bulk_bytes(datagram) for _, datagram in sends]
-        much: dict[int, int] = {}
-        for (number, _), size in zip(sends, sizes, strict=True):
-            much[number] = much.get(number, 0) + size
-        left = []
-        for (number, datagram), size in zip(sends, sizes, strict=True):
-            address = self._addresses.get(number)
-            is_bulk = size and much[number] > BULK_BYTES
-            if not (is_bulk and address and self._send_tcp(address, datagram)):
-                left.append((number, datagram))
+        much: Counter[int] = Counter()
+        for (audience, _), size in zip(sends, sizes, strict=True):
+            much.update(dict.fromkeys(audience, size))
+        left: list[Entry] = []
+        for (audience, datagram), size in zip(sends, sizes, strict=True):
+            taken = [number for number in audience if size and much[number] > BULK_BYTES]
+            taken = [number for number in taken if self._send_tcp(number, datagram)]
+            if taken:
+                audience = [number for number in audience if number not in taken]
+            if audience:
+                left.append((audience, datagram))
         return left
 
-    def _send_tcp(self, address: Address, datagram: Any) -> bool:
-        if not self._bulk.is_ready(address):
+    def _send_tcp(self, number: int, datagram: Any) -> bool:
+        address = self._addresses.get(number)
+        if address is None or not self._bulk.is_ready(address):
             return False
         return self._bulk.send(address, self._transport.sealer.seal(WHOLE, encode(datagram), TCP))
 
@@ -282,6 +299,10 @@ class Driver(ABC):
             self._carry_out(now)
         if self._timer is None and self.member.deadline < self._armed:
             self._arm(now)
+
+    def status(self) -> Status:
+        """How the machine is doing."""
+        return self.member.status(monotonic())
 
     async def until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until it is so, or this is the end; False if that took too long."""

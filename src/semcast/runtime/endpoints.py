@@ -33,8 +33,8 @@ async def find_peers(options: Options, *, sealed: bool) -> dict[str, Address] | 
     for name, (host, _) in found.items():
         if not sealed and not is_loopback(host):
             raise ConfigError(
-                f"peers: {name} is at {host}, and without a key nothing may leave the"
-                " machine; make a key with semcast keys new, or stay on loopback"
+                f"peers: {name} is at {host}, and traffic to other machines needs a key; "
+                "run semcast keys new, or use loopback addresses"
             )
     return found
 
@@ -46,7 +46,7 @@ async def _resolve(address: Address, ip: int) -> Address:
             host, port, family=FAMILIES[ip], type=socket.SOCK_DGRAM
         )
     except OSError as error:
-        raise ConfigError(f"{host}: not known here ({error.strerror})") from None
+        raise ConfigError(f"cannot resolve host {host}: {error.strerror}") from None
     return str(found[0][4][0]), port
 
 
@@ -61,4 +61,7 @@ def open_ports(interface: Interface, options: Options) -> tuple[socket.socket, s
             unicast.close()
             if asked:
                 raise
-    raise ConfigError(f"port: none is free for both UDP and TCP on {interface.address}")
+    raise ConfigError(
+        f"port: found no port on {interface.address} that is free for both UDP and TCP; "
+        "choose one with bind"
+    )

@@ -5,6 +5,7 @@ What was opened is closed again by `close`, in the reverse order.
 
 import asyncio
 import logging
+import secrets
 from contextlib import AsyncExitStack
 from time import monotonic
 from typing import Final
@@ -13,15 +14,18 @@ from semcast.runtime.addresses import Address, show
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.control import ControlServer
 from semcast.runtime.endpoints import find_interface, open_ports
+from semcast.runtime.gathering import Seat
 from semcast.runtime.interfaces import datagram_bytes
 from semcast.runtime.keyring import KeyRing, KeyRingWatch, keys_path
 from semcast.runtime.observation import Observation
 from semcast.runtime.options import Options
 from semcast.runtime.sockets import open_multicast, received_bytes, shortages, turn_away
+from semcast.runtime.tasks import start_task
 from semcast.runtime.transport import Transport
+from semcast.runtime.versions import Versions
 from semcast.terms.errors import ConfigError
 from semcast.wire.fragments import Reassembly
-from semcast.wire.frames import MARK_PLACE, member_id
+from semcast.wire.frames import MARK_PLACE, MULTICAST, PROBE, UDP, member_id, spoken
 from semcast.wire.sealing import Opener, Sealer
 
 KEYS_PERIOD_S: Final = 0.5
@@ -41,6 +45,8 @@ class Equipment:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.stack = AsyncExitStack()
+        self.versions = Versions()
+        self.versions.know(peer.name for peer in options.peers or ())
         self.ring: KeyRing | None = None  # None: unsealed, and on loopback only
         self._watch: KeyRingWatch | None = None
 
@@ -61,11 +67,13 @@ class Equipment:
         own = member_id(options.name)
         key = self.ring.active if self.ring else None
         self.sealer = Sealer(options.group, own, incarnation, key)
+        # Probes are sent under a number that nobody has: to use the own one is to speak as it.
+        self._prober = Sealer(options.group, secrets.randbits(64), incarnation, key)
         keys = self.ring.keys if self.ring else ()
-        self.opener = Opener(options.group, own, incarnation, keys)
+        self.opener = Opener(self.sealer.identity, keys)
         await self._open_network()
         if self._watch is not None and self.ring is not None:
-            watching = asyncio.create_task(self._watch_keys(self._watch))
+            watching = start_task(self._watch_keys(self._watch), "the watch on the key file")
             self.stack.callback(watching.cancel)
 
     async def _open_network(self) -> None:
@@ -99,6 +107,7 @@ class Equipment:
                 BODIES_AT_ONCE * (options.message_max + FRAME_SLACK_BYTES),
             ),
         )
+        self.transport.on_claim = self.versions.on_claim
         self.transport.start()
         self.stack.callback(self.transport.close)
         self.bulk = Bulk(
@@ -110,6 +119,12 @@ class Equipment:
         await self.bulk.start()
         self.stack.push_async_callback(self.bulk.close)
         self.address = interface.address, unicast.getsockname()[1]
+
+    def seat(self) -> Seat:
+        """This process's place in a roster."""
+        identity = self.sealer.identity
+        place = self.options.name, identity.incarnation, *self.address
+        return Seat(*place, identity.salt, spoken())
 
     async def show(self, observation: Observation) -> None:
         """Let people look at the member, as its options say."""
@@ -137,6 +152,12 @@ class Equipment:
             if ring is not None and ring.keys:
                 self.opener.use(ring.keys)
                 self.sealer.use(ring.active)
+                self._prober.use(ring.active)
+
+    def probe(self, body: bytes, to: Address | None) -> None:
+        """Send a probe to an address, or to the multicast group."""
+        channel = MULTICAST if to is None else UDP
+        self.transport.send_frame(self._prober.seal(PROBE, body, channel), to)
 
     def refusals(self) -> str:
         """What was heard and could not be a member, in words to end a sentence with."""
@@ -144,7 +165,7 @@ class Equipment:
         for reason, explanation in _EXPLAINED.items():
             if count := self.transport.discarded[reason]:
                 told += f"; {explanation} ({count} frames)"
-        return told
+        return told + str(self.versions)
 
     async def close(self) -> None:
         """Give everything back."""
@@ -155,6 +176,6 @@ _EXPLAINED: Final = {
     "key": "somebody seals with a key that is not in this ring",
     "forged": "somebody seals with another key under the same number",
     "clear": "somebody sends unsealed",
-    "version": "somebody speaks another version of the protocol",
     "namesake": "somebody else has this member's name",
+    "clone": "two processes have one member's identity; was a machine cloned?",
 }

@@ -18,7 +18,8 @@ import msgspec
 
 from semcast.runtime.addresses import PORT_MAX, Address, ip_literal
 from semcast.terms.errors import RemoteProtocolError, SemcastError
-from semcast.wire.frames import HELLO, ROSTER, member_id
+from semcast.terms.ids import Lineage
+from semcast.wire.frames import GREETING, HELLO, ROSTER, common, member_id, spoken
 
 HELLO_BYTES: Final = 192
 HELLO_PERIOD_S: Final = 0.1
@@ -45,16 +46,24 @@ class Seat(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int
     host: str
     port: int
+    salt: int = 0  # of the process's sealer
+    versions: tuple[int, int] = (GREETING, GREETING)  # of the wire: the lowest and the highest
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """Who is here; `echo` is the nonce of the hello that it answers, or 0."""
+    """Who is here; `echo` is the nonce of the hello that it answers, or 0.  `lineage` is that of
+    the group with views that it is in, or 0.
+
+    Later versions may append fields, and change none: hellos are what every version reads.
+    """
 
     name: str
     digest: int
     nonce: int
     echo: int
     padding: bytes = b""
+    versions: tuple[int, int] = (GREETING, GREETING)  # as in a seat
+    lineage: Lineage = 0
 
 
 class RosterStep(msgspec.Struct, frozen=True, array_like=True):
@@ -76,14 +85,21 @@ class Envelope(NamedTuple):
 class Candidate:
     """Somebody who said hello."""
 
-    __slots__ = ("address", "heard_at", "incarnation", "is_confirmed", "name")
+    __slots__ = ("address", "heard_at", "incarnation", "is_confirmed", "name", "salt", "versions")
 
-    def __init__(self, name: str, incarnation: int, address: Address) -> None:
+    def __init__(self, name: str, incarnation: int, address: Address, salt: int) -> None:
         self.name = name
         self.incarnation = incarnation
         self.address = address
+        self.salt = salt
+        self.versions = GREETING, GREETING
         self.heard_at = 0.0
         self.is_confirmed = False
+
+    @property
+    def seat(self) -> Seat:
+        """Its place in a roster."""
+        return Seat(self.name, self.incarnation, *self.address, self.salt, self.versions)
 
 
 T = TypeVar("T", Hello, RosterStep)
@@ -113,7 +129,7 @@ class Gathering:
         self.digest = digest
         self.peers = peers
         self.nonce = rng.getrandbits(63) | 1
-        self.number = rng.getrandbits(63)
+        self.number = rng.getrandbits(64)  # Numbers of proposals are drawn, so no two are alike.
         self.candidates: dict[int, Candidate] = {}  # by the number on frames
         self.differing: set[str] = set()  # those with other settings
         self.proposal: tuple[Seat, ...] = ()  # the own one, while it is open
@@ -134,6 +150,11 @@ class Gathering:
         """Peers that were not heard, where they are known by name."""
         heard = {c.name for c in self.candidates.values() if c.is_confirmed} | {self.own.name}
         return sorted(set(self.peers or ()) - heard)
+
+    @property
+    def lineage(self) -> Lineage:
+        """The lineage of the group that this roster founds: the number of its proposal."""
+        return self.promised[1] if self.promised is not None else self.number
 
     def on_time(self, now: float) -> list[Envelope]:
         """Say hello again, and press the agreement on."""
@@ -173,7 +194,13 @@ class Gathering:
         return greeting(Hello(self.own.name, self.digest, self.nonce, echo))
 
     def on_hello(
-        self, sender: int, incarnation: int, body: bytes, address: Address, now: float
+        self,
+        sender: int,
+        incarnation: int,
+        body: bytes,
+        address: Address,
+        now: float,
+        salt: int = 0,
     ) -> list[Envelope]:
         """Somebody is here; raises RemoteProtocolError if it cannot be one of us."""
         hello = read_hello(body, sender, self.peers)
@@ -184,10 +211,10 @@ class Gathering:
                 self.differing.add(hello.name)
             return []
         self.differing.discard(hello.name)
-        candidate = self._candidate(hello.name, incarnation, address)
+        candidate = self._candidate(hello.name, incarnation, address, salt)
         if candidate is None:
             return []
-        candidate.heard_at = now
+        candidate.heard_at, candidate.versions = now, hello.versions
         if hello.echo == self.nonce:
             candidate.is_confirmed = True
         if hello.echo == 0:
@@ -199,13 +226,15 @@ class Gathering:
             return []  # It will hear of the commit, or asks for it.
         return [Envelope(address, ROSTER, _encode(RosterStep(COMPLETE, hello.nonce)))]
 
-    def _candidate(self, name: str, incarnation: int, address: Address) -> Candidate | None:
+    def _candidate(
+        self, name: str, incarnation: int, address: Address, salt: int
+    ) -> Candidate | None:
         sender = member_id(name)
         candidate = self.candidates.get(sender)
         if candidate is None and len(self.candidates) >= CANDIDATES_MAX:
             return None
         if candidate is None or incarnation > candidate.incarnation:
-            candidate = self.candidates[sender] = Candidate(name, incarnation, address)
+            candidate = self.candidates[sender] = Candidate(name, incarnation, address, salt)
         return candidate if candidate.incarnation == incarnation else None
 
     def address_of(self, candidate: Candidate | Seat) -> Address:
@@ -220,12 +249,13 @@ class Gathering:
 
     def _propose(self, now: float) -> list[Envelope]:
         """The first by name, once it knows enough, proposes."""
-        confirmed = [c for c in self.candidates.values() if c.is_confirmed]
-        seats = [Seat(c.name, c.incarnation, *c.address) for c in confirmed]
+        seats = [c.seat for c in self.candidates.values() if c.is_confirmed]
         chosen = tuple(sorted([self.own, *seats], key=lambda seat: seat.name)[: self.members])
         if len(chosen) < self.members or chosen[0] != self.own:
             return []
-        self.number += 1
+        if common(seat.versions for seat in chosen) is None:
+            return []  # Two of them know that they cannot understand each other.
+        self.number = (self.number + 1) % 2**64 or 1
         self.proposal, self.accepted, self.proposed_at = chosen, {self.own.name}, now
         self._commit_if_accepted()
         return self._to_seats(chosen, COMMIT if self.roster else PROPOSE, chosen)
@@ -270,8 +300,9 @@ class Gathering:
             raise RemoteProtocolError("roster: somebody in it is not among the peers")
         if not all(ip_literal(seat.host) and 0 < seat.port <= PORT_MAX for seat in ballot.seats):
             raise RemoteProtocolError("roster: somebody in it has no address")
-        seated = {(seat.name, seat.incarnation) for seat in ballot.seats}
-        if self.roster or (self.own.name, self.own.incarnation) not in seated:
+        seated = {(seat.name, seat.incarnation, seat.salt) for seat in ballot.seats}
+        own = self.own
+        if self.roster or (own.name, own.incarnation, own.salt) not in seated:
             return []
         out = self.leave()  # The first by name goes before.
         if self.promised not in (None, (sender, ballot.number)):
@@ -332,15 +363,21 @@ class Gathering:
 
 def greeting(hello: Hello) -> bytes:
     """The body of a hello, as large as its answer."""
+    hello = msgspec.structs.replace(hello, versions=spoken())
     padding = HELLO_BYTES - len(_encode(hello))
     return _encode(msgspec.structs.replace(hello, padding=bytes(max(padding, 0))))
 
 
-def read_hello(body: bytes, sender: int, peers: Mapping[str, Address] | None) -> Hello:
-    """What a hello says; raises RemoteProtocolError if nobody who may take part can say it."""
+def read_greeting(body: bytes) -> Hello:
+    """What such a body says; raises RemoteProtocolError if it is none."""
     if len(body) < HELLO_BYTES:
         raise RemoteProtocolError(f"hello: {len(body)} bytes, less than its answer has")
-    hello = _decode(_hello, body)
+    return _decode(_hello, body)
+
+
+def read_hello(body: bytes, sender: int, peers: Mapping[str, Address] | None) -> Hello:
+    """What a hello says; raises RemoteProtocolError if nobody who may take part can say it."""
+    hello = read_greeting(body)
     if member_id(hello.name) != sender:
         raise RemoteProtocolError("hello: the name is not the sender's")
     if peers is not None and hello.name not in peers:

@@ -1,12 +1,16 @@
 """A live group: the interface of the application.
 
-Everything runs in the event loop that joined.  An application that keeps the loop busy is a slow
-member; so is one that takes its time between two messages, and that is fine.
+Everything runs in the event loop that joined, and calls from another thread are refused by name.
+An application that keeps the loop busy is a slow member; so is one that takes its time between two
+messages, and that is fine.
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
+from threading import get_ident
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, cast
 
@@ -18,11 +22,14 @@ from semcast.runtime.happenings import Confirmed, View, ViewChange
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
 from semcast.terms.errors import BufferFull, LocalProtocolError, NoQuorum
-from semcast.terms.messages import Seq, Submission, Update
+from semcast.terms.ids import Seq
+from semcast.terms.messages import Submission, Update
+from semcast.wire.forks import Ancestry, forked
 from semcast.workloads.items import item_tag
 
 LABELS_REMEMBERED: Final = 1 << 16  # and as many older ones
 TAKE_MAX: Final = 1024
+NOWHERE: Final = 0  # no thread has this number
 
 Happening: TypeAlias = Message | ViewChange | Confirmed
 
@@ -92,6 +99,10 @@ class Group:
         self._labels: dict[str, kernel.Label] = {}
         self._older_labels: dict[str, kernel.Label] = {}
         self._unread: list[Message] = []  # of what iteration took, the next one last
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._is_forked = False
+        Ancestry.told.add(self)
         self.is_closed = False
 
     def __repr__(self) -> str:
@@ -126,6 +137,8 @@ class Group:
 
             seq = await group.multicast(b"101.25", item="ACME")
         """
+        if get_ident() != self._thread:  # as `_check`, which costs three times as much to call
+            self._refuse("multicast")
         return await self._send([Update(payload, item, never_purge, tuple(obsoletes))])
 
     async def multicast_many(self, updates: Iterable[Update]) -> Seq:
@@ -135,6 +148,7 @@ class Group:
 
             await group.multicast_many([Update(b"1", "a"), Update(b"2", "b")])
         """
+        self._check("multicast_many")
         if isinstance(updates, list) and 0 < len(updates) <= TURN_MAX:
             return await self._send(updates[:])
         last, given = self._host.last, iter(updates)
@@ -174,6 +188,8 @@ class Group:
 
         if group.try_multicast(b"101.25", item="ACME") is None: ...
         """
+        if get_ident() != self._thread:
+            self._refuse("try_multicast")
         try:
             accepted = self._offer([Update(payload, item, never_purge, tuple(obsoletes))])
         except (BufferFull, NoQuorum):
@@ -185,9 +201,34 @@ class Group:
 
         await group.tombstone("ACME")
         """
+        self._check("tombstone")
         if self._host.relation not in ("item", "all"):
-            raise LocalProtocolError("tombstone: needs relation item; name what it supersedes")
+            raise LocalProtocolError(
+                "tombstone: needs relation item; use multicast with obsoletes instead"
+            )
         return await self.multicast(payload, item=item, never_purge=True)
+
+    def on_fork(self) -> None:
+        """This is the child's copy."""
+        self._is_forked, self._thread = True, NOWHERE
+
+    def _check(self, call: str) -> None:
+        """Refuse a call from where it would race with the protocol: another thread, or a child."""
+        if get_ident() != self._thread:
+            self._refuse(call)
+
+    def _refuse(self, call: str) -> None:
+        if self._is_forked:
+            raise forked(call)
+        with suppress(RuntimeError):  # which says that no event loop runs here
+            if asyncio.get_running_loop() is self._loop:
+                self._thread = get_ident()  # It was moved, as a whole.
+                return
+        raise LocalProtocolError(
+            f"{call}: called from thread {threading.current_thread().name!r}, but group "
+            f"{self.name!r} belongs to the thread of the event loop that joined it; use "
+            "semcast.sync, asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe"
+        )
 
     def _offer(self, batch: list[Update]) -> int:
         if self._host.ended is not None:
@@ -202,7 +243,9 @@ class Group:
         for sent, submission in enumerate(parcel):
             seq = self._host.last + 1
             if submission.obsoletes:
-                raise LocalProtocolError("obsoletes: this group's relation says what is obsolete")
+                raise LocalProtocolError(
+                    "obsoletes: computed by this group's relation object; remove the argument"
+                )
             item, payload = submission.name or None, submission.payload
             named = tuple(self._relation.obsoletes(seq, item, payload))
             if not self._host.multicast([msgspec.structs.replace(submission, obsoletes=named)]):
@@ -213,14 +256,14 @@ class Group:
     def _submission(self, update: Update) -> Submission:
         item = update.item
         if not isinstance(update.payload, bytes):
-            raise LocalProtocolError(f"payload: {type(update.payload).__name__} is not bytes")
+            raise LocalProtocolError(f"payload: must be bytes, not {type(update.payload).__name__}")
         if item is None:
             return Submission(update.payload, None, update.obsoletes, update.never_purge)
         if not isinstance(item, str) or not item:
-            raise LocalProtocolError(f"item: {item!r} is not a name; give text, or None")
+            raise LocalProtocolError(f"item: must be a non-empty string or None, not {item!r}")
         label = self._labels.get(item) or self._label(item)
         if label is None:
-            raise LocalProtocolError(f"item: {item!r} cannot be written as UTF-8")
+            raise LocalProtocolError(f"item: {item!r} cannot be encoded as UTF-8")
         return Submission(update.payload, label[0], update.obsoletes, update.never_purge, item)
 
     def _label(self, item: str) -> kernel.Label | None:
@@ -250,6 +293,7 @@ class Group:
 
         for message in await group.receive(): ...
         """
+        self._check("receive")
         if self._unread or limit < 1:
             return await self._take(limit)
         mailbox = self._host.mailbox
@@ -279,6 +323,7 @@ class Group:
         """
         while True:
             if not self._unread:
+                self._check("events")
                 self._unread = await self._take(TAKE_MAX)
                 self._unread.reverse()
             if self._unread:
@@ -293,6 +338,7 @@ class Group:
 
         for event in await group.receive_events(): ...
         """
+        self._check("receive_events")
         taken = await self._take(limit)
         if taken:
             return list(taken)
@@ -313,19 +359,27 @@ class Group:
 
         What was held for it is released; should it come back, it is told that it was excluded.
         """
+        self._check("forget")
         if member not in self.members:
-            raise LocalProtocolError(f"forget: {member!r} is not one of {', '.join(self.members)}")
+            raise LocalProtocolError(
+                f"forget: unknown member {member!r}; the group has {', '.join(self.members)}"
+            )
         if self._host.ended is not None:
             raise self._host.ended
         self._host.forget_member(member)
 
     def snapshot(self) -> Snapshot:
         """How this member and its peers are doing; `snapshot().slowest` names the slow one."""
+        self._check("snapshot")
         return self._snapshot()
 
     async def close(self) -> None:
-        """Leave: wait, for at most `linger`, until everyone has everything; twice is fine."""
-        if not self.is_closed:
+        """Leave: wait, for at most `linger`, until everyone has everything; twice is fine.
+
+        In a forked child it does nothing: the parent is the member, and leaves when it likes.
+        """
+        if not self.is_closed and not self._is_forked:
+            self._check("close")
             self.is_closed = True
             await self._close()
 

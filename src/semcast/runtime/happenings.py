@@ -2,6 +2,7 @@
 
 import msgspec
 
+from semcast.terms.outputs import Confirmed as Confirmed
 from semcast.terms.views import MEMBER
 
 
@@ -25,18 +26,11 @@ class ViewChange(msgspec.Struct, frozen=True):
     is in both.  `status` is this member's: "member"; "minority": too few members can be reached,
     so nothing is sent or delivered until that changes; "excluded": the group went on without this
     member, which joins again as a new life: what it multicasts meanwhile waits, and the numbers of
-    its messages start at 1 again.
+    its messages start at 1 again; `reason` says why.
     """
 
     view: View
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     status: str = MEMBER
-
-
-class Confirmed(msgspec.Struct, frozen=True):
-    """Everything up to `position` in the order of the view `view` was delivered at every member of
-    it (protocol `vs`)."""
-
-    view: int
-    position: int
+    reason: str = ""

@@ -2,23 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from time import monotonic
 from typing import Any, Final
 
 import msgspec
 
 from semcast.core.member import Member
-from semcast.kernel import join, letters, payload_bytes
+from semcast.kernel import join, payload_bytes
 from semcast.runtime.addresses import Address
 from semcast.runtime.bulk import Bulk
 from semcast.runtime.driver import Driver, Journal, decoded
 from semcast.runtime.happenings import Confirmed, View, ViewChange
-from semcast.runtime.mailbox import Message, note_skipped
 from semcast.runtime.transport import Transport
-from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError, SemcastError
-from semcast.terms.messages import Data, Excluded, Rank
-from semcast.wire import decode
+from semcast.terms.ids import Rank
+from semcast.terms.machine import ForgetMember
+from semcast.terms.messages import Data, Excluded
+from semcast.terms.outputs import Ended, Output
+from semcast.wire import GROUP_CODEC
 from semcast.wire.frames import GOODBYE, REPORT, TCP, WHOLE
 from semcast.wire.sealing import Opened
 
@@ -70,7 +70,7 @@ class Host(Driver):
         self.member = member
         self.relation = member.recipe.relation
         self.names = names
-        self._bases = [0] * len(names)  # A member has one life here: its numbers begin at 1.
+        self._names, self._bases = names, [0] * len(names)  # Numbers begin at 1.
         self._view = View(1, tuple(names), is_primary=True)
         self.reports: dict[Rank, tuple[Report, Report]] = {}  # the last two, also the own ones
         self.heard_at: dict[Rank, float] = {}
@@ -89,11 +89,6 @@ class Host(Driver):
         return list(self._addresses.values())
 
     @property
-    def last(self) -> int:
-        """The number of the message that was multicast last."""
-        return self.member.last
-
-    @property
     def view(self) -> View:
         """Who is in the group."""
         return self._view
@@ -108,9 +103,7 @@ class Host(Driver):
 
     def forget(self, rank: Rank, *, drained: bool = False) -> None:
         """Go on without a member."""
-        now = monotonic()
-        self.member.forget(rank, now, self._out, drained=drained)
-        self._carry_out(now)
+        self.command(ForgetMember(rank, drained))
 
     def on_frame(self, opened: Opened, now: float) -> None:
         """A frame of another member; raises RemoteProtocolError if it makes no sense."""
@@ -119,7 +112,7 @@ class Host(Driver):
         rank = self._ids[opened.sender]
         self.heard_at[rank] = now
         if opened.kind == WHOLE:
-            datagram = decode(opened.body)
+            datagram = GROUP_CODEC.decode(opened.body)
             if type(datagram) is not Data:
                 self._take_gathered(now)
                 self.member.on_datagram(rank, datagram, now, self._out)
@@ -128,9 +121,10 @@ class Host(Driver):
         elif opened.kind == REPORT:
             self._on_report(rank, decoded(_report, opened.body))
         elif opened.kind == GOODBYE:
+            self._take_gathered(now)  # What the member sent before it left counts.
             self._on_goodbye(rank, decoded(_goodbye, opened.body))
         else:
-            raise RemoteProtocolError(f"a frame of kind {opened.kind} from a member")
+            raise RemoteProtocolError(f"unexpected frame of kind {opened.kind} from a member")
 
     def _gather(self, rank: Rank, data: Data, now: float) -> None:
         """First transmissions of one member that came one after the other are taken as one."""
@@ -163,32 +157,19 @@ class Host(Driver):
 
     def _on_report(self, rank: Rank, report: Report) -> None:
         self._keep_report(rank, report)
-        if rank in self.member.forgotten:  # It may say nothing else, and has to be told.
-            self._out.send.append((rank, Excluded(rank)))
+        if rank in self.status().forgotten:  # It may say nothing else, and has to be told.
+            self._out.send.append(((rank,), Excluded(rank)))
 
     def _on_goodbye(self, rank: Rank, goodbye: Goodbye) -> None:
         # One too many to go on without it: then what it has not seen stays pinned.
         with suppress(LocalProtocolError):
             self.forget(rank, drained=goodbye.drained)
 
-    def _hand_over(self, out: Effects) -> None:
-        self.delivered += len(out.deliver)
-        messages: list[Message] = []
-        for run in out.deliver.runs:
-            messages += letters(Message, self.names, self._bases, run, ())
-        note_skipped(messages, out.skipped)
-        out.deliver.clear()
-        out.skipped.clear()
-        self.mailbox.put(messages)  # last, since it may ask for more or fewer at once
+    def _divider(self, output: Output) -> object:
+        return None
 
-    def _conclude(self, out: Effects) -> None:
-        if out.excluded:
-            self.end(
-                ExcludedFromGroup("the group went on without this member; it cannot come back")
-            )
-
-    def _has_unsent(self) -> bool:
-        return not self.member.outbox.is_empty
+    def _on_ended(self, ended: Ended) -> None:
+        self.end(ExcludedFromGroup("this member was excluded from the group and cannot rejoin"))
 
     def _bulk_bytes(self, datagram: Any) -> int:
         if not isinstance(datagram, Data):
@@ -200,8 +181,8 @@ class Host(Driver):
         return self._transport.sealer.seal(REPORT, msgspec.msgpack.encode(self._state()), TCP)
 
     def _state(self) -> Report:
-        holdings = self.member.holdings
-        return Report(self.delivered, holdings.skipped, len(holdings.queue), holdings.messages)
+        status = self.status()
+        return Report(self.delivered, status.skipped, status.queued, status.held)
 
     def _report(self) -> None:
         state = self._state()
@@ -218,17 +199,10 @@ class Host(Driver):
         The others may never fall quiet, or may be held up by what is not taken from here; so in
         the second half of the time nothing more is let in.
         """
-        if not await self.until(lambda: self.member.is_drained, timeout_s / 2):
+        if not await self.until(lambda: self.status().is_drained, timeout_s / 2):
             self._is_leaving = True
-            return await self.until(self._owes_nothing, timeout_s / 2)
+            return await self.until(lambda: self.status().owes_nothing, timeout_s / 2)
         return True
-
-    def _owes_nothing(self) -> bool:
-        stability = self.member.stability
-        return self.member.outbox.is_empty and all(
-            reached <= stability.agreed[sender] or sender in stability.closed
-            for sender, reached in enumerate(self.member.reception.frontier)
-        )
 
     def say_goodbye(self, *, drained: bool) -> None:
         """Tell the others, who then need not wait for this member."""

@@ -65,8 +65,8 @@ def resolve_interface(asked: str | None, ip: Ip, sealed: bool) -> Interface:
     found = _asked_for(asked, ip, known) if asked else _fitting(ip, sealed, known)
     if not sealed and not found.is_loopback:
         raise ConfigError(
-            f"interface: {asked!r} is not loopback, and without a key nothing may leave the"
-            " machine; make a key with semcast keys new, or stay on loopback"
+            f"interface: {asked!r} is not loopback, and traffic to other machines needs a key; "
+            "run semcast keys new, or use loopback"
         )
     return found
 
@@ -111,7 +111,7 @@ def _fitting(ip: Ip, sealed: bool, known: list[Interface]) -> Interface:
         if interface.is_loopback:
             return interface
     raise ConfigError(
-        f"ip: loopback has no IPv{ip} address; use ip={10 - ip}, or ip link set lo up"
+        f"ip: loopback has no IPv{ip} address; set ip={10 - ip}, or run ip link set lo up"
     )
 
 
@@ -121,7 +121,7 @@ def _asked_for(asked: str, ip: Ip, known: list[Interface]) -> Interface:
     except ValueError:
         return _named(asked, ip, known)
     if address.version != ip:
-        raise ConfigError(f"interface: {asked} is no IPv{ip} address; set ip to {address.version}")
+        raise ConfigError(f"interface: {asked} is not an IPv{ip} address; set ip={address.version}")
     if address.is_unspecified:  # All of them: multicasts go by the best one.
         return replace(_fitting(ip, True, known), address=str(address), is_loopback=False)
     for interface in known:
@@ -148,8 +148,8 @@ def _afterthought(interface: Interface) -> tuple[bool, bool]:
 def _unknown(asked: str, ip: Ip, known: list[Interface]) -> ConfigError:
     names = ", ".join(f"{interface.name} ({interface.address})" for interface in known)
     return ConfigError(
-        f"interface: {asked!r} is no interface or address that is up here with IPv{ip};"
-        f" there is {names or 'none'}"
+        f"interface: no active interface or address named {asked!r} with IPv{ip}; "
+        f"available: {names or 'none'}"
     )
 
 
@@ -170,7 +170,7 @@ def interfaces(ip: Ip) -> Iterator[Interface]:
     library = ctypes.CDLL(None, use_errno=True)
     first = ctypes.POINTER(_IfAddrs)()
     if library.getifaddrs(ctypes.byref(first)):
-        raise OSError(ctypes.get_errno(), "the network interfaces cannot be listed")
+        raise OSError(ctypes.get_errno(), "cannot list the network interfaces")
     try:
         entry = first
         while entry:

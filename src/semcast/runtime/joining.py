@@ -90,36 +90,40 @@ def _joining(group: str, *, snapshot: Any, restore: Any, **given: Any) -> Joinin
     options = Options.resolve(group, given)
     if not options.has_views and (snapshot or restore):
         raise ConfigError(
-            f"snapshot, restore: {options.protocol} has a fixed membership, which nobody joins "
-            "later; take protocol s-vsm"
+            "snapshot, restore: need a protocol with views, such as s-vsm; "
+            f"{options.protocol} has a fixed membership"
         )
     return Joining(options, State(snapshot, restore))
 
 
-_ABOUT = """Join a group; returns once all members are there, with views once this one is in.
+_ABOUT = """Join a group.
+
+Returns when all members have joined; with views, when this member is in the view.
 
     async with semcast.join("quotes", members=3) as group:
         await group.multicast(b"101.25", item="ACME")
         async for message in group:
             print(message.sender, message.item, message.payload)
 
-`members` says how many there are, and they find each other; or `peers` says where they are.
-What is not given comes from the environment (SEMCAST_ and the name in capitals), then from
-the TOML file `config`, then from the defaults.  Sizes and times may be text: "64 MiB",
-"30 ms".  Raises `ConfigError`, `JoinTimeout` or `GroupComplete`.
+Give `members`, the number of members, which then discover each other; or `peers`, their
+addresses.  An option that is not given comes from the environment (SEMCAST_ and its name in
+capitals), then from the TOML file `config`, then from the defaults.  Sizes and times may be text:
+"64 MiB", "30 ms".  Raises `ConfigError`, `JoinTimeout` or `GroupComplete`.
 
-The membership is fixed, unless `protocol` is one with views.  Then `members` (or all the peers)
-found the group, and whoever starts later, or again after a crash, joins it; `group.events()` tells
-how the view changes.  A joiner starts from the state of a member:
+The membership is fixed, unless `protocol` is one with views.  Then the first `members` processes
+(or all peers) found the group; a process that starts later, or restarts after a crash, joins it,
+and `group.events()` reports each change of the view.  A new member starts from the state of
+another one:
 
     shares = {}
     semcast.join("orders", protocol="s-vsm", members=3,
                  snapshot=lambda: json.dumps(shares).encode(),
                  restore=lambda state: shares.update(json.loads(state or b"{}")))
 
-Both are called from the iteration over the group, where it reaches the change of the view: what
-was taken before must be in the snapshot, and nothing is handed over before `restore` returned.
-`restore` gets b"" where nobody gives a snapshot, and is called again if this member comes back.
+The iteration over the group calls both when it reaches the change of the view.  The snapshot must
+include every message that the application has read before; the next message is delivered after
+`restore` has returned.  `restore` gets b"" if no member gives a snapshot, and is called again if
+this member rejoins.
 """
 _OPTIONS = "\n".join(f"    {option}: {told}" for option, told in option_help().items())
 join.__doc__ = f"{_ABOUT}\nOptions:\n{_OPTIONS}\n"

@@ -34,7 +34,7 @@ INCARNATION_MAX: Final = 2**63 - 1
 _PREFIX: Final = "semcast-key-1-"
 _ID_BYTES: Final = 4
 _HEADING: Final = (
-    "# Keys of Semcast groups. Who has them can read and send: keep this file secret.\n"
+    "# Keys of Semcast groups. Anyone with them can read and send: keep this file secret.\n"
 )
 
 
@@ -67,7 +67,7 @@ def from_text(text: str) -> Key:
     """The key of such a word, if it is whole."""
     word = text.strip()
     if not word.startswith(_PREFIX):
-        raise ConfigError(f"key: not a key of Semcast, which begins with {_PREFIX}")
+        raise ConfigError(f"key: not a Semcast key, which starts with {_PREFIX}")
     encoded = word.removeprefix(_PREFIX)
     try:
         packed = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
@@ -76,7 +76,7 @@ def from_text(text: str) -> Key:
     except (ValueError, IndexError):
         key = None
     if key is None or to_text(key) != word:
-        raise ConfigError("key: damaged or cut short; copy the whole word")
+        raise ConfigError("key: damaged or incomplete; copy the whole key")
     return key
 
 
@@ -108,7 +108,7 @@ class KeyRing(msgspec.Struct, frozen=True):
             if id_text(key.id) == text.lower():
                 return key
         if not self.keys:
-            raise ConfigError(f"key: {text!r} is not there, the ring is empty; semcast keys new")
+            raise ConfigError(f"key: no key {text!r}, the key ring is empty; run semcast keys new")
         raise one_of("key", text, [id_text(key.id) for key in self.keys])
 
     def adding(self, key: Key) -> "KeyRing":
@@ -116,9 +116,14 @@ class KeyRing(msgspec.Struct, frozen=True):
         if key in self.keys:
             return self
         if any(key.id == other.id for other in self.keys):
-            raise ConfigError(f"key: {id_text(key.id)} is the number of another; make a new key")
+            raise ConfigError(
+                f"key: id {id_text(key.id)} collides with another key; create a new one"
+            )
         if len(self.keys) == KEYS_MAX:
-            raise ConfigError(f"keys: {KEYS_MAX} is the most; semcast keys remove an old one")
+            raise ConfigError(
+                f"keys: the ring holds {KEYS_MAX} keys, the maximum; "
+                "remove one with semcast keys remove"
+            )
         return KeyRing((*self.keys, key), self.active or key)
 
     def using(self, key: Key) -> "KeyRing":
@@ -128,7 +133,10 @@ class KeyRing(msgspec.Struct, frozen=True):
     def removing(self, key: Key) -> "KeyRing":
         """Without this one, which must not be the active one."""
         if key == self.active:
-            raise ConfigError(f"key: {id_text(key.id)} is in use; semcast keys use another first")
+            raise ConfigError(
+                f"key: {id_text(key.id)} is active; "
+                "first activate another one with semcast keys use"
+            )
         return KeyRing(tuple(other for other in self.keys if other != key), self.active)
 
 
@@ -144,7 +152,7 @@ def edit(path: Path, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
                 _replace(path, _format(after))
     except OSError as error:
         raise ConfigError(
-            f"keys: cannot write {path}: {error.strerror}; set SEMCAST_KEYS to a file that can be"
+            f"keys: cannot write {path}: {error.strerror}; set SEMCAST_KEYS to a writable file"
         ) from error
     return after
 
@@ -169,12 +177,12 @@ class KeyRingWatch:
             return None
         self._mark = mark
         if mark is None:
-            self.problem = f"keys: {self.path} is gone; going on with the keys it had"
+            self.problem = f"keys: {self.path} was removed; still using its last keys"
             return None
         try:
             ring = KeyRing.load(self.path)
         except ConfigError as error:
-            self.problem = f"{error}; going on with the keys it had"
+            self.problem = f"{error}; still using the previous keys"
             return None
         if ring == self.ring:
             return None
@@ -206,7 +214,7 @@ def next_incarnation(path: Path, now_us: int) -> int:
     except OSError as error:
         raise ConfigError(
             f"incarnation: cannot write {path}: {error.strerror};"
-            " set XDG_STATE_HOME to a directory that can be written"
+            " set XDG_STATE_HOME to a writable directory"
         ) from error
     return incarnation
 
@@ -215,7 +223,9 @@ def _home(variable: str, usual: str) -> Path:
     try:
         return Path(os.environ.get(variable) or Path.home() / usual) / "semcast"
     except RuntimeError as error:
-        raise ConfigError(f"{variable}: not set, and you have no home directory; set it") from error
+        raise ConfigError(
+            f"{variable}: not set, and there is no home directory; set {variable}"
+        ) from error
 
 
 def _key(cipher: str, secret: bytes) -> Key:
@@ -227,7 +237,9 @@ def _read_secret(path: Path) -> bytes:
     with path.open("rb") as file:
         mode = S_IMODE(os.fstat(file.fileno()).st_mode)
         if mode & 0o077:
-            raise ConfigError(f"keys: {path} is open to others (mode {mode:04o}); chmod 600 {path}")
+            raise ConfigError(
+                f"keys: {path} is accessible to other users (mode {mode:04o}); run chmod 600 {path}"
+            )
         return file.read(FILE_BYTES_MAX)
 
 

@@ -51,12 +51,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     position: int = 0
 
 
-def note_skipped(messages: list[Message], skipped: Sequence[tuple[int, int]]) -> None:
-    """Tell, at places among messages, how many were passed over since the one before."""
-    for place, count in skipped:
-        messages[place] = msgspec.structs.replace(messages[place], skipped=count)
-
-
 class Appetite:
     """How many messages the application takes within `AHEAD_S`.
 
@@ -230,7 +224,7 @@ class Mailbox:
 
     async def _wait(self) -> None:
         if self._waiter is not None:
-            raise LocalProtocolError("another task already waits for messages of this group")
+            raise LocalProtocolError("another task is already receiving from this group")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter

@@ -51,7 +51,8 @@ def serve(address: str, take: Callable[[], Snapshot]) -> MetricsServer:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise ConfigError(
-            f"metrics: cannot listen on {show((host, port))}: {error.strerror}; give another"
+            f"metrics: cannot listen on {show((host, port))}: {error.strerror}; "
+            "choose another address"
         ) from None
     return MetricsServer((host, server.server_port), server, thread)
 
@@ -97,16 +98,38 @@ def families(s: Snapshot) -> list[Family]:
     datagrams = {"in": s.datagrams_in, "out": s.datagrams_out}
     size = {"in": s.bytes_in, "out": s.bytes_out}
     return [
-        Family("semcast_messages_sent_total", "Messages that it multicast", {"": s.sent}),
-        Family("semcast_messages_delivered_total", "Handed to its application", {"": s.delivered}),
-        Family("semcast_messages_skipped_total", "Purged before they could be", {"": s.skipped}),
-        Family("semcast_purged_total", "Purged from its retransmission store", {"": s.purged}),
-        Family("semcast_buffer_messages", "Messages held now", {"": s.held}),
-        Family("semcast_buffer_limit", "Messages that may be held", {"": s.buffer}),
-        Family("semcast_queue_messages", "Messages that wait for delivery", {"": s.queued}),
-        Family("semcast_peer_lag_messages", "Messages of ours it may not have", lag, "peer"),
-        Family("semcast_peer_skipped_total", "Messages it says it skipped", skipped, "peer"),
-        Family("semcast_datagrams_total", "Datagrams", datagrams, "direction"),
-        Family("semcast_bytes_total", "Bytes of the datagrams", size, "direction"),
-        Family("semcast_discarded_total", "Arrived and discarded", s.discarded, "reason"),
+        Family("semcast_messages_sent_total", "Messages multicast by this member", {"": s.sent}),
+        Family(
+            "semcast_messages_delivered_total",
+            "Messages delivered to the application",
+            {"": s.delivered},
+        ),
+        Family(
+            "semcast_messages_skipped_total",
+            "Messages purged before delivery because newer ones superseded them",
+            {"": s.skipped},
+        ),
+        Family(
+            "semcast_purged_total", "Messages purged from the retransmission buffer", {"": s.purged}
+        ),
+        Family("semcast_buffer_messages", "Messages in the buffer", {"": s.held}),
+        Family("semcast_buffer_limit", "Maximum number of messages in the buffer", {"": s.buffer}),
+        Family("semcast_queue_messages", "Messages waiting for delivery", {"": s.queued}),
+        Family(
+            "semcast_peer_lag_messages", "Own messages not yet confirmed by the peer", lag, "peer"
+        ),
+        Family(
+            "semcast_peer_skipped_total",
+            "Messages skipped, as reported by the peer",
+            skipped,
+            "peer",
+        ),
+        Family("semcast_datagrams_total", "Datagrams sent and received", datagrams, "direction"),
+        Family("semcast_bytes_total", "Bytes sent and received", size, "direction"),
+        Family(
+            "semcast_discarded_total",
+            "Datagrams received and discarded, by reason",
+            s.discarded,
+            "reason",
+        ),
     ]

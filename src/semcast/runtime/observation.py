@@ -11,7 +11,8 @@ from semcast.runtime.host import Host, Report
 from semcast.runtime.options import Options
 from semcast.runtime.snapshot import Peer, Snapshot
 from semcast.runtime.transport import Transport
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
+from semcast.terms.machine import Status
 
 SCRAPE_S: Final = 5.0
 NOTICEABLE: Final = 1 / 16  # of the buffer: less comes and goes with everyone
@@ -73,50 +74,45 @@ class FixedObservation(Observation):
     def snapshot(self) -> Snapshot:
         """Everything at this moment."""
         host, member, now = self._host, self._host.member, monotonic()
-        holdings = member.holdings
+        own = host.status()
         return Snapshot(
             **self._common(now),
             rank=member.rank,
             f=member.recipe.f,
-            sent=member.last,
+            sent=own.sent,
             delivered=host.delivered,
-            skipped=holdings.skipped,
-            purged=holdings.purged,
-            queued=len(holdings.queue),
-            held=holdings.messages,
-            held_bytes=holdings.bytes,
-            is_blocked=holdings.refused,
-            slowest=self._slowest(),
-            peers=[self._peer(r, now) for r in range(len(host.names)) if r != member.rank],
+            skipped=own.skipped,
+            purged=own.purged,
+            queued=own.queued,
+            held=own.held,
+            held_bytes=own.held_bytes,
+            is_blocked=own.is_blocked,
+            slowest=self._slowest(own),
+            peers=[self._peer(r, own, now) for r in range(len(host.names)) if r != member.rank],
         )
 
-    def _peer(self, rank: Rank, now: float) -> Peer:
+    def _peer(self, rank: Rank, own: Status, now: float) -> Peer:
         host = self._host
         _, report = host.reports.get(rank, _SILENT)
         return Peer(
             name=host.names[rank],
             rank=rank,
-            lag=self._lag(rank),
+            lag=own.lags.get(rank, 0),
             heard_ago_s=now - host.heard_at.get(rank, self._since),
             delivered=report.delivered,
             skipped=report.skipped,
             queued=report.queued,
             held=report.held,
-            is_forgotten=rank in host.member.forgotten,
+            is_forgotten=rank in own.forgotten,
         )
 
-    def _slowest(self) -> str | None:
+    def _slowest(self, own: Status) -> str | None:
         """Who has most waiting, lags or lately skipped most; nobody if that is little."""
-        host = self._host
-        members = [r for r in range(len(host.names)) if r not in host.member.forgotten]
-        rank = max(members, key=self._burden)
-        noticeable = host.member.recipe.buffer * NOTICEABLE
-        return host.names[rank] if self._burden(rank) > noticeable else None
+        names = self._host.names
+        burdens = {r: self._burden(r, own) for r in range(len(names)) if r not in own.forgotten}
+        rank = max(burdens, key=lambda each: burdens[each])
+        return names[rank] if burdens[rank] > self._options.buffer * NOTICEABLE else None
 
-    def _burden(self, rank: Rank) -> int:
+    def _burden(self, rank: Rank, own: Status) -> int:
         before, latest = self._host.reports.get(rank, _SILENT)
-        return latest.skipped - before.skipped + latest.queued + self._lag(rank)
-
-    def _lag(self, rank: Rank) -> int:
-        member = self._host.member
-        return member.last - member.outbox.reached.get(rank, member.last)
+        return latest.skipped - before.skipped + latest.queued + own.lags.get(rank, 0)

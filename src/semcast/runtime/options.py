@@ -47,7 +47,7 @@ from semcast.runtime.values import (
     whole,
 )
 from semcast.terms.errors import ConfigError
-from semcast.terms.messages import RANK_MAX
+from semcast.terms.ids import RANK_MAX
 from semcast.terms.promises import ORDERS, PROTOCOLS
 from semcast.wire.frames import hash64
 
@@ -57,7 +57,7 @@ GOSSIPS_PER_BUFFER: Final = 4  # Gossip empties buffers and windows: they fill n
 GOSSIP_AFTER_MAX: Final = 4096  # messages
 TURN_S: Final = 0.001  # what a sender that never lets the event loop turn makes others wait
 _CONFIG_HELP: Final = (
-    "TOML file with options for all groups at its top and for one under [groups.NAME]"
+    "TOML file: options for all groups at the top, for one group under [groups.NAME]"
 )
 
 
@@ -77,28 +77,32 @@ class Options:
 
     group: str
     name: str = option(
-        None, parse_name, "this member's name, unique in the group; default HOSTNAME-PID"
+        None, parse_name, "this member's name, unique in the group; default: HOSTNAME-PID"
     )
     members: int = option(
         None,
         whole(1, RANK_MAX + 1),
-        "how many members the group has; they find each other.  With views: how many found it",
+        "number of members, which discover each other; with views: number of founding members",
     )
     peers: tuple[PeerAddress, ...] | None = option(
-        None, parse_peers, "all members as [NAME=]HOST:PORT, for networks without multicast"
+        None,
+        parse_peers,
+        "addresses of all members as [NAME=]HOST:PORT, for networks without multicast",
     )
     bind: Address | None = option(
-        None, parse_address, "HOST:PORT to listen at; default this member's own among the peers"
+        None, parse_address, "HOST:PORT to listen on; default: this member's address in peers"
     )
     multicast: Address | None = option(
-        None, parse_multicast, "multicast HOST:PORT of the group; default derived from its name"
+        None,
+        parse_multicast,
+        "multicast address HOST:PORT of the group; default: derived from the group name",
     )
     interface: str | None = option(
         None,
         parse_text,
-        "network interface, by name or address; default loopback, with a key the default route's",
+        "network interface, by name or address; default: loopback, with a key the default route's",
     )
-    ip: Literal[4, 6] = option(4, choice(4, 6), "version of the Internet Protocol, 4 or 6")
+    ip: Literal[4, 6] = option(4, choice(4, 6), "IP version, 4 or 6")
     protocol: str = option(
         "s-rm",
         choice(*PROTOCOLS, *VIEW_PROTOCOLS),
@@ -107,66 +111,74 @@ class Options:
     order: str = option(
         None,
         choice(*ORDERS, "total"),
-        f"order of delivery: {', '.join(ORDERS)}; with views also total; default fifo, vs: total",
+        f"delivery order: {', '.join(ORDERS)}; with views also total; default: fifo (vs: total)",
     )
     relation: Any = option(
-        "item", parse_relation, f"what makes a message obsolete: {', '.join(RELATIONS)}"
+        "item", parse_relation, f"relation that makes messages obsolete: {', '.join(RELATIONS)}"
     )
-    k: int = option(256, whole(1), "how many messages back relation bitmap reaches")
+    k: int = option(256, whole(1), "how many messages back a bitmap can reach (relation bitmap)")
     chain_limit: int | None = option(
-        None, whole(1), "keep a message after so many that superseded one of its item"
+        None, whole(1), "never purge more than this many consecutive updates of an item"
     )
     f: int | None = option(
         None,
         whole(0),
-        "how many members may crash; default the largest minority, with views always that",
+        "number of crashes to tolerate; default: the largest minority (fixed with views)",
     )
-    buffer: int = option(65_536, whole(1), "messages held at most, for delivery or retransmission")
-    buffer_bytes: int = option("64 MiB", size(1), "payload held at most")
-    purge: str = option("eager", choice(*PURGING), f"when to purge: {', '.join(PURGING)}")
+    buffer: int = option(
+        65_536, whole(1), "maximum buffered messages, for delivery and retransmission"
+    )
+    buffer_bytes: int = option("64 MiB", size(1), "maximum buffered payload")
+    purge: str = option(
+        "eager", choice(*PURGING), f"when to purge obsolete messages: {', '.join(PURGING)}"
+    )
     overflow: str = option(
         "block",
         choice(*VIEW_OVERFLOWS),
-        "when nothing held may be purged: block the sender, error, or (views) exclude",
+        "when the buffer is full: block the sender, error, or (views) exclude the slow member",
     )
-    echo: bool = option(True, parse_flag, "hand over what this member sent itself, too")
+    echo: bool = option(True, parse_flag, "also deliver this member's own messages")
     timeout: float = option(
         "500 ms",
         above_zero(parse_seconds),
-        "with views: how long a member may be silent before it is suspected, at first",
+        "with views: initial failure-detection timeout",
     )
-    rejoin: bool = option(
-        True, parse_flag, "with views: come back by itself if the group went on without this member"
-    )
-    period: float = option("20 ms", above_zero(parse_seconds), "time between two rounds of gossip")
-    fanout: int = option(3, whole(1), "members that each round of gossip is sent to")
+    rejoin: bool = option(True, parse_flag, "with views: rejoin automatically after being excluded")
+    period: float = option("20 ms", above_zero(parse_seconds), "gossip interval")
+    fanout: int = option(3, whole(1), "number of members contacted in a gossip round")
     datagram: int | None = option(
         None,
         size(576, 60 << 10),
-        "size of a datagram at most; default by the path, usually 1,400 bytes, 60 KiB on loopback",
+        "maximum datagram size; default: by network path, usually 1,400 bytes, 60 KiB on loopback",
     )
     coalesce: float | None = option(
         None,
         parse_seconds,
-        "how long a message may wait to share a datagram; default until the loop turns",
+        "maximum delay to batch messages into one datagram; default: until the event loop is idle",
     )
     bandwidth: float | None = option(
-        None, above_zero(parse_rate), "first transmissions at most, such as 10 MiB/s; default any"
+        None,
+        above_zero(parse_rate),
+        "bandwidth limit for first transmissions, such as 10 MiB/s; default: unlimited",
     )
-    message_max: int = option("1 MiB", size(1 << 10, 16 << 20), "payload of one message at most")
+    message_max: int = option("1 MiB", size(1 << 10, 16 << 20), "maximum payload of a message")
     key: Path | Literal[False] | None = option(
-        None, parse_key, "file of the key ring, or none; default the usual ring if there is one"
+        None, parse_key, "key ring file, or none; default: the user's key ring if it exists"
     )
-    trace: Path | None = option(None, parse_path, "directory to record the execution in")
+    trace: Path | None = option(None, parse_path, "directory for a trace of the execution")
     metrics: Address | None = option(
-        None, parse_address, "HOST:PORT to serve Prometheus metrics at"
+        None, parse_address, "HOST:PORT to serve Prometheus metrics on"
     )
-    control: bool = option(True, parse_flag, "answer to semcast members and semcast top")
+    control: bool = option(
+        True, parse_flag, "open a control socket for semcast members and semcast top"
+    )
     join_timeout: float = option(
-        "30 s", above_zero(parse_seconds), "how long to wait for the other members"
+        "30 s", above_zero(parse_seconds), "how long to wait for the other members when joining"
     )
-    linger: float = option("5 s", parse_seconds, "how long close waits for slow members")
-    socket_buffer: int = option("4 MiB", size(1), "buffers to ask of the kernel for each socket")
+    linger: float = option(
+        "5 s", parse_seconds, "how long close() waits until all members have received everything"
+    )
+    socket_buffer: int = option("4 MiB", size(1), "kernel buffer size to request for each socket")
 
     @classmethod
     def resolve(cls, group: str, given: Mapping[str, object]) -> "Options":
@@ -208,21 +220,23 @@ class Options:
         if not self.has_views:
             if self.overflow not in OVERFLOWS:
                 raise ConfigError(
-                    f"overflow: {self.overflow!r} needs views, which {self.protocol} has not; "
-                    f"take {' or '.join(OVERFLOWS)}, or protocol {VIEW_PROTOCOLS[0]}"
+                    f"overflow: {self.overflow} needs a protocol with views, such as "
+                    f"{VIEW_PROTOCOLS[0]}; {self.protocol} allows {' or '.join(OVERFLOWS)}"
                 )
             if self.order == "total":
                 raise ConfigError(
-                    f"order: total needs views, which {self.protocol} has not; take one of "
-                    f"{', '.join(ORDERS)}, or protocol {VIEW_PROTOCOLS[0]}"
+                    f"order: total needs a protocol with views, such as {VIEW_PROTOCOLS[0]}; "
+                    f"{self.protocol} allows {', '.join(ORDERS)}"
                 )
             self.recipe(self.members, 1)
         elif self.f is not None:
-            raise ConfigError("f: with views it is always the largest minority; leave it out")
+            raise ConfigError(
+                "f: cannot be set with views, where it is the largest minority; remove it"
+            )
         elif self.rejoin and not isinstance(self.relation, str):
             raise ConfigError(
-                "relation: with views an object knows the messages of one life; set rejoin to no, "
-                "and join again with another object"
+                "relation: an object cannot be reused after a rejoin; set rejoin=False and join "
+                "again with a new object"
             )
         else:
             self.view_recipe(1)
@@ -236,8 +250,7 @@ class Options:
             self._set("members", 0)
         elif self.members is None:
             raise ConfigError(
-                "members or peers: neither is given; say how many members the group has, "
-                "or where they are"
+                "members or peers: one is required; give the number of members or their addresses"
             )
         if self.name is None:
             pid = f"-{os.getpid()}"
@@ -248,9 +261,11 @@ class Options:
     def _find_itself(self, peers: Sequence[PeerAddress]) -> None:
         """Fill in what the list of peers says."""
         if self.members not in (None, len(peers)):
-            raise ConfigError(f"members: {self.members} is not the number of peers, {len(peers)}")
+            raise ConfigError(
+                f"members: {self.members} differs from the number of peers, {len(peers)}"
+            )
         if self.multicast is not None:
-            raise ConfigError("multicast: peers are not reached by it; give one of the two")
+            raise ConfigError("multicast: cannot be combined with peers; give one of them")
         if self.name is not None:
             by, wanted = "name", self.name
             known = {peer.name: peer for peer in peers}
@@ -258,9 +273,9 @@ class Options:
             by, wanted = "bind", show(self.bind)
             known = {show(peer.address): peer for peer in peers}
         else:
-            raise ConfigError("peers: which of them is this member? say it with name or bind")
+            raise ConfigError("peers: cannot tell which entry is this member; set name or bind")
         if wanted not in known:
-            raise ConfigError(f"{by}: {wanted} is not among the peers {', '.join(known)}")
+            raise ConfigError(f"{by}: {wanted} is not in peers, which has {', '.join(known)}")
         self._set("members", len(peers))
         self._set("name", known[wanted].name)
         self._set("bind", self.bind or known[wanted].address)
@@ -273,7 +288,8 @@ class Options:
             literal = ip_literal(address[0]) if address else None
             if address and literal and literal.version != self.ip:
                 raise ConfigError(
-                    f"{name}: {show(address)} is of IPv{literal.version}; set ip to that version"
+                    f"{name}: {show(address)} is an IPv{literal.version} address, but ip is "
+                    f"{self.ip}; set ip={literal.version}"
                 )
 
     def recipe(self, members: int, datagram_bytes: int, window_bytes: int = 1) -> Recipe:
@@ -359,6 +375,6 @@ def option_help() -> dict[str, str]:
     """One line about each option of `join`, with its default unless that is nothing."""
     lines = {CONFIG: _CONFIG_HELP}
     for each in option_fields():
-        told = "" if each.default is None else f"; default {each.default}"
+        told = "" if each.default is None else f"; default: {each.default}"
         lines[each.name] = each.metadata["help"] + told
     return lines

@@ -2,9 +2,9 @@
 
 Every member has a *front*: a UDP socket and a TCP listener on one port, which its peers use as
 its address.  A datagram of j that arrives at the front of i goes on to i from the front of j, so
-that i sees it come from the only address at which it knows j.  In between, a `Passage` decides
-what becomes of it: with the same seed, the draws of the simulated network.  Ranks are places in
-the list of names in order; nothing of a frame is read but its clear header.
+that i sees it come from the only address at which it knows j.  In between, `faults.Links` decides
+when it arrives or that it is dropped: with the same seed, the draws of the simulated network.
+Ranks are places in the list of names in order; nothing of a frame is read but its clear header.
 The links act from the start; cuts count their seconds from `begin`.
 Bounds: bytes that wait here (dropped beyond), datagrams read at once, and those of TCP.
 Rejected: rules in the kernel, which need privileges and a kernel that has them.
@@ -14,18 +14,16 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from random import Random
 from struct import unpack
 from typing import Final, NamedTuple
 
-from semcast.faults import Cut, Link, Passage
+from semcast.faults import UDP_IP_BYTES, Cut, Link, Links
 from semcast.runtime.addresses import Address, ip_literal, parse_peers, show
 from semcast.runtime.agenda import Agenda
 from semcast.runtime.relay_tcp import Connections, Counts
 from semcast.terms.errors import ConfigError, LocalProtocolError, one_of
 from semcast.wire import frames
 
-UDP_IP_BYTES: Final = 28
 DATAGRAM_BYTES_MAX: Final = 65_536
 WAITING_BYTES_MAX: Final = 1 << 26
 PLACE_BYTES: Final = 256  # what a waiting datagram costs beside its bytes
@@ -69,22 +67,9 @@ class Relay:
         self._wanted = _places(self._members, fronts or {})
         self._ranks = {address: rank for rank, (_, address) in enumerate(self._members)}
         self._ids = {frames.member_id(name): rank for rank, (name, _) in enumerate(self._members)}
-        ranks = range(len(self._members))
-        links = {
-            (s, d): link if isinstance(link, Link) else link(s, d)
-            for s in ranks
-            for d in ranks
-            if s != d
-        }
-        # The simulator's streams, by their names.
-        self._passages = {
-            (s, d): Passage(one, Random(f"{seed}/network/{s}/{d}")) for (s, d), one in links.items()
-        }
-        delays = {
-            (s, d): (one.latency, Random(f"{seed}/tcp/{s}/{d}")) for (s, d), one in links.items()
-        }
-        self._cuts = list(faults)
-        self._blocked: frozenset[tuple[int, int]] = frozenset()
+        self._links = Links(len(self._members), link)
+        self._links.draw_from(seed)
+        self._reroute_times = self._links.cut(faults)  # in seconds from `begin`
         self._has_begun = False
         self._waiting_bytes = 0
         self._buffer = memoryview(bytearray(DATAGRAM_BYTES_MAX))
@@ -92,7 +77,7 @@ class Relay:
         self._servers: list[asyncio.Server] = []
         self._counts = Counts()
         self._agenda = Agenda()
-        self._tcp = Connections(self._members, delays, self._agenda, self._is_cut, self._counts)
+        self._tcp = Connections(self._members, self._links, seed, self._agenda, self._counts)
 
     async def start(self) -> dict[str, Address]:
         """Open the fronts; where they are."""
@@ -113,19 +98,15 @@ class Relay:
     def begin(self) -> None:
         """Let the time of the faults begin."""
         if self._has_begun:
-            raise LocalProtocolError("begin: the time of the faults has begun already")
+            raise LocalProtocolError("begin: already called")
         self._has_begun = True
         now = self._agenda.now
-        for cut in self._cuts:
-            for when in (cut.start, cut.end):
-                self._agenda.at(now + when, self._reroute, when)
+        for when in self._reroute_times:
+            self._agenda.at(now + when, self._reroute, when)
 
     def heal(self) -> None:
         """End all cuts, loss, duplication and reordering for good; latency and bandwidth stay."""
-        self._cuts.clear()
-        self._reroute(0.0)
-        for passage in self._passages.values():
-            passage.heal()
+        self._links.heal()
 
     @property
     def counts(self) -> Counts:
@@ -149,14 +130,8 @@ class Relay:
         await self._tcp.close()
         self._agenda.clear()
 
-    def _is_cut(self, source: int, destination: int) -> bool:
-        return (source, destination) in self._blocked
-
     def _reroute(self, elapsed_s: float) -> None:
-        active = [cut for cut in self._cuts if cut.start <= elapsed_s < cut.end]
-        self._blocked = frozenset(
-            pair for pair in self._passages if any(cut.cuts(*pair) for cut in active)
-        )
+        self._links.reroute(elapsed_s)
         self._tcp.cut()
 
     def _drain(self, destination: int) -> None:
@@ -173,36 +148,32 @@ class Relay:
             self._carry(bytes(self._buffer[:size]), address[:2], destination, now)
 
     def _carry(self, frame: bytes, address: Address, destination: int, now: float) -> None:
-        pair = (self._sender(frame, address), destination)
-        passage = self._passages.get(pair)
+        source = self._sender(frame, address)
         dropped = self._counts.dropped
-        if passage is None:
+        if source is None or source == destination:
             dropped["stranger"] += 1
             return
-        if pair in self._blocked:
-            dropped["cut"] += 1
-            return
-        arrivals = passage.carry(len(frame) + UDP_IP_BYTES, now, dropped)
+        link = self._links.rows[source][destination]
+        arrivals = link.carry(len(frame) + UDP_IP_BYTES, now, dropped)
         self._counts.duplicated += len(arrivals) > 1
         for when in arrivals:
             if self._waiting_bytes > WAITING_BYTES_MAX:
                 dropped["waiting"] += 1
             else:
                 self._waiting_bytes += len(frame) + PLACE_BYTES
-                self._agenda.at(when, self._forward, pair, frame)
+                self._agenda.at(when, self._forward, source, destination, frame)
 
-    def _sender(self, frame: bytes, address: Address) -> int:
-        """The rank of who sent a frame, by its address or else its header; -1 is a stranger."""
+    def _sender(self, frame: bytes, address: Address) -> int | None:
+        """The rank of the sender, by its address or else the frame's header; None: a stranger."""
         rank = self._ranks.get(address)
         if rank is not None:
             return rank
         try:
-            return self._ids.get(frames.parse(frame).sender, -1)
+            return self._ids.get(frames.parse(frame).sender)
         except frames.Refused:
-            return -1
+            return None
 
-    def _forward(self, pair: tuple[int, int], frame: bytes) -> None:
-        source, destination = pair
+    def _forward(self, source: int, destination: int, frame: bytes) -> None:
         self._waiting_bytes -= len(frame) + PLACE_BYTES
         try:
             self._fronts[source].udp.sendto(frame, self._members[destination][1])
@@ -222,15 +193,17 @@ def _places(members: Sequence[tuple[str, Address]], fronts: Mapping[str, Address
     for name, (host, _) in members:
         literal = ip_literal(host)
         if literal is None:
-            raise ConfigError(f"member: {host!r} of {name} is not an IP address")
+            raise ConfigError(
+                f"member: {name} is at {host!r}, which is not an IP address; give the address"
+            )
         if name not in fronts and not literal.is_loopback:
             raise ConfigError(
-                f"front: {name} is at {host}, off this machine; say at which address of this "
-                "machine its front is"
+                f"front: member {name} is on another machine ({host}); give an address of this "
+                f"machine with --front {name}=HOST:PORT"
             )
         places.append(fronts.get(name, ("127.0.0.1" if literal.version == 4 else "::1", 0)))
     if len({":" in host for host, _ in (*places, *dict(members).values())}) > 1:
-        raise ConfigError("member: some addresses are of IPv4 and some of IPv6; use one of them")
+        raise ConfigError("member: addresses mix IPv4 and IPv6; use one version")
     return places
 
 
@@ -245,7 +218,7 @@ def _open_front(name: str, wanted: Address) -> Front:
         except OSError as error:
             if not attempts:
                 raise ConfigError(
-                    f"front: {name} cannot have {show(wanted)}: {error.strerror}"
+                    f"front: cannot listen on {show(wanted)} for {name}: {error.strerror}"
                 ) from error
 
 

@@ -8,13 +8,13 @@ Nothing is dropped at a bound: a connection with too much on its way is not read
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 import msgspec
 
-from semcast.faults import Latency
+from semcast.faults import Links
 from semcast.runtime.addresses import Address
 from semcast.runtime.agenda import Agenda
 from semcast.wire import frames
@@ -23,9 +23,6 @@ LENGTH_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = 17 << 20  # Members have limits of their own, below it.
 ON_THE_WAY_BYTES_MAX: Final = 1 << 20  # of one direction of one connection; then it is not read
 CONNECTIONS_MAX: Final = 1024
-
-Delays: TypeAlias = Mapping[tuple[int, int], tuple[Latency, Random]]
-IsCut: TypeAlias = Callable[[int, int], bool]
 
 
 class Counts(msgspec.Struct):
@@ -142,17 +139,17 @@ class Connections:
     def __init__(
         self,
         members: Sequence[tuple[str, Address]],
-        delays: Delays,
+        links: Links,
+        seed: int,
         agenda: Agenda,
-        is_cut: IsCut,
         counts: Counts,
     ) -> None:
         self.agenda = agenda
         self.counts = counts
         self._addresses = [address for _, address in members]
         self._ranks = {frames.member_id(name): rank for rank, (name, _) in enumerate(members)}
-        self._delays = delays
-        self._is_cut = is_cut
+        self._links = links.rows
+        self._rngs = {(s, d): Random(f"{seed}/tcp/{s}/{d}") for s, d, _ in links}
         self._ends: set[End] = set()
         self._calls: set[asyncio.Task[None]] = set()
 
@@ -208,8 +205,10 @@ class Connections:
     def arrival(self, end: End, earliest: float) -> float:
         """When something that `end` has just read reaches the other end, not before `earliest`."""
         assert end.source is not None
-        latency, rng = self._delays[end.source, end.destination]
-        return max(earliest, self.agenda.now + latency.draw(rng))
+        latency = self._links[end.source][end.destination].link.latency
+        return max(
+            earliest, self.agenda.now + latency.draw(self._rngs[end.source, end.destination])
+        )
 
     def cut(self) -> None:
         """Close what is cut by now."""
@@ -218,10 +217,10 @@ class Connections:
                 self.close_both(end, "cut")
 
     def _separated(self, end: End) -> bool:
-        if end.source is None:
+        source, destination = end.source, end.destination
+        if source is None:
             return False
-        there, back = (end.source, end.destination), (end.destination, end.source)
-        return self._is_cut(*there) or self._is_cut(*back)
+        return self._links[source][destination].is_cut or self._links[destination][source].is_cut
 
     def close_both(self, end: End, reason: str) -> None:
         """Close a connection at once and count why."""

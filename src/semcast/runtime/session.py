@@ -14,7 +14,7 @@ from semcast.core.member import Member
 from semcast.runtime.addresses import Address
 from semcast.runtime.endpoints import find_peers
 from semcast.runtime.equipment import Equipment
-from semcast.runtime.gathering import Envelope, Gathering, GroupComplete, Seat
+from semcast.runtime.gathering import Envelope, Gathering, GroupComplete, read_hello
 from semcast.runtime.group import Group
 from semcast.runtime.host import Host
 from semcast.runtime.keyring import incarnation_path, next_incarnation
@@ -22,7 +22,7 @@ from semcast.runtime.observation import FixedObservation
 from semcast.runtime.options import Options
 from semcast.runtime.recording import check_trace, close_journal, open_journal
 from semcast.terms.errors import SemcastError
-from semcast.wire.frames import HELLO, ROSTER, member_id
+from semcast.wire.frames import HELLO, LOWEST, ROSTER, common, member_id, spoken
 from semcast.wire.sealing import Opened
 
 GOODBYES: Final = 3  # since one may be lost,
@@ -55,11 +55,14 @@ class Session:
 
     async def _open(self) -> Group:
         options, equipment = self.options, self.equipment
-        incarnation = next_incarnation(incarnation_path(), time_ns() // 1000)
+        # The disk may be slow, and another process may hold the lock.
+        incarnation = await asyncio.to_thread(
+            next_incarnation, incarnation_path(), time_ns() // 1000
+        )
         await equipment.open(incarnation)
         self.transport = equipment.transport
         self.gathering = Gathering(
-            Seat(options.name, incarnation, *equipment.address),
+            equipment.seat(),
             options.members,
             options.digest(),
             SystemRandom(),
@@ -72,8 +75,12 @@ class Session:
 
     def _on_frame(self, opened: Opened, address: Address, now: float) -> None:
         if opened.kind == HELLO:
+            hello = read_hello(opened.body, opened.sender, self.gathering.peers)
+            speaks = self.equipment.versions.on_hello(opened.sender, hello, now)
+            if not speaks and not self.gathering.roster:
+                return
             answers = self.gathering.on_hello(
-                opened.sender, opened.incarnation, opened.body, address, now
+                opened.sender, opened.incarnation, opened.body, address, now, opened.salt
             )
         elif opened.kind == ROSTER:
             try:
@@ -119,17 +126,18 @@ class Session:
         gathering = self.gathering
         found = sorted(c.name for c in gathering.candidates.values() if c.is_confirmed)
         told = (
-            f"join: {len(found) + 1} of {gathering.members} members were there within "
-            f"{self.options.join_timeout:g} s ({', '.join([self.options.name, *found])})"
+            f"join: timed out after {self.options.join_timeout:g} s with {len(found) + 1} of "
+            f"{gathering.members} members ({', '.join([self.options.name, *found])})"
         )
         if gathering.missing:
             told += f"; missing: {', '.join(gathering.missing)}"
         if gathering.differing:
-            told += f"; with other settings: {', '.join(sorted(gathering.differing))}"
+            told += f"; different settings: {', '.join(sorted(gathering.differing))}"
         told += self.equipment.refusals()
         if self.options.peers is None and not found:
             told += (
-                "; if the others run, multicast may be filtered: see semcast doctor, or use peers"
+                "; if other members run, multicast may be filtered: "
+                "run semcast doctor, or use peers"
             )
         return told
 
@@ -138,7 +146,12 @@ class Session:
         names = [seat.name for seat in roster]
         ids = {member_id(name): rank for rank, name in enumerate(names)}
         rank = names.index(options.name)
-        self.equipment.opener.admit((member_id(seat.name), seat.incarnation) for seat in roster)
+        self.equipment.opener.admit(
+            (member_id(seat.name), seat.incarnation, seat.salt) for seat in roster
+        )
+        self.equipment.versions.know(names)
+        announced = [seat.versions for seat in roster]
+        self.equipment.sealer.speak(common([spoken(), *announced]) or LOWEST)
         told = self.transport.body_bytes, self.equipment.window_bytes
         recipe = options.recipe(len(roster), *told)
         member = Member(recipe, rank, Random(self.gathering.nonce))
@@ -182,7 +195,7 @@ class Session:
         try:
             drained = is_member and await host.drain(self.options.linger)
             if is_member and not drained:
-                log.warning("closed before everyone had everything: %s", self._late())
+                log.warning("closed before all messages were received by: %s", self._late())
         finally:  # also if whoever closes is cancelled meanwhile
             host.end(None)
             try:
@@ -194,6 +207,5 @@ class Session:
 
     def _late(self) -> str:
         assert self._host is not None
-        member, names = self._host.member, self._host.names
-        reached = member.outbox.reached
-        return ", ".join(names[rank] for rank, seq in reached.items() if seq < member.last)
+        names, lags = self._host.names, self._host.status().lags
+        return ", ".join(names[rank] for rank, lag in lags.items() if lag)

@@ -56,7 +56,7 @@ def _of_file(path: str, group: str, names: Collection[str]) -> Iterator[tuple[st
     tables = _read(path)
     groups = tables.pop(GROUPS, {})
     if not isinstance(groups, dict) or not all(isinstance(t, dict) for t in groups.values()):
-        raise ConfigError(f"{path}: {GROUPS}: not tables; write [{GROUPS}.{group}]")
+        raise ConfigError(f"{path}: {GROUPS} must contain tables; write [{GROUPS}.{group}]")
     _refuse_unknown(tables, [*names, GROUPS], f"{path}: ")
     for each, table in groups.items():
         _refuse_unknown(table, names, f"{path}: {GROUPS}.{each}.")
@@ -70,13 +70,13 @@ def _read(path: str) -> dict[str, object]:
     try:
         return tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from None
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
 def _refuse_unknown(found: Collection[str], known: Collection[str], place: str = "") -> None:
     for name in found:
         if name not in known:
             nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            raise ConfigError(f"{place}{name}: no such option; the nearest is {nearest}")
+            raise ConfigError(f"{place}{name}: unknown option; did you mean {nearest}?")

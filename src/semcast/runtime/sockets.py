@@ -163,8 +163,8 @@ def multicast_fault(interface: Interface, host: str, timeout_s: float) -> str | 
             sending.sendto(PROBE, interface.endpoint(host, hearing.getsockname()[1]))
             if not select.select([hearing], [], [], timeout_s)[0]:
                 return (
-                    f"nothing came back from {host} on {interface.name} in {timeout_s:g} s;"
-                    " let multicast pass the firewall, or name the members with peers="
+                    f"received no multicast from {host} on {interface.name} within {timeout_s:g} s;"
+                    " allow multicast in the firewall, or give the members' addresses with peers="
                 )
     except ConfigError as error:
         return str(error)
@@ -177,7 +177,9 @@ def _open(interface: Interface, kind: socket.SocketKind) -> socket.socket:
     try:
         opened = socket.socket(FAMILIES[interface.ip], kind)
     except OSError as error:
-        raise ConfigError(f"ip: this system has no IPv{interface.ip} ({error.strerror})") from None
+        raise ConfigError(
+            f"ip: this system does not support IPv{interface.ip} ({error.strerror})"
+        ) from None
     opened.setblocking(False)
     if interface.ip == 6:
         opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -196,12 +198,12 @@ def _bind(opened: socket.socket, interface: Interface, host: str, port: int) -> 
 def _refusal(error: OSError, host: str, port: int) -> ConfigError:
     if error.errno == errno.EADDRINUSE:
         return ConfigError(
-            f"port: {port} is taken on {host}; choose another one,"
-            f" or stop what holds it (see ss -nlp sport = :{port})"
+            f"port: {port} on {host} is in use; choose another one,"
+            f" or stop the process that uses it (see ss -nlp sport = :{port})"
         )
     if error.errno == errno.EACCES:
-        return ConfigError(f"port: {port} is for root; choose one from 1024")
-    return ConfigError(f"port: {port} on {host} cannot be bound ({error.strerror})")
+        return ConfigError(f"port: {port} needs root; choose a port from 1024")
+    return ConfigError(f"port: cannot bind {port} on {host} ({error.strerror})")
 
 
 def _size_buffers(opened: socket.socket, asked_bytes: int) -> None:
@@ -245,8 +247,8 @@ def _join(opened: socket.socket, interface: Interface, host: str) -> None:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, where)
     except OSError as error:
         raise ConfigError(
-            f"interface: {interface.name} does not take multicast to {host} ({error.strerror});"
-            " name the members with peers= instead"
+            f"interface: {interface.name} cannot receive multicast to {host} ({error.strerror});"
+            " give the members' addresses with peers= instead"
         ) from None
 
 
@@ -277,13 +279,14 @@ def _need_route(interface: Interface, host: str, port: int) -> None:
 
 
 def _no_route(interface: Interface, host: str, error: OSError) -> str:
-    told = f"interface: {interface.name} has no way to {host} ({error.strerror}); "
+    told = f"interface: {interface.name} has no route to {host} ({error.strerror}); "
     if interface.is_loopback and interface.ip == 6:
         groups = ip_network(f"{host}/{GROUPS_PREFIX}", strict=False)
         return told + (
-            f"as root: ip -6 route add local {groups} dev {interface.name}; or use ip=4 or peers="
+            f"run as root: ip -6 route add local {groups} dev {interface.name}; "
+            "or use ip=4 or peers="
         )
-    return told + "choose another interface, or name the members with peers="
+    return told + "choose another interface, or give the members' addresses with peers="
 
 
 def _packed(host: str) -> bytes:

@@ -10,6 +10,7 @@
 The protocol runs in a thread of its own, so it goes on while the script computes.  Each call
 crosses threads: `multicast_many` and `receive` do so once for many messages.  `snapshot` and
 `restore` of a group with views run in that thread, while the script waits in `receive` or iterates.
+A fork does not take that thread along: in a child every call raises, and the child joins again.
 """
 
 import asyncio
@@ -25,7 +26,9 @@ from semcast.runtime.loop import new_event_loop
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.messages import Seq, Update
+from semcast.terms.ids import Seq
+from semcast.terms.messages import Update
+from semcast.wire.forks import Ancestry, forked
 
 T = TypeVar("T")
 
@@ -39,9 +42,18 @@ class Loop:
         self._thread.start()
         self._submitting = threading.Lock()
         self._is_closed = False
+        self._forks = Ancestry.forks
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child of the process that has the thread."""
+        return self._forks != Ancestry.forks
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, which is cancelled if whoever waits for it is interrupted."""
+        if self.is_forked:  # first: somebody may have held the lock, and nothing would ever run
+            work.close()
+            raise forked("semcast.sync")
         with self._submitting:
             if self._is_closed:
                 work.close()
@@ -54,10 +66,14 @@ class Loop:
             raise
 
     def close(self) -> None:
-        """End what still runs, then the loop and its thread."""
+        """End what still runs, then the loop and its thread; those of a parent are left alone."""
+        if self.is_forked:
+            return
         with self._submitting:  # What is submitted later would never run.
             self._is_closed = True
         asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop).result()
+        threads = self._loop.shutdown_default_executor()
+        asyncio.run_coroutine_threadsafe(threads, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -190,8 +206,8 @@ class Group:
         return self._group.snapshot()
 
     def close(self) -> None:
-        """Leave the group; twice is fine."""
-        if not self._group.is_closed:
+        """Leave the group; twice is fine.  Does nothing in a forked child: the parent leaves."""
+        if not self._group.is_closed and not self._loop.is_forked:
             try:
                 self._loop.run(self._group.close())
             finally:

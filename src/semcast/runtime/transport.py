@@ -1,32 +1,39 @@
 """Frames in and out of UDP sockets: sealed, opened, fragmented, counted.
 
 One wake-up drains the socket, up to a bound, and then hands over once: the protocol handles what
-came as one batch.  After a quiet moment it takes one datagram alone: to look for a second in vain
-would cost more than to be woken again.  What the kernel does not take at once waits, bounded;
-beyond that it is lost, which the protocol repairs like any other loss.
+came as one batch.  After the first datagram, often the only one, the transport asks the kernel
+whether another one waits, which costs a third of a failed read.  What the kernel does not take at
+once waits, bounded; beyond that it is lost, which the protocol repairs like any other loss.
+Rejected: inferring from the time since the last wake-up that nothing else waits.  An event loop
+that turns slowly would then read one datagram per turn.
 """
 
 import asyncio
 import errno
+import logging
+import select
 import socket
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import suppress
 from functools import lru_cache
 from struct import Struct
 from time import monotonic
 from typing import Final
 
+from msgspec.structs import replace
+
 from semcast.runtime.addresses import Address
 from semcast.terms.errors import RemoteProtocolError
 from semcast.wire.fragments import PART_HEADER_BYTES, Reassembly, split
-from semcast.wire.frames import FRAGMENT, HEADER_BYTES, MULTICAST, TAG_BYTES, UDP, Refused
+from semcast.wire.frames import FRAGMENT, HEADER_BYTES, MULTICAST, TAG_BYTES, UDP, Claim, Refused
 from semcast.wire.sealing import Opened, Opener, Sealer
+
+log = logging.getLogger("semcast")
 
 DRAIN_MAX: Final = 256  # datagrams per wake-up, and
 DRAIN_S: Final = 0.002  # for how long at most: the application must get its turn
-QUIET_S: Final = 0.0003  # since the wake-up before: datagrams come one by one
 WAITING_MAX: Final = 1024  # frames that the kernel did not take yet
 RECEIVE_BYTES: Final = 65_535
 
@@ -39,6 +46,18 @@ SEGMENT: Final = Struct("@H")
 TOLD_BYTES: Final = socket.CMSG_SPACE(4)  # what is told beside a train: the size of its datagrams
 TRAIN_MAX: Final = 64
 TRAIN_BYTES: Final = 65_000
+# Why the kernel did not send a datagram, by the word under which it is counted.
+NOBODY: Final = (
+    *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EHOSTDOWN),
+    *(errno.ENETUNREACH, errno.ENETDOWN),
+)
+SEND_ERRORS: Final = {
+    **dict.fromkeys(NOBODY, "unreachable"),
+    **dict.fromkeys((errno.EPERM, errno.EACCES), "forbidden"),
+    errno.EMSGSIZE: "too large",
+    errno.ENOBUFS: "no buffer",
+}
+FAULT_PERIOD_S: Final = 60.0  # between two tracebacks
 UNCUT: Final = (errno.EINVAL, errno.EIO, errno.ENOPROTOOPT, errno.EOPNOTSUPP)
 
 
@@ -90,14 +109,15 @@ class Transport:
         self.datagrams_in = self.datagrams_out = self.bytes_in = self.bytes_out = 0
         self.on_frame: Callable[[Opened, Address, float], None] = lambda *_: None
         self.on_drained: Callable[[float], None] = lambda _: None
+        self.on_claim: Callable[[Claim], None] = lambda _: None  # of another version
         self._loop = asyncio.get_running_loop()
         self._unicast = unicast
         self._listening = [unicast] if multicast is None else [unicast, multicast[0]]
         self._group = None if multicast is None else multicast[1]
         self._reassembly = reassembly
         self._fragmented = 0
-        self._drained_at = monotonic()
         self._hears_trains = False
+        self._fault_at = -FAULT_PERIOD_S
         self._cuts = sys.platform == "linux"  # whether the kernel does, as far as is known
         self._waiting: deque[tuple[bytes, tuple[object, ...]]] = deque()
 
@@ -113,7 +133,9 @@ class Transport:
                 with suppress(OSError):  # An older kernel cuts trains apart by itself.
                     sock.setsockopt(SOL_UDP, UDP_GRO, 1)
                     self._hears_trains = True
-            self._loop.add_reader(sock.fileno(), self._drain, sock)
+            poller = select.poll()
+            poller.register(sock, select.POLLIN)
+            self._loop.add_reader(sock.fileno(), self._drain, sock, poller.poll)
 
     def close(self) -> None:
         """Stop, and give the ports back."""
@@ -141,6 +163,12 @@ class Transport:
                     for frame in train:
                         self._transmit(frame, target)
 
+    def send_frame(self, frame: bytes, to: tuple[object, ...] | None) -> None:
+        """A frame that was sealed elsewhere, to an address or to the multicast group."""
+        target = self._group if to is None else to
+        assert target is not None, "without multicast everyone has an address"
+        self._transmit(frame, target)
+
     def _frames(self, kind: int, body: bytes, channel: int) -> list[bytes]:
         if len(body) <= self.body_bytes:
             return [self.sealer.seal(kind, body, channel)]
@@ -158,8 +186,8 @@ class Transport:
         except BlockingIOError:
             self._loop.add_writer(self._unicast.fileno(), self._send_waiting)
             self._delay(frame, target)
-        except OSError:
-            self.discarded["unreachable"] += 1  # Nobody listens there, or there is no way.
+        except OSError as error:
+            self.discarded[SEND_ERRORS.get(error.errno or 0, "send error")] += 1
         else:
             self.datagrams_out += 1
             self.bytes_out += len(frame)
@@ -192,12 +220,12 @@ class Transport:
         if not self._waiting:
             self._loop.remove_writer(self._unicast.fileno())
 
-    def _drain(self, sock: socket.socket) -> None:
+    def _drain(self, sock: socket.socket, poll: Callable[[int], Sized]) -> None:
+        """Read until the socket is empty, up to the bound; `poll` tells whether it is readable."""
         now = monotonic()
         told: Sequence[tuple[int, int, bytes]] = ()
-        datagrams_max = 1 if now - self._drained_at > QUIET_S else DRAIN_MAX
         try:
-            for _ in range(datagrams_max):
+            for place in range(DRAIN_MAX):
                 try:
                     if self._hears_trains:
                         received, told, _, address = sock.recvmsg(RECEIVE_BYTES, TOLD_BYTES)
@@ -212,11 +240,12 @@ class Transport:
                 for frame in cut(received, told) if told else (received,):
                     self.datagrams_in += 1
                     self.take(frame, address[:2], now)
-                if datagrams_max > 1 and monotonic() - now > DRAIN_S:
+                if place == 0 and not poll(0):  # A failed read costs three times as much.
+                    break
+                if monotonic() - now > DRAIN_S:
                     break
         finally:
             self.on_drained(now)
-            self._drained_at = monotonic()
 
     def take(self, frame: bytes, address: Address, now: float) -> bool:
         """Open one frame and hand it over; False if it was discarded, and counted."""
@@ -226,13 +255,28 @@ class Transport:
                 whole = self._reassembly.add(opened.sender, opened.body, now)
                 if whole is None:
                     return True
-                opened = Opened(whole[0], opened.sender, opened.incarnation, whole[1:])
+                opened = replace(opened, kind=whole[0], body=whole[1:])
             self.on_frame(opened, address, now)
         except Refused as refused:
             if refused.reason != "own":  # Multicasts always come back.
                 self.discarded[refused.reason] += 1
+            if refused.claim is not None:
+                self.on_claim(refused.claim)
             return False
         except RemoteProtocolError:
             self.discarded["malformed"] += 1
             return False
+        except Exception:
+            self._on_fault(now)
+            return False
         return True
+
+    def _on_fault(self, now: float) -> None:
+        """Count a datagram whose handling raised an unexpected error; log one error a minute.
+
+        The protocol repairs the loss of one datagram, so the rest of the drain goes on.
+        """
+        self.discarded["faulty"] += 1
+        if now - self._fault_at >= FAULT_PERIOD_S:
+            self._fault_at = now
+            log.exception("a datagram was dropped because of an error in semcast; please report it")

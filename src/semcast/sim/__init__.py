@@ -2,18 +2,18 @@
 
 from semcast.sim.clock import Clock, Processor, stream
 from semcast.sim.network import Network, Traffic
-from semcast.sim.process import Consumer, Member, Observer, Process, Producer
+from semcast.sim.process import Consumer, Observer, Process, Producer, Ranked
 from semcast.sim.simulation import Simulation
 
 __all__ = [
     "Clock",
     "Consumer",
-    "Member",
     "Network",
     "Observer",
     "Process",
     "Processor",
     "Producer",
+    "Ranked",
     "Simulation",
     "Traffic",
     "stream",

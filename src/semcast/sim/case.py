@@ -126,14 +126,14 @@ class Judge:
 
 def leftovers(member: Member, delivered: int) -> Iterator[str]:
     """What a member should not have once everything is quiet and every crash was announced."""
-    holdings, reception = member.holdings, member.reception
-    if holdings.messages or holdings.bytes:
-        yield f"leak: member {member.rank} still holds {holdings.messages} messages"
-    if not member.is_drained:
+    status = member.status(now=0.0)
+    if status.held or status.held_bytes:
+        yield f"leak: member {member.rank} still holds {status.held} messages"
+    if not status.is_drained:
         yield f"unrest: member {member.rank} still asks or gossips: {member}"
-    if delivered + holdings.skipped != sum(reception.frontier):
-        told = f"{delivered} delivered, {holdings.skipped} skipped"
-        yield f"count: member {member.rank}: {told}, of {sum(reception.frontier)}"
+    if delivered + status.skipped != status.passed:
+        told = f"{delivered} delivered, {status.skipped} skipped"
+        yield f"count: member {member.rank}: {told}, of {status.passed}"
 
 
 def run(case: Case, *observers: Observer) -> Outcome:

@@ -97,7 +97,7 @@ class Processor:
         if self._replay is not None:
             if len(self.costs_ns) == len(self._replay):
                 raise ConfigError(
-                    f"replay: {len(self._replay)} costs were recorded, this run needs more"
+                    f"replay: this run needs more than the {len(self._replay)} recorded costs"
                 )
             cost = self._replay[len(self.costs_ns)]
         self.costs_ns.append(cost)

@@ -14,14 +14,15 @@ from semcast.core.holdings import Holdings
 from semcast.core.member import Member
 from semcast.core.purging import PurgingBuffer
 from semcast.core.reception import Reception
-from semcast.core.recovery import Recovery
+from semcast.core.recovery import RepairRequester
 from semcast.core.retransmission import RetransmissionStore
 from semcast.sim.mutant import Mutant
 from semcast.sim.pubsub.mutants import PUBSUB_MUTANTS
 from semcast.sim.views.mutants import VIEW_MUTANTS
 from semcast.terms.effects import Effects
 from semcast.terms.errors import one_of
-from semcast.terms.messages import Message, Purged, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message, Purged
 
 
 def purge_before_safe(original: Any) -> Callable[..., Any]:
@@ -139,7 +140,7 @@ def deliver_twice(original: Any) -> Callable[..., Any]:
 def only_the_sender_repairs(original: Any) -> Callable[..., Any]:
     """Nobody else is ever asked."""
 
-    def target(self: Recovery, sender: Rank, attempts: int) -> Rank:
+    def target(self: RepairRequester, sender: Rank, attempts: int) -> Rank:
         return sender
 
     return target
@@ -256,7 +257,9 @@ MUTANTS: dict[str, Mutant] = {
     "forget-purged": Mutant(RetransmissionStore, "purge", forget_purged, "purge-crash"),
     "resurrect-duplicates": Mutant(Reception, "_discard", resurrect_duplicates, "duplicates"),
     "deliver-twice": Mutant(Reception, "_discard", deliver_twice, "duplicates"),
-    "only-the-sender-repairs": Mutant(Recovery, "_target", only_the_sender_repairs, "sender-crash"),
+    "only-the-sender-repairs": Mutant(
+        RepairRequester, "_target", only_the_sender_repairs, "sender-crash"
+    ),
     "tail-loss-undetected": Mutant(Reception, "hear", tail_loss_undetected, "lost-tail"),
     "purge-the-newer": Mutant(DeliveryQueue, "push", purge_the_newer, "slow-member"),
     "purge-the-wrong-item": Mutant(PurgingBuffer, "purge", purge_the_wrong_item, "slow-member"),

@@ -21,7 +21,9 @@ from semcast.sim.network import Network
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.events import CRASH, Event
+from semcast.terms.machine import ForgetMember, Machine
 from semcast.terms.messages import Datagram, Message, Submission
+from semcast.terms.outputs import Delivery, Ended, Output, Room, delivered
 
 Observer: TypeAlias = Callable[[Event], None]
 Handler: TypeAlias = Callable[..., None]
@@ -33,18 +35,11 @@ _CRASHED: Final = 2
 _BUSY: Final = 4
 
 
-class Member(Protocol):
-    """What a simulated process runs."""
+class Ranked(Machine, Protocol):
+    """A machine that knows itself by its rank."""
 
     @property
     def rank(self) -> int: ...
-    @property
-    def deadline(self) -> float: ...
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int: ...
-    def on_datagram(self, source: int, datagram: Datagram, now: float, out: Effects) -> None: ...
-    def on_ready(self, count: int, now: float, out: Effects) -> None: ...
-    def on_time(self, now: float, out: Effects) -> None: ...
-    def forget(self, rank: int, now: float, out: Effects) -> None: ...
 
 
 class Consumer:
@@ -132,7 +127,7 @@ class Process(Halting):
 
     def __init__(
         self,
-        member: Member,
+        member: Ranked,
         clock: Clock,
         network: Network,
         *,
@@ -194,7 +189,7 @@ class Process(Halting):
 
     def forget(self, rank: int) -> None:
         """The crash of `rank` is announced here."""
-        self._enter(self.member.forget, rank)
+        self._enter(self.member.on_command, ForgetMember(rank))
 
     def _go_on(self) -> None:
         if self._finishes_late:
@@ -245,7 +240,7 @@ class Process(Halting):
             self._carry_out(now)
             return
         cost = processor.run(handler, args, now, self._out)
-        traversals = len(self._out.send) + (handler is self._on_datagram)
+        traversals = sum(len(to) for to, _ in self._out.send) + (handler is self._on_datagram)
         cost += traversals * processor.stack_s  # [SRM §5.4]
         self.busy_s += cost
         self._held |= _BUSY
@@ -273,12 +268,10 @@ class Process(Halting):
         if out.send:
             self._network.send(self.pid, out.send)
             out.send.clear()
-        if out.deliver:
-            self._deliver(out.deliver, now)
-            out.deliver.clear()
-            out.skipped.clear()
-        if out.room or out.excluded:
-            self._tell_producer(out, now)
+        if out.outputs:
+            for output in out.outputs:
+                self._hand_over(output, now)
+            out.outputs.clear()
         if self.member.deadline < self._armed[-1]:
             self._arm(now)
 
@@ -300,13 +293,24 @@ class Process(Halting):
         cut_short(out, point.keep_effects, peers, self._rng)
         self._observe(out.events or (), now)
         self._network.send(self.pid, out.send)
-        if self._on_deliver is not None and out.deliver:
-            self._on_deliver(self.pid, tuple(out.deliver), now)
+        messages = delivered(out.outputs)
+        if self._on_deliver is not None and messages:
+            self._on_deliver(self.pid, messages, now)
         self.crash(point.announced_after_s)
+
+    def _hand_over(self, output: Output, now: float) -> None:
+        if isinstance(output, Delivery):
+            self._deliver(output.messages, now)
+        elif isinstance(output, Room):
+            self._offer_again(now)
+        elif isinstance(output, Ended):
+            self.is_excluded = True
+            if self._producer is not None:
+                self._producer.stop()  # The group went on without it; it must not take part again.
 
     def _deliver(self, messages: Sequence[Message], now: float) -> None:
         if self._on_deliver is not None:
-            self._on_deliver(self.pid, tuple(messages), now)
+            self._on_deliver(self.pid, messages, now)
         consumer = self._consumer
         if consumer.is_always_ready:
             return
@@ -335,22 +339,17 @@ class Process(Halting):
         producer = self._producer
         if producer is None or not producer.pending:
             return
-        accepted = self.member.multicast(producer.pending, now, out)
+        accepted = self.member.submit(producer.pending, now, out)
         producer.pending = producer.pending[accepted:]
         producer.is_blocked = bool(producer.pending)
         if not producer.pending:
             self._next_batch()
 
-    def _tell_producer(self, out: Effects, now: float) -> None:
+    def _offer_again(self, now: float) -> None:
         producer = self._producer
-        if out.excluded:
-            self.is_excluded = True
-            if producer is not None:
-                producer.stop()  # The group went on without it; it must not take part again.
-        elif producer is not None and producer.is_blocked:
+        if producer is not None and producer.is_blocked:
             producer.is_blocked = False  # asked again once, however often room is signalled
             self._clock.at(now, self._enter, (self._offer,))
-        out.room = out.excluded = False
 
     def _arm(self, now: float) -> None:
         # A timer is never cancelled.  Only one that rings before all others is added, so those
@@ -376,4 +375,6 @@ class Process(Halting):
             return
         self._repeats += 1
         if self._repeats > TIMER_REPEATS_MAX:
-            raise LocalProtocolError(f"on_time of {self.pid} never moves its deadline past {now}")
+            raise LocalProtocolError(
+                f"process {self.pid}: on_time did not move its deadline past {now}"
+            )

@@ -2,21 +2,22 @@
 
 from collections.abc import Sequence
 
-from semcast.core.member import Member
 from semcast.sim.simulation import Simulation
+from semcast.terms.machine import Machine
 
 STEP_S = 0.25
 
 
 def fall_quiet(
-    simulation: Simulation, members: Sequence[Member], within_s: float, still_s: float = 2.0
+    simulation: Simulation, members: Sequence[Machine], within_s: float, still_s: float = 2.0
 ) -> bool:
     """Run on until frontiers and queues have stood for `still_s`; False if they never do."""
     end = simulation.now + within_s
     seen, still_since = None, simulation.now
     while simulation.now < end:
         simulation.run(simulation.now + STEP_S)
-        state = [(sum(m.reception.frontier), len(m.holdings.queue)) for m in members]
+        found = [member.status(simulation.now) for member in members]
+        state = [(status.passed, status.queued) for status in found]
         if state != seen:
             seen, still_since = state, simulation.now
         elif simulation.now - still_since >= still_s:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-from semcast.faults import Cut
+from semcast.faults import UDP_IP_BYTES, Cut, is_cut
 from semcast.faults.limits import finite, positive, within
 from semcast.sim.clock import Clock, stream
-from semcast.sim.network import UDP_IP_BYTES, Receive, Traffic
+from semcast.sim.network import Receive, Traffic
 from semcast.sim.topology import Topology
-from semcast.terms.messages import EVERYONE
+from semcast.terms.ids import EVERYONE
 from semcast.wire import encode
 
 
@@ -72,14 +72,14 @@ class _Packet:
 class RoutedNetwork:
     """A network of `size` processes over a topology: process i stands on node members[i].
 
-    `repairs_in(rank, datagram)` says how many repairs a datagram to `rank` carries.
+    `repairs_in(audience, datagram)` says how many repairs a datagram carries.
     """
 
     def __init__(
         self,
         topology: Topology,
         conditions: Conditions,
-        repairs_in: Callable[[int, Any], int],
+        repairs_in: Callable[[Sequence[int], Any], int],
     ) -> None:
         within("loss", conditions.loss, 0, 1)
         positive("bandwidth_bps", conditions.bandwidth_bps)
@@ -120,46 +120,41 @@ class RoutedNetwork:
         self._cuts.clear()
         self._loss = 0.0
 
-    def send(self, source: int, sends: Sequence[tuple[int, Any]]) -> None:
+    def send(self, source: int, sends: Sequence[tuple[Sequence[int], Any]]) -> None:
         """Carry out one handler's sends."""
-        encoded: Any = None  # one datagram to many ranks is encoded once
-        size = 0
-        for rank, datagram in sends:
-            if datagram is not encoded:
-                encoded = datagram
-                size = len(encode(datagram)) + UDP_IP_BYTES
-            self._account(source, rank, datagram, size)
-            repairs = self._repairs_in(rank, datagram)
-            if repairs:
-                self._serve(source, rank, datagram, size, repairs)
-            else:
-                self._dispatch(source, rank, datagram, size)
+        for to, datagram in sends:
+            size = len(encode(datagram)) + UDP_IP_BYTES
+            self._account(source, to, datagram, size)
+            for each in (to,) if to is EVERYONE else [(rank,) for rank in to]:
+                repairs = self._repairs_in(each, datagram)
+                if repairs:
+                    self._serve(source, each, datagram, size, repairs)
+                else:
+                    self._dispatch(source, each, datagram, size)
 
-    def _account(self, source: int, rank: int, datagram: Any, size: int) -> None:
+    def _account(self, source: int, to: Sequence[int], datagram: Any, size: int) -> None:
         key = (source, type(datagram).__name__)
         traffic = self.traffic.get(key)
         if traffic is None:
             traffic = self.traffic[key] = Traffic()
-        copies = self.size - 1 if rank == EVERYONE else 1
-        traffic.sends += 1
-        traffic.copies += copies
-        traffic.bytes += size
-        traffic.copied_bytes += size * copies
+        traffic.note(to, size, self.size - 1)
 
-    def _serve(self, source: int, rank: int, datagram: Any, size: int, repairs: int) -> None:
+    def _serve(
+        self, source: int, to: Sequence[int], datagram: Any, size: int, repairs: int
+    ) -> None:
         """Let repairs leave one after the other, each taking its share of a second."""
         now = self._clock.now
         starts = max(self._served_until[source], now)
         self._served_until[source] = starts + repairs * self._s_per_repair
         self.repairs[source] += repairs
         last = starts + (repairs - 1) * self._s_per_repair
-        self._clock.at(last, self._dispatch, (source, rank, datagram, size))
+        self._clock.at(last, self._dispatch, (source, to, datagram, size))
 
-    def _dispatch(self, source: int, rank: int, datagram: Any, size: int) -> None:
+    def _dispatch(self, source: int, to: Sequence[int], datagram: Any, size: int) -> None:
         packet = _Packet(source, datagram, size)
         node = self.topology.members[source]
-        if rank != EVERYONE:
-            packet.path = self._routes.path(node, self.topology.members[rank])
+        if to is not EVERYONE:
+            packet.path = self._routes.path(node, self.topology.members[to[0]])
             self._enter(packet, packet.path[0])
             return
         packet.tree = self._routes.tree(node)
@@ -204,14 +199,10 @@ class RoutedNetwork:
         rank = self._rank_at.get(node)
         if rank is None:
             return
-        if self._cuts and self._is_cut(packet.source, rank):
+        if self._cuts and is_cut(self._cuts, packet.source, rank, self._clock.now):
             self.dropped["cut"] += 1
             return
         self._receivers[rank](packet.source, packet.datagram)
-
-    def _is_cut(self, source: int, rank: int) -> bool:
-        now = self._clock.now
-        return any(cut.start <= now < cut.end and cut.cuts(source, rank) for cut in self._cuts)
 
 
 class Routes:

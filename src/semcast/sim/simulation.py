@@ -12,7 +12,7 @@ from semcast.faults import Crash, Failpoint, Fault, OneWayCut, Partition, Pause
 from semcast.faults.limits import within
 from semcast.sim.clock import Clock, Processor, stream
 from semcast.sim.network import Network
-from semcast.sim.process import Consumer, Member, Observer, Process, Producer
+from semcast.sim.process import Consumer, Observer, Process, Producer, Ranked
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
 from semcast.terms.messages import Message
@@ -35,7 +35,7 @@ class Simulation:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        members: Sequence[Ranked],
         network: Network,
         *,
         seed: int,
@@ -103,7 +103,7 @@ class Simulation:
         for process in self.processes:
             process.heal()
 
-    def _check(self, members: Sequence[Member], faults: Sequence[Fault], socket: int) -> None:
+    def _check(self, members: Sequence[Ranked], faults: Sequence[Fault], socket: int) -> None:
         size = self.network.size
         if [member.rank for member in members] != list(range(size)):
             raise ConfigError(f"members: ranks must be 0 to {size - 1} in order, one per node")

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from semcast.specs.history import History, Process, Watch
 from semcast.specs.violations import Ledger
 from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 
 Clock: TypeAlias = dict[Process, Seq]
 

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
 from semcast.specs.violations import Ledger
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
 
 Pair: TypeAlias = tuple[Rank, Rank]
 

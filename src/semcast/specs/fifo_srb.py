@@ -28,7 +28,8 @@ from semcast.terms.events import (
     SKIP,
     Event,
 )
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 
 Id: TypeAlias = tuple[Rank, Seq]
 Tagged: TypeAlias = dict[Id, str]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from semcast.specs.relation import Obsolescence
 from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, Event
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 
 Watch: TypeAlias = Callable[[Event], None]
 Life: TypeAlias = tuple[Rank, int]  # a process, or a sender, and its incarnation

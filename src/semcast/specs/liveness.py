@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from semcast.specs.history import History
 from semcast.specs.violations import Ledger
 from semcast.terms.events import Event
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 
 Verdict: TypeAlias = Callable[[History, list[Rank], Ledger], None]
 

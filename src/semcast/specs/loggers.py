@@ -36,7 +36,7 @@ from semcast.terms.events import (
     SKIP,
     Event,
 )
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 
 
 def vector(join: Event) -> dict[Rank, Seq]:
@@ -146,7 +146,11 @@ class ReliableDelivery:
 
     def _report(self, pid: Rank, acknowledged: Event, obsolete: bool) -> None:
         sender, seq = acknowledged.sender, acknowledged.seq
-        why = "was told it is obsolete and got nothing for it" if obsolete else "was told nothing"
+        why = (
+            "was notified that it is obsolete and received nothing newer"
+            if obsolete
+            else "was not notified"
+        )
         what = f"subscriber {pid} is owed {sender}:{seq}, did not deliver it and {why}"
         sent = self._multicast[sender].get(seq)
         self._ledger.add("reliable_delivery", what, sent, acknowledged)

@@ -23,10 +23,11 @@ from semcast.specs.purging import PurgeSafety
 from semcast.specs.safety import AtMostOnce, FifoOrder, Integrity, ItemOrder
 from semcast.specs.service import ExactlyOnceRequests, SequentialConsistency
 from semcast.specs.synchrony import SemanticViewSynchrony
+from semcast.specs.verdict import AT_THE_END
 from semcast.specs.views import PrimaryOrder, SendingViewDelivery, ViewOrder
 from semcast.specs.violations import Ledger, Violation
 from semcast.terms.errors import ConfigError
-from semcast.terms.events import RECOVER, Event
+from semcast.terms.events import INSTALL, RECOVER, Event
 from semcast.terms.promises import promised
 
 __all__ = ["REPLICATED", "Monitors", "Violation"]
@@ -81,8 +82,10 @@ _SAFETY: Final[Mapping[str, Callable[[History, Ledger], Watcher]]] = {
 class Facts(NamedTuple):
     """What a monitor may need to know of a run beforehand."""
 
+    protocol: str
     order: str
     relation: str
+    f: int
     n: int
     parameters: Mapping[str, str]
 
@@ -111,8 +114,7 @@ _BESIDE: Final[Mapping[str, Callable[[Ledger, Facts], Watcher]]] = {
     "exactly_once_requests": lambda ledger, _: ExactlyOnceRequests(ledger),
     "sequential_consistency": lambda ledger, _: SequentialConsistency(ledger),
 }
-_AT_THE_END: Final = frozenset({*LIVENESS, "causal_completeness", "reliable_delivery"})
-_NOT_QUIET: Final = "the run was not left to fall quiet"
+_NOT_QUIET: Final = "the run is not complete: it was stopped before it became quiet"
 
 
 class Monitors:
@@ -120,9 +122,14 @@ class Monitors:
 
     `names` are the properties promised, `unjudged` those of them that could not be decided, and
     why; `violations` holds the first few of each property, `counts` the number of all.
+    Groups with views that were founded apart share nothing, not even the numbers of their views:
+    each lineage is judged by itself.  What happens to a process outside views counts in all.
     """
 
-    __slots__ = ("_beside", "_by_kind", "_causal", "_history", "_ledger", "names", "unjudged")
+    __slots__ = (
+        *("_facts", "_last", "_ledger", "_lineages", "_of_life", "_tables"),
+        *("names", "unjudged"),
+    )
 
     def __init__(
         self,
@@ -137,59 +144,44 @@ class Monitors:
         if not 0 <= f < n:
             raise ConfigError(f"f: {f} is not between 0 and n - 1 = {n - 1}")
         self.names = promised(protocol, order)
-        self.unjudged = dict.fromkeys(self.names & _AT_THE_END, _NOT_QUIET)
+        self.unjudged = dict.fromkeys(self.names & AT_THE_END, _NOT_QUIET)
         self._ledger = Ledger()
-        self._history = History(relation, n, by_life="view_order" in self.names)
-        watchers: list[Watcher] = [
-            make(self._history, self._ledger)
-            for name, make in _SAFETY.items()
-            if name in self.names
-        ]
-        if "purge_safety" in self.names:
-            replicated = protocol in REPLICATED
-            watchers.append(PurgeSafety(self._history, self._ledger, f=f, replicated=replicated))
-        self._causal: CausalOrder | None = None
-        if "causal_order" in self.names:
-            self._causal = CausalOrder(self._history, self._ledger)
-            watchers.append(self._causal)
-        facts = Facts(order, relation, n, parameters or {})
-        self._beside = {
-            name: make(self._ledger, facts) for name, make in _BESIDE.items() if name in self.names
-        }
-        watchers.extend(self._beside.values())
-        watchers.append(self._history)  # Last: monitors look before it records.
-        self._by_kind: dict[str, tuple[Watch, ...]] = {}
-        for watcher in watchers:
-            for kind, watch in watcher.watches().items():
-                self._by_kind[kind] = (*self._by_kind.get(kind, ()), watch)
-        if facts.parameters.get("recovery") == AT_LEAST_ONCE:
-            lives = (watcher.begin_life for watcher in watchers if isinstance(watcher, OfALife))
-            self._by_kind[RECOVER] = (*self._by_kind.get(RECOVER, ()), *lives)
+        self._facts = Facts(protocol, order, relation, f, n, parameters or {})
+        self._of_life: dict[tuple[int, int], int] = {}
+        self._last: dict[int, int] = {}  # by process, the lineage it was in last
+        first = _OfLineage(self.names, self._facts, self._ledger)
+        self._lineages = {0: first}  # The first lineage that is met takes the place of 0.
+        self._tables: dict[int, list[dict[str, tuple[Watch, ...]]]] = {0: [first.by_kind]}
 
     def on_event(self, event: Event) -> None:
         """Judge the next event of the run."""
-        for watch in self._by_kind.get(event.kind, ()):
-            watch(event)
+        lineage = event.lineage
+        if lineage:  # A life is in one; that it stays there is for view_order to judge.
+            lineage = self._of_life.setdefault((event.pid, event.inc), lineage)
+        for by_kind in self._tables.get(lineage) or self._begin(lineage):
+            for watch in by_kind.get(event.kind, ()):
+                watch(event)
+        if event.kind == INSTALL:
+            self._last[event.pid] = lineage
+
+    def _begin(self, lineage: int) -> list[dict[str, tuple[Watch, ...]]]:
+        judges = self._lineages.pop(0, None)
+        if judges is None:
+            judges = _OfLineage(self.names, self._facts, self._ledger)
+            self._tables[0].append(judges.by_kind)
+        self._lineages[lineage] = judges
+        self._tables[lineage] = [judges.by_kind]
+        return self._tables[lineage]
 
     def on_end(self, correct: frozenset[int], complete: bool) -> None:
         """Judge what needs the whole trace, and liveness of a complete run; once, at the end."""
-        for name, watcher in self._beside.items():
-            if isinstance(watcher, Closing) and (complete or name not in _AT_THE_END):
-                watcher.on_end()
-            if complete and isinstance(watcher, Settling):
-                watcher.on_quiet(correct)
-            if isinstance(watcher, SequentialConsistency) and watcher.reason:
-                self.unjudged[name] = watcher.reason
-        if not complete:
-            return
-        for name in _AT_THE_END:
-            self.unjudged.pop(name, None)
-        owed = self._history.owed(correct)
-        for name, verdict in LIVENESS.items():
-            if name in self.names:
-                verdict(self._history, owed, self._ledger)
-        if self._causal is not None and "causal_completeness" in self.names:
-            self._causal.on_end(owed)
+        if complete:
+            for name in AT_THE_END:
+                self.unjudged.pop(name, None)
+        for lineage, judges in self._lineages.items():
+            # Who has gone on to another lineage is not of this one any more.
+            there = frozenset(pid for pid in correct if self._last.get(pid, lineage) == lineage)
+            self.unjudged.update(judges.on_end(there, complete))
 
     @property
     def violations(self) -> list[Violation]:
@@ -200,3 +192,55 @@ class Monitors:
     def counts(self) -> dict[str, int]:
         """By property, how many violations there were."""
         return self._ledger.counts
+
+
+class _OfLineage:
+    """The monitors of one lineage, or of a run without views; `by_kind` says who sees what."""
+
+    __slots__ = ("_beside", "_causal", "_history", "_ledger", "_names", "by_kind")
+
+    def __init__(self, names: frozenset[str], facts: Facts, ledger: Ledger) -> None:
+        self._names, self._ledger = names, ledger
+        self._history = History(facts.relation, facts.n, by_life="view_order" in names)
+        watchers: list[Watcher] = [
+            make(self._history, ledger) for name, make in _SAFETY.items() if name in names
+        ]
+        if "purge_safety" in names:
+            replicated = facts.protocol in REPLICATED
+            watchers.append(PurgeSafety(self._history, ledger, f=facts.f, replicated=replicated))
+        self._causal: CausalOrder | None = None
+        if "causal_order" in names:
+            self._causal = CausalOrder(self._history, ledger)
+            watchers.append(self._causal)
+        self._beside = {
+            name: make(ledger, facts) for name, make in _BESIDE.items() if name in names
+        }
+        watchers.extend(self._beside.values())
+        watchers.append(self._history)  # Last: monitors look before it records.
+        self.by_kind: dict[str, tuple[Watch, ...]] = {}
+        for watcher in watchers:
+            for kind, watch in watcher.watches().items():
+                self.by_kind[kind] = (*self.by_kind.get(kind, ()), watch)
+        if facts.parameters.get("recovery") == AT_LEAST_ONCE:
+            lives = (watcher.begin_life for watcher in watchers if isinstance(watcher, OfALife))
+            self.by_kind[RECOVER] = (*self.by_kind.get(RECOVER, ()), *lives)
+
+    def on_end(self, correct: frozenset[int], complete: bool) -> dict[str, str]:
+        """Judge the rest; what could not be decided, and why."""
+        unjudged = {}
+        for name, watcher in self._beside.items():
+            if isinstance(watcher, Closing) and (complete or name not in AT_THE_END):
+                watcher.on_end()
+            if complete and isinstance(watcher, Settling):
+                watcher.on_quiet(correct)
+            if isinstance(watcher, SequentialConsistency) and watcher.reason:
+                unjudged[name] = watcher.reason
+        if not complete:
+            return unjudged
+        owed = self._history.owed(correct)
+        for name, verdict in LIVENESS.items():
+            if name in self._names:
+                verdict(self._history, owed, self._ledger)
+        if self._causal is not None and "causal_completeness" in self._names:
+            self._causal.on_end(owed)
+        return unjudged

@@ -31,7 +31,8 @@ from semcast.terms.events import (
     RECOVER,
     Event,
 )
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 
 BLOCK: Final = "block"
 LOST: Final = "lost"

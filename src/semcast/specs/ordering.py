@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from semcast.specs.history import Life, Watch
 from semcast.specs.violations import Ledger
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, ORDER, Event
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 
 
 class TotalOrder:

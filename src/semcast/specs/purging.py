@@ -26,7 +26,7 @@ from semcast.terms.events import (
     STABLE,
     Event,
 )
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 
 
 class PurgeSafety:
@@ -86,7 +86,7 @@ class PurgeSafety:
     def on_skip(self, event: Event) -> None:
         """A notice exists only of what was purged for good somewhere."""
         if event.seq not in self._purged[event.sender]:
-            what = f"skip of {event.sender}:{event.seq}, which nobody had purged"
+            what = f"skip of {event.sender}:{event.seq}, which no process had purged"
             self._report(event, what, self._history.multicast[event.sender].get(event.seq))
         self.on_receive(event)
 

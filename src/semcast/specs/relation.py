@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, Protocol, TypeAlias
 
 from semcast.terms.errors import one_of
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 
 Direct: TypeAlias = Callable[[Message, Message], bool]
 Id: TypeAlias = tuple[tuple[Rank, int], Seq]  # the life of the sender, and the number

@@ -18,7 +18,8 @@ from semcast.specs.automaton import Action
 from semcast.specs.relation import Obsolescence
 from semcast.specs.violations import Ledger
 from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 
 INTEREST: Final = "interest"
 Time: TypeAlias = Mapping[Rank, Seq]

@@ -40,10 +40,12 @@ class Integrity:
         seq = event.seq
         source = self._history.source(event)
         if source is None:
-            self._report(f"delivered {event.sender}:{seq}, which nobody had multicast", event)
+            self._report(f"delivered {event.sender}:{seq}, which no process had multicast", event)
         elif event.message is not source.message and event.message != source.message:
             self._report(
-                f"delivered {event.sender}:{seq} other than it was multicast", event, source
+                f"delivered {event.sender}:{seq} with different content than was multicast",
+                event,
+                source,
             )
         first = self._history.delivery(event)
         if first is not None:

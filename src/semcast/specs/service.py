@@ -19,7 +19,7 @@ from typing import TypeAlias
 from semcast.specs.history import Watch
 from semcast.specs.violations import Ledger
 from semcast.terms.events import EXECUTE, JOIN, RECOVER, REPLY, UPDATE, Event
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
 
 Request: TypeAlias = tuple[int, int]  # the client and its number
 
@@ -62,13 +62,13 @@ class ExactlyOnceRequests:
         """Compare with the first answer."""
         first = self._replied.setdefault((event.client, event.request), event)
         if first.digest != event.digest:
-            self._report(event, "answered", f"other than process {first.pid} did", first)
+            self._report(event, "answered", f"differently from process {first.pid}", first)
 
     def on_end(self) -> None:
         """An answer comes from an execution."""
         for request, reply in self._replied.items():
             if request not in self._executed:
-                self._report(reply, "answered", "which nobody executed")
+                self._report(reply, "answered", "which no process executed")
 
     def _report(self, event: Event, did: str, how: str, before: Event | None = None) -> None:
         what = f"process {event.pid} {did} request {_name(event)}, {how}"
@@ -155,9 +155,11 @@ class SequentialConsistency:
         placed = self._placed.get(request)
         if placed is None:
             if (request, reply.version) not in self._read:
-                self._add(reply, f"answered by version {reply.version}, which nobody read for it")
+                self._add(
+                    reply, f"answered by version {reply.version}, which no process read for it"
+                )
         elif placed.position != reply.version:
-            what = f"answered by version {reply.version}, being the update at {placed.position}"
+            what = f"answered by version {reply.version}, but it is the update at {placed.position}"
             self._add(reply, what)
 
     def _needs_witness(self, present: bool) -> None:

@@ -17,7 +17,7 @@ from semcast.specs.history import Life, Watch
 from semcast.specs.relation import AmongSenders, Id, among_senders
 from semcast.specs.violations import Ledger
 from semcast.terms.events import CRASH, DELIVER, INSTALL, LEAVE, MULTICAST, ORDER, PURGE, Event
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
 
 
 class SemanticViewSynchrony:

@@ -16,21 +16,16 @@ dependencies are left out; monitors use none of them.
 from collections.abc import Iterable
 from typing import Final
 
-from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.events import DEFAULTS, DELIVER, EVENT_FIELDS, MULTICAST, Event
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 
-# Whole numbers that only some events tell, with the value that tells nothing.
+_LEFT_OUT: Final = ("n", "ts_ns", "buffered")
+# Numbers that only some events have, beside those with a notation of their own, by their default.
 _NUMBERS: Final = {
-    "inc": 1,
-    "sender_inc": 1,
-    "by_sender": -1,
-    "by_inc": 1,
-    "view": 0,
-    "position": 0,
-    "client": -1,
-    "request": -1,
-    "version": -1,
-    "digest": None,
+    name: DEFAULTS[name]
+    for name in (*EVENT_FIELDS, "lineage")
+    if name not in {"kind", "pid", "sender", "seq", "by_seq", "peer", "members", *_LEFT_OUT}
 }
 
 

@@ -19,7 +19,8 @@ from semcast.specs.automaton import Action
 from semcast.specs.history import Life
 from semcast.specs.violations import Ledger
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, ORDER, Event
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 
 Id: TypeAlias = tuple[Life, Seq]
 

@@ -14,13 +14,13 @@ from itertools import pairwise
 from semcast.specs.history import Life, Watch
 from semcast.specs.violations import Ledger
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MULTICAST, ORDER, Event
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 
 
 class ViewOrder:
-    """Each process installs views by increasing number, and only views it is a member of; a
-    number names one membership; what a process says to happen in a view happens while it is in it.
-    """
+    """Each process installs views by increasing number and of one lineage, and only views it is a
+    member of; a number names one membership; what a process says to happen in a view happens while
+    it is in it."""
 
     __slots__ = ("_current", "_first", "_ledger", "_misplaced")
 
@@ -39,13 +39,15 @@ class ViewOrder:
         """Compare with the view it had, and with how others installed the same view."""
         life, view = (event.pid, event.inc), event.view
         if event.pid not in event.members:
-            self._report(event, f"installed view {view}, of which it is no member")
+            self._report(event, f"installed view {view}, but is not a member of it")
         first = self._first.setdefault(view, event)
         if first.members != event.members:
-            self._report(event, f"installed view {view} with other members", first)
+            self._report(event, f"installed view {view} with different members", first)
         last = self._current.get(life)
         if last is not None and view <= last.view:
             self._report(event, f"installed view {view} after view {last.view}", last)
+        if last is not None and event.lineage != last.lineage:
+            self._report(event, f"installed view {view} of a different lineage", last)
         self._current[life] = event
 
     def on_inside(self, event: Event) -> None:
@@ -58,7 +60,9 @@ class ViewOrder:
         if (life, event.view) not in self._misplaced:
             self._misplaced.add((life, event.view))
             at = "in none" if current is None else f"in view {current.view}"
-            self._report(event, f"says {event.kind} in view {event.view} when it is {at}", current)
+            self._report(
+                event, f"reports {event.kind} in view {event.view} when it is {at}", current
+            )
 
     def _report(self, event: Event, what: str, before: Event | None = None) -> None:
         self._ledger.add("view_order", f"process {event.pid} {what}", before, event)

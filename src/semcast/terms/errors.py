@@ -7,6 +7,10 @@ Anything else that escapes is a bug.
 """
 
 from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+NEAR: Final = 0.7  # below, a suggestion is a guess
 
 
 class SemcastError(Exception):
@@ -34,5 +38,8 @@ class NoQuorum(SemcastError):
 
 
 def one_of(field: str, value: object, allowed: Iterable[object]) -> ConfigError:
-    """The error for a value outside a list."""
-    return ConfigError(f"{field}: {value!r} is not one of {', '.join(str(a) for a in allowed)}")
+    """The error for a value outside a list, with the nearest one that is allowed."""
+    names = [str(each) for each in allowed]
+    nearest = get_close_matches(str(value), names, n=1, cutoff=NEAR)
+    hint = f"did you mean {nearest[0]!r}? Allowed" if nearest else "allowed"
+    return ConfigError(f"{field}: unknown value {value!r}; {hint}: {', '.join(names)}")

@@ -3,22 +3,20 @@
 `Message` is one application message with its obsolescence annotation; the rest are datagrams.
 All are immutable and array-like on the wire, so that msgspec checks hostile bytes for us.
 Ranks (places in the fixed membership) name members; `seq` starts at 1 and is dense per sender.
-Lists inside a message have a greatest length, so that a large datagram cannot be all list; its
-numbers have bounds, since it is what there are most of, and msgspec checks them at no cost.
+Lists inside a message have a greatest length, so that a large datagram cannot be all list.  Numbers
+have their bounds in their types (`terms.ids`); CHECKS has the rules over several of them.
 """
 
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-Rank: TypeAlias = int
-Seq: TypeAlias = int
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.ids import RANK_MAX, Count, Positive, Rank, Seq, Span
 
-EVERYONE: Rank = -1
 COVERS_MAX: Final = 1 << 12  # distances that one message may list
 DEPS_MAX: Final = 1 << 16
-RANK_MAX: Final = 65_535
-SEQ_MAX: Final = 2**63 - 1
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -32,8 +30,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `name` is what the application calls the item; no rule looks at it.
     """
 
-    sender: Annotated[Rank, msgspec.Meta(ge=0, le=RANK_MAX)]
-    seq: Annotated[Seq, msgspec.Meta(ge=1, le=SEQ_MAX)]
+    sender: Rank
+    seq: Positive
     item: int | None = None
     covers: bytes | Annotated[tuple[int, ...], msgspec.Meta(max_length=COVERS_MAX)] = b""
     keep: bool = False
@@ -50,7 +48,7 @@ class Purged(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     sender: Rank
-    first: Seq
+    first: Positive
     last: Seq
     witness: Seq
 
@@ -63,7 +61,7 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
 
     messages: tuple[Message, ...]
     purged: tuple[Purged, ...] = ()
-    answers: int = 0
+    answers: Count = 0
     safe: Seq = 0
 
 
@@ -71,9 +69,9 @@ class Nack(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """A receiver asks for at most `limit` messages of `sender` among the missing `ranges`."""
 
     sender: Rank
-    ranges: tuple[tuple[Seq, Seq], ...]
-    limit: int
-    number: int
+    ranges: tuple[Span, ...]
+    limit: Count
+    number: Positive  # 0 marks a first transmission
 
 
 class Ballot(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -83,7 +81,7 @@ class Ballot(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sender: Rank
     frontier: Seq
     candidate: Seq
-    voters: bytes
+    voters: Annotated[bytes, msgspec.Meta(max_length=(RANK_MAX + 1) // 8)]
     agreed: Seq
 
 
@@ -113,6 +111,46 @@ class Excluded(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
 
 
 Datagram: TypeAlias = Data | Nack | StabilityGossip | SafetyGossip | WindowEmpty | Excluded
+Checks: TypeAlias = Mapping[type, Callable[[Any], None]]  # by type of datagram
+
+
+def check_messages(messages: Iterable[Message]) -> None:
+    """Refuse a message that obsoletes what is no earlier message."""
+    for message in messages:
+        if message.covers:
+            _check_covers(message)
+
+
+def _check_covers(message: Message) -> None:
+    seq, covers = message.seq, message.covers
+    if isinstance(covers, bytes):
+        reach = int.from_bytes(covers, "little").bit_length()
+    else:
+        reach = max(covers) if min(covers) >= 1 else seq
+    if reach >= seq:
+        raise RemoteProtocolError(f"covers: message {seq} must list earlier messages")
+
+
+def check_purged(notices: Iterable[Purged]) -> None:
+    """Refuse a notice whose numbers contradict each other."""
+    for notice in notices:
+        # What supersedes `last` comes after it, and the witness is no earlier than that.
+        if not notice.first <= notice.last < notice.witness:
+            raise RemoteProtocolError(f"purged out of range: {notice!r}")
+
+
+def _check_data(data: Data) -> None:
+    check_messages(data.messages)
+    check_purged(data.purged)
+
+
+def _check_nack(nack: Nack) -> None:
+    for first, last in nack.ranges:
+        if first > last:
+            raise RemoteProtocolError(f"ranges out of range: {(first, last)!r}")
+
+
+CHECKS: Final[Checks] = {Data: _check_data, Nack: _check_nack}
 
 
 class Submission(msgspec.Struct, frozen=True, gc=False):

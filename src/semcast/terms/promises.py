@@ -69,11 +69,9 @@ def promised(protocol: str, order: str) -> frozenset[str]:
         raise one_of("order", order, _BY_ORDER)
     promises, orders = _BY_PROTOCOL[protocol]
     if order == "causal" and protocol in ("s-sm", "sm"):
-        raise ConfigError(
-            f"order: causal needs a protocol that agrees (s-rm or rm), not {protocol}"
-        )
+        raise ConfigError(f"order: causal needs protocol s-rm or rm, not {protocol}")
     if order not in orders:
-        raise ConfigError(f"order: {protocol} has {' or '.join(orders)}, not {order}")
+        raise ConfigError(f"order: {protocol} supports {' or '.join(orders)}, not {order}")
     found = promises | _BY_ORDER[order]
     return found - {"causal_completeness"} if "view_order" in found else found
 

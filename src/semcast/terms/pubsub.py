@@ -1,18 +1,20 @@
 """What travels between publishers, subscribers and loggers, and what they keep on disk.
 
 Processes are numbered like ranks; `seq` starts at 1 and goes on across the lives of a publisher.
-`Span` is a first and a last sequence number, both included.  *fresh* orders what is said of one
-process: who joins, leaves, disconnects or reconnects says it with a higher number than before.
+*fresh* orders what is said of one process: a process that joins, leaves, disconnects or reconnects
+says it with a higher number than before.
 All are immutable and array-like, and every list has a greatest length, as in `terms.messages`.
+PUBSUB_CHECKS has the rules over several fields: spans are sorted and disjoint, so a datagram costs
+no more to handle than to send.  Records are no datagrams; their tags have a space of their own.
 """
 
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from semcast.terms.messages import Message, Purged, Rank, Seq
-
-Span: TypeAlias = tuple[Seq, Seq]
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.ids import SEQ_MAX, Count, Positive, Rank, Seq, Span, Unsigned
+from semcast.terms.messages import Checks, Message, Purged, check_messages, check_purged
 
 SPANS_MAX: Final = 1 << 8  # ranges of one stream that a datagram names
 STREAMS_MAX: Final = 1 << 12  # senders that a process follows, and that a datagram names
@@ -23,6 +25,8 @@ MEMBER: Final = 1
 DISCONNECTED: Final = 2
 LEFT: Final = 3
 
+Fresh: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=SEQ_MAX)]
+Signature: TypeAlias = Unsigned
 Spans: TypeAlias = Annotated[tuple[Span, ...], msgspec.Meta(max_length=SPANS_MAX)]
 
 
@@ -45,8 +49,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is said of a process: `status` is MEMBER, DISCONNECTED or LEFT [RPB §5.3]."""
 
     pid: Rank
-    status: int
-    fresh: int
+    status: Annotated[int, msgspec.Meta(ge=MEMBER, le=LEFT)]
+    fresh: Fresh
 
 
 Parts: TypeAlias = Annotated[tuple[Part, ...], msgspec.Meta(max_length=STREAMS_MAX)]
@@ -55,13 +59,13 @@ Entries: TypeAlias = Annotated[tuple[Entry, ...], msgspec.Meta(max_length=ENTRIE
 Messages: TypeAlias = Annotated[tuple[Message, ...], msgspec.Meta(max_length=MESSAGES_MAX)]
 
 
-class Publication(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
+class Publication(msgspec.Struct, frozen=True, array_like=True, tag=64, gc=False):
     """Messages from their publisher: to everyone at first, later to a logger that lacks them."""
 
     messages: Messages
 
 
-class Repair(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
+class Repair(msgspec.Struct, frozen=True, array_like=True, tag=65, gc=False):
     """Messages that somebody asked for, and notices of some that were purged.
 
     The message that superseded a purged one is in the same datagram.  `load` is how busy the
@@ -70,23 +74,23 @@ class Repair(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
 
     messages: Messages
     purged: Annotated[tuple[Purged, ...], msgspec.Meta(max_length=MESSAGES_MAX)] = ()
-    load: int = 0
+    load: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
+class PublisherHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=66, gc=False):
     """The publisher is idle; its last message was this [RPB §3.1]."""
 
     sender: Rank
-    last: Seq
+    last: Positive
 
 
-class Request(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
+class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=67, gc=False):
     """Messages wanted from whoever is asked [RPB §3.3]."""
 
     lacks: Parts
 
 
-class Gossip(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
+class Gossip(msgspec.Struct, frozen=True, array_like=True, tag=68, gc=False):
     """Negative gossip: what the gossiper lacks and two signatures [RPB §4.1, §5.1, §5.3].
 
     To a logger, `streams` lists every sender that is active or of which something is missing;
@@ -96,42 +100,42 @@ class Gossip(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
     measure the round trip.
     """
 
-    fresh: int
-    members: int
-    heard: int
+    fresh: Fresh
+    members: Signature
+    heard: Signature
     lacks: Parts = ()
     streams: Streams = ()
     is_whole: bool = False
     is_probe: bool = False
 
 
-class Digest(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
+class Digest(msgspec.Struct, frozen=True, array_like=True, tag=69, gc=False):
     """Positive gossip: what the gossiper holds, as intervals [RPB §7.4]."""
 
-    members: int
+    members: Signature
     holds: Parts
 
 
-class Collected(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
+class Collected(msgspec.Struct, frozen=True, array_like=True, tag=70, gc=False):
     """These were received here and are no longer held for repair: ask a logger [RPB §4.3]."""
 
     parts: Parts
 
 
-class Lasts(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
+class Lasts(msgspec.Struct, frozen=True, array_like=True, tag=71, gc=False):
     """Every stream that the sender of this knows; `wants_answer` if it is behind in some.
 
     `is_whole` is false of a logger that lost its disk and does not count yet.
     """
 
-    fresh: int
-    members: int
+    fresh: Fresh
+    members: Signature
     streams: Streams
     wants_answer: bool
     is_whole: bool = True
 
 
-class Members(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
+class Members(msgspec.Struct, frozen=True, array_like=True, tag=72, gc=False):
     """What is known of the processes `first` to `last` beyond that they are founders."""
 
     first: Rank
@@ -140,74 +144,74 @@ class Members(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
     wants_answer: bool
 
 
-class Join(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False):
+class Join(msgspec.Struct, frozen=True, array_like=True, tag=73, gc=False):
     """A process asks for sponsors [RPB §5.3]."""
 
-    fresh: int
+    fresh: Fresh
 
 
-class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):
+class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=74, gc=False):
     """A sponsor has accepted the join `fresh`, at the time that `lasts` says [RPB §5.3]."""
 
-    fresh: int
+    fresh: Fresh
     lasts: Streams
 
 
-class Leave(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag=75, gc=False):
     """A member asks to be struck; `members` is what it knows, itself as left included."""
 
-    fresh: int
-    members: int
+    fresh: Fresh
+    members: Signature
 
 
-class Goodbye(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
+class LeaveAck(msgspec.Struct, frozen=True, array_like=True, tag=76, gc=False):
     """The leave `fresh` was accepted."""
 
-    fresh: int
+    fresh: Fresh
 
 
-class Ack(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False):
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag=77, gc=False):
     """A logger keeps these on its disk, or knows that there are no such messages [RPB §3.2].
 
     `inc` is its life: one that lost its disk does not stand by what the lives before said.
     """
 
     part: Part
-    inc: int = 0
+    inc: Count = 0
 
 
-class Census(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=False):
+class Census(msgspec.Struct, frozen=True, array_like=True, tag=78, gc=False):
     """A publisher that crashed asks a logger what it keeps of its stream in `span`."""
 
     span: Span
 
 
-class Holds(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=False):
+class Holds(msgspec.Struct, frozen=True, array_like=True, tag=79, gc=False):
     """The answer: `part` is what is settled at this logger, of `span`."""
 
     span: Span
     part: Part
 
 
-class Gap(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
+class Gap(msgspec.Struct, frozen=True, array_like=True, tag=80, gc=False):
     """These numbers are nobody's: their publisher crashed before it used them [RPB §6.2]."""
 
     part: Part
 
 
-class Gone(msgspec.Struct, frozen=True, array_like=True, tag=34, gc=False):
+class Gone(msgspec.Struct, frozen=True, array_like=True, tag=81, gc=False):
     """A logger no longer has these and cannot get them: they are lost to who still lacks them."""
 
     part: Part
 
 
-class Resync(msgspec.Struct, frozen=True, array_like=True, tag=35, gc=False):
+class Resync(msgspec.Struct, frozen=True, array_like=True, tag=82, gc=False):
     """A logger that lost its disk, in its life `inc`, asks for everything that others know."""
 
-    inc: int
+    inc: Count
 
 
-class Absent(msgspec.Struct, frozen=True, array_like=True, tag=36, gc=False):
+class Absent(msgspec.Struct, frozen=True, array_like=True, tag=83, gc=False):
     """The answer to a logger that asked: these are not held here either, and not to come."""
 
     part: Part
@@ -216,8 +220,8 @@ class Absent(msgspec.Struct, frozen=True, array_like=True, tag=36, gc=False):
 PubsubDatagram: TypeAlias = (
     Publication
     | Repair
-    | Heartbeat
-    | Request
+    | PublisherHeartbeat
+    | RepairRequest
     | Gossip
     | Digest
     | Collected
@@ -226,7 +230,7 @@ PubsubDatagram: TypeAlias = (
     | Join
     | Welcome
     | Leave
-    | Goodbye
+    | LeaveAck
     | Ack
     | Census
     | Holds
@@ -235,6 +239,65 @@ PubsubDatagram: TypeAlias = (
     | Resync
     | Absent
 )
+
+
+def _check_span(span: Span) -> None:
+    if span[0] > span[1]:
+        raise RemoteProtocolError(f"span out of range: {span!r}")
+
+
+def _check_part(part: Part) -> None:
+    after = 0
+    for first, last in part.spans:
+        if not after < first <= last:
+            raise RemoteProtocolError(f"span out of range: {(first, last)!r}")
+        after = last
+
+
+def _check_parts(parts: Parts) -> None:
+    for part in parts:
+        _check_part(part)
+        if not part.spans:
+            raise RemoteProtocolError(f"no spans for sender {part.sender}")
+
+
+def _check_streams(streams: Streams) -> None:
+    for heard in streams:
+        if heard.frontier > heard.last:
+            raise RemoteProtocolError(f"frontier out of range: {heard!r}")
+
+
+def _check_repair(repair: Repair) -> None:
+    check_messages(repair.messages)
+    check_purged(repair.purged)
+
+
+def _check_gossip(gossip: Gossip) -> None:
+    _check_parts(gossip.lacks)
+    _check_streams(gossip.streams)
+
+
+def _check_holds(holds: Holds) -> None:
+    _check_span(holds.span)
+    _check_part(holds.part)
+
+
+PUBSUB_CHECKS: Final[Checks] = {
+    Publication: lambda publication: check_messages(publication.messages),
+    Repair: _check_repair,
+    RepairRequest: lambda request: _check_parts(request.lacks),
+    Gossip: _check_gossip,
+    Digest: lambda digest: _check_parts(digest.holds),
+    Collected: lambda collected: _check_parts(collected.parts),
+    Lasts: lambda lasts: _check_streams(lasts.streams),
+    Welcome: lambda welcome: _check_streams(welcome.lasts),
+    Ack: lambda ack: _check_part(ack.part),
+    Census: lambda census: _check_span(census.span),
+    Holds: _check_holds,
+    Gap: lambda gap: _check_part(gap.part),
+    Gone: lambda gone: _check_part(gone.part),
+    Absent: lambda absent: _check_part(absent.part),
+}
 
 
 class Reserved(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
@@ -258,7 +321,7 @@ class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     by: Seq
 
 
-class Settled(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+class ResolvedSeqs(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     """Nothing is to be kept of `part`: a gap, or lost if `is_lost`."""
 
     part: Part
@@ -281,7 +344,7 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
 class Joined(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
     """A subscriber's membership: from here on it is owed what comes after `lasts`."""
 
-    fresh: int
+    fresh: Fresh
     lasts: Streams
 
 
@@ -292,7 +355,7 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     upto: Seq
 
 
-class Departed(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
     """A subscriber left; the next life is none."""
 
 
@@ -304,11 +367,11 @@ Record: TypeAlias = (
     Reserved
     | Appended
     | Superseded
-    | Settled
+    | ResolvedSeqs
     | Reclaimed
     | Admitted
     | Joined
     | Cursor
-    | Departed
+    | Unsubscribed
     | Synchronised
 )

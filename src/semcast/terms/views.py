@@ -1,27 +1,39 @@
 """Views, and what processes say to each other to agree on them.
 
 A process is named by a number that it keeps (`Pid`) and its incarnation; together they are one
-`Life`.  Who recovers is a new process [SVS §2].  `Enclosed` carries the datagrams that the members
-of one view exchange by rank; everything else is about views themselves.
-All are immutable and array-like on the wire; lists have a greatest length.
+`Life`.  Who recovers is a new process [SVS §2].  Every founding of a group draws a random number,
+its *lineage*, which all later views inherit.  View numbers start at 1 in every lineage, so each
+datagram travels in a `Stamped` that says which lineage and which life it comes from.
+`Enclosed` carries the datagrams that the members of one view exchange by rank; everything else is
+about views themselves.  All are immutable and array-like on the wire; lists have a greatest length.
+VIEW_CHECKS has the rules over several fields.
 """
 
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.ids import (
+    NO_LINEAGE,
+    BallotNumber,
+    Count,
+    Life,
+    Lineage,
+    Pid,
+    Rank,
+    Seq,
+    ViewId,
+)
 from semcast.terms.messages import (
+    CHECKS,
+    Checks,
     Data,
     Nack,
     SafetyGossip,
-    Seq,
     StabilityGossip,
     WindowEmpty,
 )
-
-Pid: TypeAlias = int
-ViewId: TypeAlias = int
-BallotNumber: TypeAlias = int
 
 MEMBERS_MAX: Final = 1 << 12
 
@@ -33,13 +45,6 @@ LEFT: Final = "left"
 EXCLUDED: Final = "excluded"  # the group went on without this life
 
 
-class Life(NamedTuple):
-    """One incarnation of a process."""
-
-    pid: Pid
-    inc: int
-
-
 Lives: TypeAlias = Annotated[tuple[Life, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 Seqs: TypeAlias = Annotated[tuple[Seq, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 
@@ -48,12 +53,13 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     """A membership with an id; a member's place in `members` is its rank.
 
     `bases` has, by rank, how many messages each member had sent in the views before: in a view
-    every stream starts at 1, and numbers are dense over a life.
+    every stream starts at 1, and numbers are dense over a life.  `lineage` is that of the founding.
     """
 
     id: ViewId
     members: Lives
     bases: Seqs
+    lineage: Lineage = NO_LINEAGE
 
 
 NO_VIEW: Final = View(0, (), ())
@@ -76,16 +82,18 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=32):
     """A life, the view it is in (0: none), whether its application has its state, whether it
     wants to leave, and whom it wants gone.
 
-    `held` and `delivered` repeat what the last `Reached` said.
+    `held` and `delivered` repeat what the last `OrderProgress` said.  `primary`: it reaches enough
+    members of its view for the view to go on.
     """
 
-    inc: int
+    inc: Count
     view: ViewId
     stateful: bool = False
     leaving: bool = False
     expels: Lives = ()
     held: Seq = 0
-    delivered: int = 0
+    delivered: Count = 0
+    primary: bool = False
 
 
 class Enclosed(msgspec.Struct, frozen=True, array_like=True, tag=33):
@@ -95,13 +103,13 @@ class Enclosed(msgspec.Struct, frozen=True, array_like=True, tag=33):
     datagram: Data | Nack | StabilityGossip | SafetyGossip | WindowEmpty
 
 
-class Reached(msgspec.Struct, frozen=True, array_like=True, tag=34):
+class OrderProgress(msgspec.Struct, frozen=True, array_like=True, tag=34):
     """How far a member got in the total order of a view: order messages of the sequencer that it
     holds with all they order, and positions that its application has taken."""
 
     view: ViewId
     held: Seq
-    delivered: int
+    delivered: Count
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=35):
@@ -131,7 +139,7 @@ class Propose(msgspec.Struct, frozen=True, array_like=True, tag=37):
     view: ViewId
     ballot: BallotNumber
     proposal: Proposal
-    holders: Seqs
+    holders: Annotated[tuple[Rank, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True, tag=38):
@@ -146,20 +154,20 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag=39):
 
     view: ViewId
     proposal: Proposal
-    holder: int
+    holder: Rank
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag=40):
+class BallotRejected(msgspec.Struct, frozen=True, array_like=True, tag=40):
     """A ballot came too late: a higher one was promised."""
 
     view: ViewId
     promised: BallotNumber
 
 
-class Departed(msgspec.Struct, frozen=True, array_like=True, tag=41):
+class NotInView(msgspec.Struct, frozen=True, array_like=True, tag=41):
     """The receiver's life `inc` is not in the view `view` that the group has reached."""
 
-    inc: int
+    inc: Count
     view: ViewId
 
 
@@ -189,29 +197,29 @@ class WantState(msgspec.Struct, frozen=True, array_like=True, tag=45):
     `offset` on."""
 
     view: ViewId
-    offset: int
+    offset: Count
 
 
 class StateChunk(msgspec.Struct, frozen=True, array_like=True, tag=46):
     """A piece of the state at `view`; `total` is its whole size."""
 
     view: ViewId
-    offset: int
-    total: int
+    offset: Count
+    total: Count
     data: bytes
 
 
 ViewDatagram: TypeAlias = (
     Heartbeat
     | Enclosed
-    | Reached
+    | OrderProgress
     | Prepare
     | Promise
     | Propose
     | Accepted
     | Decided
-    | Refused
-    | Departed
+    | BallotRejected
+    | NotInView
     | Invite
     | Consent
     | Formed
@@ -220,10 +228,73 @@ ViewDatagram: TypeAlias = (
 )
 
 
-class Installation(msgspec.Struct, frozen=True, gc=False):
-    """The application enters a view.  `state` is what a joiner starts from, None for who goes on;
-    `wants_state` asks for a snapshot as of now, for `on_state`."""
+class Stamped(msgspec.Struct, frozen=True, array_like=True, tag=47):
+    """A datagram, with the lineage and the incarnation of the process that sent it."""
 
-    view: View
-    state: bytes | None
-    wants_state: bool
+    lineage: Lineage
+    inc: Count
+    datagram: ViewDatagram
+
+
+def _check_stamped(stamped: Stamped) -> None:
+    datagram = stamped.datagram
+    check = _INSIDE.get(type(datagram))
+    if check is not None:
+        check(datagram)
+    if isinstance(datagram, Formed):
+        view = datagram.view
+    elif isinstance(datagram, Decided | Propose):
+        view = datagram.proposal.next
+    elif isinstance(datagram, Promise) and datagram.accepted is not None:
+        view = datagram.accepted.next
+    else:
+        return
+    if view.lineage != stamped.lineage:
+        raise RemoteProtocolError(f"view {view.id}: lineage differs from that of its sender")
+
+
+def _check_enclosed(enclosed: Enclosed) -> None:
+    check = CHECKS.get(type(enclosed.datagram))
+    if check is not None:
+        check(enclosed.datagram)
+
+
+def _check_lives(lives: Lives) -> None:
+    if len({life.pid for life in lives}) < len(lives):
+        raise RemoteProtocolError("members: a process appears twice")
+
+
+def _check_view(view: View) -> None:
+    _check_lives(view.members)
+    if not 0 < len(view.members) == len(view.bases):
+        raise RemoteProtocolError(f"view {view.id}: {len(view.members)} members")
+
+
+def _check_proposal(proposal: Proposal) -> None:
+    _check_view(proposal.next)
+    _check_lives(proposal.stateless)
+
+
+def _check_promise(promise: Promise) -> None:
+    if promise.accepted is not None:
+        _check_proposal(promise.accepted)
+    if (promise.accepted is None) != (promise.accepted_ballot == 0):
+        raise RemoteProtocolError(f"promise: accepted in ballot {promise.accepted_ballot}")
+
+
+def _check_chunk(chunk: StateChunk) -> None:
+    if chunk.offset + len(chunk.data) > chunk.total:
+        raise RemoteProtocolError(f"state: {len(chunk.data)} bytes at {chunk.offset}")
+
+
+_INSIDE: Final[Checks] = {
+    Heartbeat: lambda heartbeat: _check_lives(heartbeat.expels),
+    Enclosed: _check_enclosed,
+    Promise: _check_promise,
+    Propose: lambda propose: _check_proposal(propose.proposal),
+    Decided: lambda decided: _check_proposal(decided.proposal),
+    Invite: lambda invite: _check_lives(invite.members),
+    Formed: lambda formed: _check_view(formed.view),
+    StateChunk: _check_chunk,
+}
+VIEW_CHECKS: Final[Checks] = {Stamped: _check_stamped}

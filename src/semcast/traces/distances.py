@@ -12,6 +12,7 @@ from semcast.terms.errors import one_of
 from semcast.terms.messages import Message
 
 _BY_COVERS: Final = ("bitmap", "list", "update-fin")
+BITMAP_BYTES_MAX: Final = 1 << 16
 RELATIONS: Final = ("item", *_BY_COVERS, "all", "none")
 
 
@@ -76,9 +77,13 @@ def distances_covered(message: Message) -> tuple[int, ...]:
         return ()
     if isinstance(message.covers, tuple):
         return tuple(sorted(message.covers))
-    bitmap = int.from_bytes(message.covers, "little")
     # The n-th bit, counted from 1, names the n-th preceding message. [SRM §3.2]
-    return tuple(n for n in range(1, bitmap.bit_length() + 1) if bitmap >> (n - 1) & 1)
+    return tuple(
+        8 * place + bit + 1
+        for place, byte in enumerate(message.covers)
+        for bit in range(8)
+        if byte >> bit & 1
+    )
 
 
 def covers_of(distances: list[int] | None, relation: str) -> bytes | tuple[int, ...]:

@@ -12,6 +12,9 @@ from typing import Final
 
 import msgspec
 
+from semcast.traces.errors import BadFile
+from semcast.traces.files import new_file
+
 SUFFIX: Final = ".pids"
 
 
@@ -22,7 +25,12 @@ class Numbering:
         """`folder` is that of the journals."""
         self._path = folder / f"{run_id}{SUFFIX}"
         content = self._path.read_bytes() if self._path.exists() else b"{}"
-        self._numbers = msgspec.json.decode(content, type=dict[int, int])
+        try:
+            self._numbers = msgspec.json.decode(content, type=dict[int, int])
+        except msgspec.DecodeError as error:
+            raise BadFile(f"{self._path}: damaged: {error}") from None
+        if sorted(self._numbers.values()) != list(range(len(self._numbers))):
+            raise BadFile(f"{self._path}: damaged: its numbers are not 0 to n - 1")
 
     def introduce(self, named: Iterable[tuple[str, int]]) -> None:
         """Processes by name and own number, to be numbered in the order of the names."""
@@ -36,5 +44,5 @@ class Numbering:
     def save(self) -> None:
         """Keep them, all or nothing."""
         new = self._path.with_suffix(".new")
-        new.write_bytes(msgspec.json.encode(self._numbers))
+        new_file(new).write_bytes(msgspec.json.encode(self._numbers))
         new.replace(self._path)

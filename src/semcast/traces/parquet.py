@@ -12,24 +12,23 @@ live processes recorded.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from heapq import merge
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from semcast.terms.errors import ConfigError, LocalProtocolError
+from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, Event
-from semcast.traces.arrow import pyarrow
 from semcast.traces.distances import Distances
 from semcast.traces.errors import BadFile
-from semcast.traces.rows import Row, event_of, row_of
+from semcast.traces.event_rows import EventRow, row_of
+from semcast.traces.files import FOLDER_MODE, new_folder, refuse_links
+from semcast.traces.recorded_events import read_events
 from semcast.traces.schema import (
     EVENT_COLUMNS,
     EVENTS,
     ITEM_COLUMNS,
     ITEMS,
     JOURNALS,
-    KINDS,
     PROCESS_COLUMNS,
     PROCESSES,
     RUN_COLUMNS,
@@ -39,10 +38,22 @@ from semcast.traces.schema import (
     arrow_schema,
 )
 from semcast.traces.settling import settle
-from semcast.traces.tables import event_table, write_runs, write_table
+from semcast.traces.tables import (
+    check_kinds,
+    event_table,
+    event_writer,
+    kind_folder,
+    read_rows,
+    write_runs,
+    write_table,
+)
 
 _ROW_GROUP: Final = 65_536
-_REQUIRED: Final = ("run_id", "pid", "n", "ts_ns")
+
+# Columns without which a row says nothing.
+_OF_RUNS: Final = ("run_id", "protocol", "order", "relation", "complete")
+_OF_PROCESSES: Final = ("run_id", "pid", "correct")
+_OF_ITEMS: Final = ("run_id", "item", "name")
 
 
 class TraceWriter:
@@ -65,6 +76,7 @@ class TraceWriter:
     ) -> None:
         """`names` are the processes' by pid, `items` the items' by tag."""
         self._path = Path(directory)
+        refuse_links(self._path)
         if any((self._path / part).exists() for part in (RUNS, EVENTS, JOURNALS)):
             raise ConfigError(f"trace: {self._path} already holds a trace, must be new or empty")
         if row_group < 1:
@@ -74,10 +86,11 @@ class TraceWriter:
         self._row_group = row_group
         self._distances = Distances(run.relation)
         self._crashed: set[int] = set()
-        self._rows: dict[str, list[Row]] = {}
+        self._rows: dict[str, list[EventRow]] = {}
         self._files: dict[str, Any] = {}
         self._open = ExitStack()
-        (self._path / EVENTS).mkdir(parents=True)
+        new_folder(self._path)
+        (self._path / EVENTS).mkdir(mode=FOLDER_MODE)
 
     def append(self, events: Iterable[Event]) -> None:
         """Record events; those of a sender's multicasts must come in order."""
@@ -117,17 +130,10 @@ class TraceWriter:
     ) -> None:
         self._open.close()
 
-    def _start(self, kind: str) -> list[Row]:
-        if kind not in KINDS:
-            raise LocalProtocolError(
-                f"event kind {kind!r} is not one of {', '.join(sorted(KINDS))}"
-            )
-        folder = self._path / EVENTS / f"kind={kind}"
-        folder.mkdir()
-        writer = pyarrow("parquet").ParquetWriter(
-            folder / "part-0.parquet", self._schema, compression="zstd"
-        )
-        self._files[kind] = self._open.enter_context(writer)
+    def _start(self, kind: str) -> list[EventRow]:
+        folder = kind_folder(self._path / EVENTS, kind)
+        folder.mkdir(mode=FOLDER_MODE)
+        self._files[kind] = self._open.enter_context(event_writer(folder / "part-0.parquet"))
         return []
 
     def _flush(self, kind: str) -> None:
@@ -159,15 +165,18 @@ def read_trace(directory: str | Path, run_id: int | None = None) -> Trace:
         if not (path / part).exists():
             writing = f" (still being written: {living[0].name})" if living else ""
             raise BadFile(f"{path}: not a trace, or one that was not finished: no {part}{writing}")
+    check_kinds(path / EVENTS)
     run = _chosen(read_runs(path), path / RUNS, run_id)
     run_id = run.run_id
-    processes = sorted(_rows(path / PROCESSES, PROCESS_COLUMNS, run_id), key=lambda row: row["pid"])
-    items = _rows(path / ITEMS, ITEM_COLUMNS, run_id) if (path / ITEMS).exists() else []
+    processes = read_processes(path).get(run_id, ())
+    items = []
+    if (path / ITEMS).exists():
+        items = read_rows(path / ITEMS, ITEM_COLUMNS, _OF_ITEMS, run_id)
     return Trace(
         run=run,
-        processes=tuple(Process(row["pid"], row["name"], row["correct"]) for row in processes),
+        processes=processes,
         items={row["item"]: row["name"] for row in items},
-        events=_events(path / EVENTS, run),
+        events=list(read_events(path / EVENTS).of(run)),
     )
 
 
@@ -175,9 +184,26 @@ def read_runs(directory: str | Path) -> list[Run]:
     """The runs of a directory by number, as far as processes have ended or were killed."""
     path = Path(directory)
     settle(path)
-    rows = _rows(path / RUNS, RUN_COLUMNS) if (path / RUNS).exists() else []
+    return read_runs_in(path)
+
+
+def read_runs_in(root: Path) -> list[Run]:
+    """The runs of a trace or a lake by number, without a look for journals."""
+    rows = read_rows(root / RUNS, RUN_COLUMNS, _OF_RUNS) if (root / RUNS).exists() else []
     runs = [Run(**{**row, "parameters": dict(row["parameters"] or ())}) for row in rows]
     return sorted(runs, key=lambda run: run.run_id)
+
+
+def read_processes(root: Path) -> dict[int, tuple[Process, ...]]:
+    """The processes of each run by number."""
+    found: dict[int, dict[int, Process]] = {}
+    for row in read_rows(root / PROCESSES, PROCESS_COLUMNS, _OF_PROCESSES):
+        process = Process(row["pid"], row["name"], row["correct"])
+        found.setdefault(row["run_id"], {})[process.pid] = process
+    return {
+        run_id: tuple(processes[pid] for pid in sorted(processes))
+        for run_id, processes in found.items()
+    }
 
 
 def _chosen(runs: Sequence[Run], path: Path, run_id: int | None) -> Run:
@@ -186,38 +212,3 @@ def _chosen(runs: Sequence[Run], path: Path, run_id: int | None) -> Run:
         ids = ", ".join(str(run.run_id) for run in runs) or "none"
         raise BadFile(f"{path}: name one run to read, it has {ids}")
     return chosen[0]
-
-
-def _events(path: Path, run: Run) -> list[Event]:
-    if not any(path.rglob("*.parquet")):
-        return []
-    local: dict[int, list[tuple[int, Event]]] = {}
-    for row in _rows(path, {**EVENT_COLUMNS, "kind": "string"}, run.run_id):
-        event = event_of(row["kind"], row, run.relation)
-        local.setdefault(row["pid"], []).append((row["inc"] or 0, event))
-    streams = []
-    for pid in sorted(local):
-        local[pid].sort(key=lambda life: (life[0], life[1].n))
-        streams.append([event for _, event in local[pid]])
-    # Merging keeps each process's own order, even where its clock went back.
-    return list(merge(*streams, key=lambda event: event.ts_ns))
-
-
-def _rows(
-    path: Path, columns: Mapping[str, str], run_id: int | None = None
-) -> list[dict[str, Any]]:
-    """The rows of a file or a directory of files; a column that is missing there is null."""
-    schema, dataset = arrow_schema(columns), pyarrow("dataset")
-    try:
-        present = set(dataset.dataset(path, format="parquet", partitioning="hive").schema.names)
-        missing = [name for name in columns if name in _REQUIRED and name not in present]
-        if missing:
-            raise BadFile(f"{path}: not part of a trace: no column {missing[0]}")
-        source = dataset.dataset(path, schema=schema, format="parquet", partitioning="hive")
-        keep = None if run_id is None else dataset.field("run_id") == run_id
-        table = source.to_table(filter=keep)
-    except (OSError, pyarrow().ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise BadFile(f"{path}: cannot be read as Parquet of a trace: {reason}") from None
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from semcast.terms.events import COLUMNS, INT32, INT32_LIST, INT64, STRING, STRING_MAP
 from semcast.traces.arrow import pyarrow
 
 RUNS: Final = "runs.parquet"
@@ -18,16 +19,10 @@ ITEMS: Final = "items.parquet"
 EVENTS: Final = "events"
 JOURNALS: Final = "journals"
 
-KINDS: Final = frozenset(
-    (
-        *("multicast", "receive", "deliver"),
-        *("purge", "skip", "reclaim", "discard"),
-        *("stable", "safe", "confirm"),
-        *("join", "install", "leave", "suspect", "crash", "recover"),
-        *("append", "acknowledge"),
-        *("request", "execute", "reply"),
-    )
-)
+# What a lake of many traces has besides.
+CURRENT: Final = "current"  # the link to the snapshot to read
+SNAPSHOTS: Final = "snapshots"
+QUARANTINE: Final = "quarantine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,64 +49,31 @@ class Process:
     correct: bool
 
 
-_INT: Final = "int32"
-_BIGINT: Final = "int64"
-_TEXT: Final = "string"
-_INTS: Final = "list"
-_MAP: Final = "map"
-
 RUN_COLUMNS: Final = {
-    "run_id": _BIGINT,
-    "name": _TEXT,
-    "protocol": _TEXT,
-    "order": _TEXT,
-    "relation": _TEXT,
-    "f": _INT,
-    "seed": _BIGINT,
+    "run_id": INT64,
+    "name": STRING,
+    "protocol": STRING,
+    "order": STRING,
+    "relation": STRING,
+    "f": INT32,
+    "seed": INT64,
     "complete": "bool",
-    "parameters": _MAP,
+    "parameters": STRING_MAP,
 }
-PROCESS_COLUMNS: Final = {"run_id": _BIGINT, "pid": _INT, "name": _TEXT, "correct": "bool"}
-ITEM_COLUMNS: Final = {"run_id": _BIGINT, "item": _BIGINT, "name": _TEXT}
-EVENT_COLUMNS: Final = {
-    "run_id": _BIGINT,
-    "pid": _INT,
-    "inc": _INT,
-    "n": _BIGINT,
-    "ts_ns": _BIGINT,
-    "grp": _INT,
-    "view": _BIGINT,
-    "sender": _INT,
-    "sender_inc": _INT,
-    "seq": _BIGINT,
-    "item": _BIGINT,
-    "dist": _INT,
-    "covers": _INTS,
-    "by_sender": _INT,
-    "by_inc": _INT,
-    "by_seq": _BIGINT,
-    "position": _BIGINT,
-    "peer": _INT,
-    "client": _BIGINT,
-    "request": _BIGINT,
-    "version": _BIGINT,
-    "size": _INT,
-    "digest": _BIGINT,
-    "buffered": _INT,
-    "members": _INTS,
-    "attrs": _MAP,
-}
+PROCESS_COLUMNS: Final = {"run_id": INT64, "pid": INT32, "name": STRING, "correct": "bool"}
+ITEM_COLUMNS: Final = {"run_id": INT64, "item": INT64, "name": STRING}
+EVENT_COLUMNS: Final = {name: column.type for name, column in COLUMNS.items()}
 
 
 def arrow_schema(columns: Mapping[str, str]) -> Any:
     """The pyarrow schema of a table above."""
     pa = pyarrow()
     types = {
-        _INT: pa.int32(),
-        _BIGINT: pa.int64(),
-        _TEXT: pa.string(),
+        INT32: pa.int32(),
+        INT64: pa.int64(),
+        STRING: pa.string(),
         "bool": pa.bool_(),
-        _INTS: pa.list_(pa.int32()),
-        _MAP: pa.map_(pa.string(), pa.string()),
+        INT32_LIST: pa.list_(pa.int32()),
+        STRING_MAP: pa.map_(pa.string(), pa.string()),
     }
     return pa.schema([(name, types[kind]) for name, kind in columns.items()])

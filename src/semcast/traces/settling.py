@@ -12,7 +12,7 @@ Distances (`dist`) are known where the process itself multicast the message, and
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from hashlib import blake2b
 from itertools import zip_longest
@@ -22,13 +22,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from semcast.terms.events import CRASH, Event
+from semcast.terms.events import CRASH, EVENT_FIELDS, FIRST, LATER, VIEWS, Event, in_journal
 from semcast.terms.messages import Message
-from semcast.traces.arrow import pyarrow
 from semcast.traces.distances import Distances
+from semcast.traces.errors import BadFile
+from semcast.traces.event_rows import ROW, EventRow, row_of
+from semcast.traces.files import FOLDER_MODE, new_folder, open_file, refuse_links
 from semcast.traces.journal_file import SUFFIX, Batch, Header, InView, Recorded, read_journal
 from semcast.traces.numbering import Numbering
-from semcast.traces.rows import Row, row_of
 from semcast.traces.schema import (
     EVENT_COLUMNS,
     EVENTS,
@@ -41,9 +42,20 @@ from semcast.traces.schema import (
     Run,
     arrow_schema,
 )
-from semcast.traces.tables import event_table, write_runs, write_table
+from semcast.traces.tables import (
+    event_table,
+    event_writer,
+    kind_folder,
+    read_rows,
+    write_runs,
+    write_table,
+)
 
 _ROW_GROUP: Final = 65_536
+_VALUES_MAX: Final = 1 << 22
+_FIRST, _LATER, _VIEWS = (in_journal(part) for part in (FIRST, LATER, VIEWS))
+_PROCESSES: Final = tuple(name for name, column in EVENT_FIELDS.items() if column.is_process)
+_COVERS: Final = ROW.index("covers")
 
 
 def run_id_of(group: str, names: Sequence[str], incarnations: Sequence[int]) -> int:
@@ -53,16 +65,26 @@ def run_id_of(group: str, names: Sequence[str], incarnations: Sequence[int]) -> 
 
 
 def settle(directory: str | Path) -> list[Path]:
-    """Make Parquet of the journals that processes left; those of living ones are returned."""
+    """Make Parquet of the journals that processes left; those of living ones are returned.
+
+    Every reader of a trace comes here first.  What leads out of the directory is a `BadFile`, and
+    so is a journal that no process can have written; both stay as they are.
+    """
+    refuse_links(Path(directory))
     folder = Path(directory) / JOURNALS
-    return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not settle_one(path)]
+    return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not _settle(path)]
 
 
 def settle_one(path: Path) -> bool:
     """Make Parquet of one journal, if it is still there; False if its process lives."""
+    refuse_links(path.parent.parent)
+    return _settle(path)
+
+
+def _settle(path: Path) -> bool:
     with _turn(path.parent):
         try:
-            file = os.open(path, os.O_RDONLY)
+            file = open_file(path)
         except FileNotFoundError:
             return True
         try:
@@ -95,8 +117,9 @@ def write_run(
         write_run(directory, replace(run, name="demo"), names, complete=True)
     """
     path, run_id, crashes = Path(directory), run.run_id, crashes or {}
-    (path / JOURNALS).mkdir(parents=True, exist_ok=True)
     settle(path)
+    new_folder(path)
+    new_folder(path / JOURNALS)
     with _turn(path / JOURNALS), _aside(path / JOURNALS / str(run_id)) as aside:
         numbering, named = None, names
         if isinstance(named, Mapping):
@@ -131,7 +154,10 @@ def _turn(folder: Path) -> Iterator[None]:
 def _aside(folder: Path) -> Iterator[Path]:
     """A new folder for files that are not yet what they will be."""
     rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    try:
+        folder.mkdir(mode=FOLDER_MODE)
+    except FileExistsError:
+        raise _in_the_way(folder) from None
     try:
         yield folder
     finally:
@@ -139,9 +165,16 @@ def _aside(folder: Path) -> Iterator[Path]:
 
 
 def _publish(new: Path, path: Path, *, unless_there: bool = False) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not (unless_there and path.exists()):
-        new.replace(path)
+    try:
+        new_folder(path.parent)
+        if not (unless_there and path.exists()):
+            new.replace(path)
+    except (FileExistsError, IsADirectoryError, NotADirectoryError):
+        raise _in_the_way(path) from None
+
+
+def _in_the_way(path: Path) -> BadFile:
+    return BadFile(f"{path}: not what a trace has at this place; move it away")
 
 
 def _convert(path: Path) -> None:
@@ -152,7 +185,7 @@ def _convert(path: Path) -> None:
     closed = False
     numbering = _numbering(path.parent, run_id) if header.has_views else None
     number = numbering.of(header.pid) if numbering else header.pid
-    with _aside(path.with_suffix("")) as aside:
+    with _aside(path.parent / stem) as aside:
         with _Files(aside, header, numbering) as files:
             for batch in batches:
                 files.append(batch)
@@ -160,9 +193,10 @@ def _convert(path: Path) -> None:
                 closed = batch.last
         if numbering is not None:
             numbering.save()
-        (root / EVENTS).mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            (root / EVENTS).mkdir(mode=FOLDER_MODE)
         for kind in files.kinds:
-            _publish(aside / kind, root / EVENTS / f"kind={kind}" / f"{stem}.parquet")
+            _publish(aside / kind, kind_folder(root / EVENTS, kind) / f"{stem}.parquet")
         _add_names(root, aside / "new", header, names)
         process = (run_id, number, header.name, closed)
         write_table(aside / "new", PROCESS_COLUMNS, [process])
@@ -204,7 +238,7 @@ def _add_names(root: Path, new: Path, header: Header, names: Mapping[int, str]) 
         if path.stem != header.stem
     ]
     for path in others:
-        known.update(pyarrow("parquet").read_table(path, columns=["item"])["item"].to_pylist())
+        known.update(row["item"] for row in read_rows(path, {"item": ITEM_COLUMNS["item"]}))
     rows = [(header.run_id, i, name) for i, name in sorted(names.items()) if i not in known]
     if rows:
         write_table(new, ITEM_COLUMNS, rows)
@@ -212,16 +246,18 @@ def _add_names(root: Path, new: Path, header: Header, names: Mapping[int, str]) 
 
 
 class _Files:
-    """The events of one journal, a file for each kind; holds at most a row group of each."""
+    """The events of one journal, a file for each kind; holds at most a row group of each, and not
+    more than `_VALUES_MAX` values in all lists."""
 
     def __init__(self, folder: Path, header: Header, numbering: Numbering | None) -> None:
         self.kinds: dict[str, Any] = {}
         self._numbering = numbering
         self._folder = folder
         self._header = header
+        self._values = 0
         self._schema = arrow_schema(EVENT_COLUMNS)
         self._distances = Distances(header.relation)
-        self._rows: dict[str, list[Row]] = {}
+        self._rows: dict[str, list[EventRow]] = {}
         self._open = ExitStack()
         self._n = 0
 
@@ -230,8 +266,7 @@ class _Files:
 
     def __exit__(self, *_: object) -> None:
         with self._open:
-            for kind in self.kinds:
-                self._flush(kind)
+            self._flush_all()
 
     def append(self, batch: Batch) -> None:
         """The next events, of one time."""
@@ -243,17 +278,23 @@ class _Files:
             rows = self._rows[kind]
             whole = _event(event, self._header.pid, self._n, batch.ts_ns)
             if inside is not None and self._numbering is not None:
-                _place(whole, inside, self._numbering)
-            rows.append(row_of(whole, self._distances, _payload(event)))
+                _add_view(whole, inside, self._numbering)
+            row = row_of(whole, self._distances, _payload(event))
+            rows.append(row)
+            self._values += len(row[_COVERS] or ()) + len(whole.members) + len(event.deps)
             if len(rows) == _ROW_GROUP:
                 self._flush(kind)
+            if self._values > _VALUES_MAX:  # The bits of a bitmap take far more room as numbers.
+                self._flush_all()
 
     def _start(self, kind: str) -> None:
-        writer = pyarrow("parquet").ParquetWriter(
-            self._folder / kind, self._schema, compression="zstd"
-        )
-        self.kinds[kind] = self._open.enter_context(writer)
+        self.kinds[kind] = self._open.enter_context(event_writer(self._folder / kind))
         self._rows[kind] = []
+
+    def _flush_all(self) -> None:
+        for kind in self.kinds:
+            self._flush(kind)
+        self._values = 0
 
     def _flush(self, kind: str) -> None:
         rows, header = self._rows[kind], self._header
@@ -268,19 +309,16 @@ def _event(event: Recorded, pid: int, n: int, ts_ns: int) -> Event:
     message = None
     if event.digest is not None:
         message = Message(event.sender, event.seq, event.item, event.covers, event.keep, event.deps)
-    return Event(
-        event.kind,
-        pid,
-        event.sender,
-        event.seq,
-        message,
-        event.by_seq,
-        event.note,
-        event.peer,
-        event.buffered,
-        n,
-        ts_ns,
+    made = Event(
+        pid=pid,
+        message=message,
+        n=n,
+        ts_ns=ts_ns,
+        **{name: getattr(event, name) for name in _FIRST},
     )
+    for name in _LATER:
+        setattr(made, name, getattr(event, name))
+    return made
 
 
 def _payload(event: Recorded) -> tuple[int, int] | None:
@@ -290,14 +328,14 @@ def _payload(event: Recorded) -> tuple[int, int] | None:
     return event.size, int.from_bytes(event.digest, "big", signed=True)
 
 
-def _place(event: Event, inside: InView, numbering: Numbering) -> None:
-    """Say where it happened, and call everybody by its number in the trace."""
-    event.inc, event.sender_inc, event.by_inc = inside.inc, inside.sender_inc, inside.by_inc
-    event.view, event.position = inside.view, inside.position
-    of = numbering.of
-    event.pid, event.sender, event.peer = of(event.pid), of(event.sender), of(event.peer)
-    event.by_sender = of(inside.by_sender)
-    event.members = tuple(map(of, inside.members))
+def _add_view(event: Event, inside: InView, numbering: Numbering) -> None:
+    """Add what the journal tells of the view, and number all processes as the trace does."""
+    for name in _VIEWS:
+        setattr(event, name, getattr(inside, name))
+    for name in _PROCESSES:
+        value = getattr(event, name)
+        numbered = numbering.of(value) if isinstance(value, int) else map(numbering.of, value)
+        setattr(event, name, numbered if isinstance(numbered, int) else tuple(numbered))
     if event.message is not None:
         event.message = replace(event.message, sender=event.sender)
 
@@ -306,12 +344,13 @@ def _write_crash(root: Path, new: Path, run: Run, process: tuple[int, int], ts_n
     """The crash follows the last event that the process recorded before it."""
     pid, number = process  # in the names of files, and in rows
     inc, n = 1, 0
+    ends_with = {name: EVENT_COLUMNS[name] for name in ("inc", "n", "ts_ns")}
     for path in (root / EVENTS).glob(f"*/{run.run_id}-{pid}-*.parquet"):
         if path.parent.name != f"kind={CRASH}":
-            rows = pyarrow("parquet").read_table(path, columns=["inc", "n", "ts_ns"]).to_pylist()
+            rows = read_rows(path, ends_with, list(ends_with))
             ends = [(row["inc"], row["n"]) for row in rows if row["ts_ns"] <= ts_ns]
             inc, n = max([(inc, n), *ends])
     row = row_of(Event(CRASH, number, n=n + 1, ts_ns=ts_ns, inc=inc), Distances(run.relation))
-    table = event_table(run.run_id, [row], arrow_schema(EVENT_COLUMNS))
-    pyarrow("parquet").write_table(table, new, compression="zstd")
-    _publish(new, root / EVENTS / f"kind={CRASH}" / f"{run.run_id}-{pid}-{inc}.parquet")
+    with event_writer(new) as file:
+        file.write_table(event_table(run.run_id, [row], arrow_schema(EVENT_COLUMNS)))
+    _publish(new, kind_folder(root / EVENTS, CRASH) / f"{run.run_id}-{pid}-{inc}.parquet")

@@ -1,13 +1,19 @@
 """Bytes ⇄ datagrams."""
 
-from semcast.wire.codec import DATAGRAM_BYTES_MAX, decode, encode
-from semcast.wire.pubsub import decode_pubsub
-from semcast.wire.views import decode_view
+from semcast.wire.codec import (
+    DATAGRAM_BYTES_MAX,
+    GROUP_CODEC,
+    PUBSUB_CODEC,
+    VIEW_CODEC,
+    Codec,
+    encode,
+)
 
 __all__ = [
     "DATAGRAM_BYTES_MAX",
-    "decode",
-    "decode_pubsub",
-    "decode_view",
+    "GROUP_CODEC",
+    "PUBSUB_CODEC",
+    "VIEW_CODEC",
+    "Codec",
     "encode",
 ]

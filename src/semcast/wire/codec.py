@@ -1,45 +1,35 @@
-"""Datagrams as MessagePack, and back from bytes that nobody vouches for.
+"""Datagrams as MessagePack, and back from bytes that nobody vouches for: one codec per family.
 
-Whatever bytes come in, `decode` returns a datagram whose numbers make sense or raises
-`RemoteProtocolError`; nothing else escapes.  msgspec checks shapes and types, and the numbers of
-messages; the pass below checks the rest, so that no machine meets a negative rank, sequence number
-0 or a message that obsoletes one before the first.  The usual first transmission is recognised by
-the compiled kernel, which checks as much and leaves the messages in their bytes.  That a rank
-exists in this group is for the member to check.
-Memory is bounded by the datagram: msgspec allocates no more elements than bytes are there, and a
-large datagram, whose elements would take many times its size, carries one message.
-Rejected: range annotations on every field; a check over several (`first` <= `last`) cannot be
-annotated at all, and two ways for one datagram are one too many.
+Whatever bytes come in, `Codec.decode` returns a datagram whose numbers make sense or raises
+`RemoteProtocolError`; nothing else escapes.  msgspec checks shapes, types and the bounds that stand
+in the types; the checks beside the definitions of the datagrams (`terms`) cover what a type cannot
+say, such as a first number that is above the last.  The usual first transmission is recognised by
+the compiled kernel, which checks as much and leaves the messages in their bytes.  That a rank or a
+process exists in this group is for the machine to check.
+Memory is bounded by the datagram: msgspec allocates no more elements than bytes are there.  In a
+group a large datagram, whose elements would take many times its size, carries one message or one
+piece of state; in publish/subscribe every list is bounded by its type.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
 from semcast import kernel
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
-from semcast.terms.messages import (
-    RANK_MAX,
-    SEQ_MAX,
-    Ballot,
-    Data,
-    Datagram,
-    Excluded,
-    Message,
-    Nack,
-    Purged,
-    SafetyGossip,
-    StabilityGossip,
-    WindowEmpty,
-)
-from semcast.terms.pubsub import PubsubDatagram
-from semcast.terms.views import ViewDatagram
+from semcast.terms.ids import SEQ_MAX
+from semcast.terms.messages import CHECKS, Checks, Data, Datagram
+from semcast.terms.pubsub import PUBSUB_CHECKS, PubsubDatagram
+from semcast.terms.views import VIEW_CHECKS, Enclosed, Stamped, StateChunk
 
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
 LARGE_BYTES: Final = 256 << 10  # well over what several messages are put together to
 NOTICES_MAX: Final = 1 << 12
 SCANS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
+STAMPED: Final = b"\x94\x2f"  # an array of four, the first the tag of `Stamped`
+ENCLOSED: Final = b"\x93\x21"  # an array of three, the first the tag of `Enclosed`
+NUMBERS: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}  # bytes that follow, in MessagePack
 
 T = TypeVar("T")
 
@@ -47,50 +37,70 @@ T = TypeVar("T")
 def _batch(messages: Any) -> msgspec.Raw:
     """Messages that are bytes already."""
     if not isinstance(messages, kernel.Batch):
-        raise TypeError(f"{type(messages).__name__} is nothing that travels")
+        raise TypeError(f"cannot encode {type(messages).__name__} in a datagram")
     return msgspec.Raw(messages.packed())
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_batch)
-_decoder: msgspec.msgpack.Decoder[Datagram] = msgspec.msgpack.Decoder(Datagram)
 
 
-class Large(msgspec.Struct, array_like=True, tag=1):
-    """A large datagram at a first look, which allocates nothing for what is in its elements."""
-
-    messages: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=1)]
-    purged: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=NOTICES_MAX)] = ()
-
-
-_large = msgspec.msgpack.Decoder(Large)
-
-
-def encode(datagram: Datagram | PubsubDatagram | ViewDatagram) -> bytes:
-    """The bytes of a datagram; equal datagrams have equal bytes."""
+def encode(datagram: msgspec.Struct) -> bytes:
+    """The bytes of a datagram of any family; equal datagrams have equal bytes."""
     try:
         data = _encoder.encode(datagram)
     except OverflowError as error:
         raise LocalProtocolError(
-            f"{type(datagram).__name__} holds an integer of over 64 bits"
+            f"{type(datagram).__name__} contains an integer of more than 64 bits"
         ) from error
     if len(data) > DATAGRAM_BYTES_MAX:
         raise LocalProtocolError(
-            f"{type(datagram).__name__} takes {len(data)} bytes, at most {DATAGRAM_BYTES_MAX} fit"
+            f"{type(datagram).__name__} has {len(data)} bytes, maximum is {DATAGRAM_BYTES_MAX}"
         )
     return data
 
 
-def decode(data: bytes) -> Datagram:
-    """The datagram in these bytes, or `RemoteProtocolError`."""
-    usual = decode_usual(data, 0)
-    if usual is not None:
-        return usual
-    datagram = decode_with(_decoder, data, _large)
-    check_datagram(datagram)
-    return datagram
+class Codec(Generic[T]):
+    """The datagrams of one family.  `datagrams` is their type, `checks` what that cannot say.
+
+    `usual` recognises the usual first transmission.  `large` is the type that a large datagram must
+    have at a first look, which allocates nothing for what is in its elements.
+    """
+
+    def __init__(
+        self,
+        datagrams: Any,
+        checks: Checks,
+        *,
+        usual: Callable[[bytes], T | None] | None = None,
+        large: type[msgspec.Struct] | None = None,
+    ) -> None:
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(datagrams)
+        self._checks = checks
+        self._usual = usual
+        self._large = None if large is None else msgspec.msgpack.Decoder(large)
+
+    encode = staticmethod(encode)
+
+    def decode(self, data: bytes) -> T:
+        """The datagram in these bytes, or `RemoteProtocolError`."""
+        if self._usual is not None and (usual := self._usual(data)) is not None:
+            return usual
+        size = len(data)
+        if size > DATAGRAM_BYTES_MAX:
+            raise RemoteProtocolError(f"datagram has {size} bytes, maximum is {DATAGRAM_BYTES_MAX}")
+        try:
+            if self._large is not None and size > LARGE_BYTES:
+                self._large.decode(data)
+            datagram = self._decoder.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RemoteProtocolError(f"cannot decode the datagram: {error}") from error
+        check = self._checks.get(type(datagram))
+        if check is not None:
+            check(datagram)
+        return datagram
 
 
-def decode_usual(data: bytes, begin: int) -> Data | None:
+def decode_usual(data: bytes, begin: int = 0) -> Data | None:
     """The usual first transmission, if that is what these bytes are from `begin` on."""
     if not SCANS or len(data) > LARGE_BYTES:
         return None
@@ -98,116 +108,56 @@ def decode_usual(data: bytes, begin: int) -> Data | None:
     return None if batch is None else Data(batch, safe=batch.safe)
 
 
-def decode_with(
-    decoder: msgspec.msgpack.Decoder[T],
-    data: bytes,
-    large: msgspec.msgpack.Decoder[Any] | None = None,
-) -> T:
-    """What the decoder makes of bytes nobody vouches for; if they are many, `large` looks first."""
-    if len(data) > DATAGRAM_BYTES_MAX:
-        raise RemoteProtocolError(f"{len(data)} bytes, at most {DATAGRAM_BYTES_MAX} are a datagram")
-    try:
-        if large is not None and len(data) > LARGE_BYTES:
-            large.decode(data)
-        return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a datagram: {error}") from error
+def decode_usual_in_view(data: bytes) -> Stamped | None:
+    """The usual first transmission in a view, if that is what these bytes are."""
+    if data[:2] != STAMPED:
+        return None
+    lineage, place = _number(data, 2)
+    inc, place = _number(data, place)
+    if data[place : place + 2] != ENCLOSED:
+        return None
+    view, place = _number(data, place + 2)
+    if min(lineage, inc, view) < 0 or max(inc, view) > SEQ_MAX:
+        return None
+    inside = decode_usual(data, place)
+    return None if inside is None else Stamped(lineage, inc, Enclosed(view, inside))
 
 
-def check_datagram(datagram: Datagram) -> None:
-    """Refuse a datagram whose numbers cannot be."""
-    _CHECKS[type(datagram)](datagram)
+def _number(data: bytes, place: int) -> tuple[int, int]:
+    """An integer in MessagePack and where it ends; -1 if there is none, or not all of it."""
+    first = data[place] if place < len(data) else 0xFF
+    if first < 0x80:
+        return first, place + 1
+    end = place + 1 + NUMBERS.get(first, 0)
+    if first not in NUMBERS or end > len(data):
+        return -1, len(data)
+    return int.from_bytes(data[place + 1 : end], "big"), end
 
 
-def _data(data: Data) -> None:
-    if not kernel.is_plain(data.messages):
-        for message in data.messages:
-            check_message(message)
-    for notice in data.purged:
-        check_purged(notice)
-    if not 0 <= data.answers <= SEQ_MAX:
-        raise _refused("answers", data.answers)
-    _seq("safe", data.safe)
+class _Large(msgspec.Struct, array_like=True, tag=1):
+    """A large datagram of a group at a first look."""
+
+    messages: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=1)]
+    purged: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=NOTICES_MAX)] = ()
 
 
-def check_message(message: Message) -> None:
-    """Refuse a message that obsoletes or waits for what cannot be."""
-    seq = message.seq
-    covers = message.covers
-    if covers:
-        if isinstance(covers, bytes):
-            reach = int.from_bytes(covers, "little").bit_length()
-        else:
-            reach = max(covers) if min(covers) >= 1 else seq
-        if reach >= seq:
-            raise RemoteProtocolError(f"covers of message {seq} names no earlier message")
-    for rank, last in message.deps:
-        check_rank(rank)
-        _seq("deps", last)
+class _LargeEnclosed(msgspec.Struct, array_like=True, tag=33):
+    """The same in a view."""
+
+    view: int
+    datagram: _Large
 
 
-def check_purged(notice: Purged) -> None:
-    """Refuse a notice whose numbers cannot be."""
-    check_rank(notice.sender)
-    # What supersedes `last` comes after it, and the witness is no earlier than that.
-    if not 1 <= notice.first <= notice.last < notice.witness <= SEQ_MAX:
-        raise _refused("purged", (notice.first, notice.last, notice.witness))
+class _LargeStamped(msgspec.Struct, array_like=True, tag=47):
+    """The same with its stamp, or a piece of state."""
+
+    lineage: int
+    inc: int
+    datagram: _LargeEnclosed | StateChunk
 
 
-def _nack(nack: Nack) -> None:
-    check_rank(nack.sender)
-    for first, last in nack.ranges:
-        if not 1 <= first <= last <= SEQ_MAX:
-            raise _refused("ranges", (first, last))
-    _seq("limit", nack.limit)
-    if not 1 <= nack.number <= SEQ_MAX:  # 0 marks a first transmission
-        raise _refused("number", nack.number)
-
-
-def _gossip(gossip: StabilityGossip | SafetyGossip) -> None:
-    for ballot in gossip.ballots:
-        _ballot(ballot)
-
-
-def _ballot(ballot: Ballot) -> None:
-    check_rank(ballot.sender)
-    _seq("frontier", ballot.frontier)
-    _seq("candidate", ballot.candidate)
-    _seq("agreed", ballot.agreed)
-    if len(ballot.voters) * 8 > RANK_MAX + 1:
-        raise _refused("voters", f"{len(ballot.voters)} bytes")
-
-
-def _window_empty(window: WindowEmpty) -> None:
-    check_rank(window.sender)
-    _seq("last", window.last)
-
-
-def _excluded(excluded: Excluded) -> None:
-    check_rank(excluded.member)
-
-
-def check_rank(rank: int) -> None:
-    """Refuse what is no rank in any group."""
-    if not 0 <= rank <= RANK_MAX:
-        raise _refused("rank", rank)
-
-
-def _seq(field: str, seq: int) -> None:
-    """A place in a stream that may also be before its first message."""
-    if not 0 <= seq <= SEQ_MAX:
-        raise _refused(field, seq)
-
-
-def _refused(field: str, value: object) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{field} out of range: {value!r}")
-
-
-_CHECKS: Final[dict[type, Callable[[Any], None]]] = {
-    Data: _data,
-    Nack: _nack,
-    StabilityGossip: _gossip,
-    SafetyGossip: _gossip,
-    WindowEmpty: _window_empty,
-    Excluded: _excluded,
-}
+GROUP_CODEC: Final[Codec[Datagram]] = Codec(Datagram, CHECKS, usual=decode_usual, large=_Large)
+VIEW_CODEC: Final[Codec[Stamped]] = Codec(
+    Stamped, VIEW_CHECKS, usual=decode_usual_in_view, large=_LargeStamped
+)
+PUBSUB_CODEC: Final[Codec[PubsubDatagram]] = Codec(PubsubDatagram, PUBSUB_CHECKS)

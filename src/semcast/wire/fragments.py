@@ -29,7 +29,9 @@ def split(body: bytes, size: int, number: int) -> list[bytes]:
     """
     starts = range(0, len(body), size)
     if len(starts) > PARTS_MAX:
-        raise LocalProtocolError(f"{len(starts)} parts of {size} bytes, at most {PARTS_MAX} fit")
+        raise LocalProtocolError(
+            f"message needs {len(starts)} parts of {size} bytes, maximum is {PARTS_MAX}"
+        )
     return [
         PART.pack(number, index, len(starts)) + body[start : start + size]
         for index, start in enumerate(starts)
@@ -111,10 +113,10 @@ class Reassembly:
     def add(self, sender: int, part: bytes, now: float) -> bytes | None:
         """The body that this part completes, if it does; raises `RemoteProtocolError`."""
         if len(part) <= PART_HEADER_BYTES:
-            raise RemoteProtocolError(f"part of {len(part)} bytes, without any of the body")
+            raise RemoteProtocolError(f"part of {len(part)} bytes, which contains no data")
         number, index, count = PART.unpack_from(part)
         if index >= count or count > self.body_bytes_max:
-            raise RemoteProtocolError(f"part {index} of {count}")
+            raise RemoteProtocolError(f"part number out of range: {index} of {count}")
         source = self._senders[sender] = self._senders.pop(sender, _Sender())
         before = source.held_bytes
         try:
@@ -138,7 +140,9 @@ class Reassembly:
         if body is None:
             body = source.bodies[number] = _Body(count, now)
         elif body.count != count:
-            raise RemoteProtocolError(f"part {index} of {count}, of {body.count} before")
+            raise RemoteProtocolError(
+                f"part {index} of {count}, but earlier parts said {body.count}"
+            )
         if body.is_complete or index in body.parts:
             return None
         if body.size + len(part) - PART_HEADER_BYTES > self.body_bytes_max:

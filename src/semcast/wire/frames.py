@@ -2,17 +2,24 @@
 
 A fixed header in clear, then the body.  The header is all that anybody reads before the body is
 authenticated, and it is authenticated along with it.  It names the key, the group, the member
-with its incarnation, and a counter that never repeats for that incarnation on that channel.
+with its incarnation and salt, and a counter that never repeats for these on that channel.
+Magic, version, kind, key, group and sender keep their places in every version, so whoever cannot
+read a frame can say whose it is; and hellos stay in version `GREETING`, so everybody can be named.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple
 
 from semcast.terms.errors import RemoteProtocolError
 
-VERSION: Final = 1
 MAGIC: Final = b"SC"
+
+# The versions that this process reads and speaks.
+LOWEST: Final = 1
+HIGHEST: Final = 1
+GREETING: Final = 1  # for good
 
 # Kinds: what the body is.
 WHOLE: Final = 0  # one datagram of the protocol, as the codec writes it
@@ -21,7 +28,9 @@ HELLO: Final = 2  # discovery: who is here
 ROSTER: Final = 3  # discovery: who the members are
 REPORT: Final = 4  # how a member is doing, for its peers to see
 GOODBYE: Final = 5  # a member leaves
-KINDS: Final = 6
+PROBE: Final = 6  # is a name in use?
+KINDS: Final = 7
+GREETINGS: Final = frozenset({HELLO, ROSTER, PROBE})  # before it is known what the others speak
 
 # Channels count apart: what is slow on one is no replay on the other.
 UDP: Final = 0
@@ -30,24 +39,33 @@ MULTICAST: Final = 2  # which has a socket of its own, and so a queue
 CHANNELS: Final = 3
 
 # magic, version, kind in the low and channel in the high half, key, group, sender, incarnation,
-# counter
-HEADER: Final = Struct("<2sBBIQQQQ")
+# salt, counter
+HEADER: Final = Struct("<2sBBIQQQQQ")
 HEADER_BYTES: Final = HEADER.size
 CHANNEL_PLACE: Final = 3
 KEY_PLACE: Final = 4
-COUNTER_PLACE: Final = 32
-MARK_PLACE: Final = 8  # of group, sender and incarnation: by them a member knows its own frames
+COUNTER_PLACE: Final = 40
+MARK_PLACE: Final = 8  # of group, sender, incarnation, salt: by them a member knows its own frames
 TAG_BYTES: Final = 16
 FRAME_BYTES_MAX: Final = 65_507  # what UDP over IPv4 carries
 CLEAR: Final = 0  # the key id of a frame that is not sealed
 
 
+class Claim(NamedTuple):
+    """Whose frame of another version it is, as its header says; nothing vouches for it."""
+
+    version: int
+    group: int
+    sender: int
+
+
 class Refused(RemoteProtocolError):
     """A frame that is not for us; `reason` is the word under which it is counted."""
 
-    def __init__(self, reason: str, told: str) -> None:
+    def __init__(self, reason: str, told: str, claim: Claim | None = None) -> None:
         super().__init__(told)
         self.reason = reason
+        self.claim = claim
 
 
 class Header(NamedTuple):
@@ -59,7 +77,20 @@ class Header(NamedTuple):
     group: int
     sender: int
     incarnation: int
+    salt: int
     counter: int
+
+
+def spoken() -> tuple[int, int]:
+    """The lowest and the highest version that this process speaks."""
+    return LOWEST, HIGHEST
+
+
+def common(spoken: Iterable[tuple[int, int]]) -> int | None:
+    """The highest version within all of these ranges, if there is one."""
+    lows, highs = zip(*spoken, strict=True)
+    lowest, highest = max(lows), min(highs)
+    return highest if lowest <= highest else None
 
 
 def hash64(name: str, kind: bytes) -> int:
@@ -78,10 +109,10 @@ def member_id(name: str) -> int:
     return hash64(name, b"semcast-member")
 
 
-def pack(header: Header) -> bytes:
+def pack(header: Header, version: int = LOWEST) -> bytes:
     """The header's bytes."""
     kind, channel, *rest = header
-    return HEADER.pack(MAGIC, VERSION, kind | channel << 4, *rest)
+    return HEADER.pack(MAGIC, version, kind | channel << 4, *rest)
 
 
 def parse(frame: bytes | memoryview) -> Header:
@@ -89,15 +120,17 @@ def parse(frame: bytes | memoryview) -> Header:
     return Header._make(fields(frame))
 
 
-def fields(frame: bytes | memoryview) -> tuple[int, int, int, int, int, int, int]:
+def fields(frame: bytes | memoryview) -> tuple[int, int, int, int, int, int, int, int]:
     """As `parse`, but a plain tuple: making a named one takes longer than all the checks."""
     if len(frame) < HEADER_BYTES:
         raise Refused("short", f"{len(frame)} bytes, a frame has at least {HEADER_BYTES}")
-    magic, version, kind, key, group, sender, incarnation, counter = HEADER.unpack_from(frame)
+    magic, version, both, key, group, sender, incarnation, salt, counter = HEADER.unpack_from(frame)
+    kind, channel = both & 15, both >> 4
     if magic != MAGIC:
         raise Refused("foreign", "not a frame of Semcast")
-    if version != VERSION:
-        raise Refused("version", f"version {version} of the protocol, this is {VERSION}")
-    if kind & 15 >= KINDS or kind >> 4 >= CHANNELS:
-        raise Refused("kind", f"frame of unknown kind {kind}")
-    return kind & 15, kind >> 4, key, group, sender, incarnation, counter
+    if not LOWEST <= version <= HIGHEST and (version != GREETING or kind not in GREETINGS):
+        told = f"version {version} of the protocol, this process speaks {LOWEST} to {HIGHEST}"
+        raise Refused("version", told, Claim(version, group, sender))
+    if kind >= KINDS or channel >= CHANNELS:
+        raise Refused("kind", f"frame of unknown kind {both}")
+    return kind, channel, key, group, sender, incarnation, salt, counter

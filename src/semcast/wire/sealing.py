@@ -1,18 +1,24 @@
 """Frames that only holders of a key can make or read, and each of them once.
 
-Every sender and incarnation has a key of its own, derived from the group's.  The nonce is the
-channel and a counter; since an incarnation never comes back, no nonce does.  What a frame says
-counts only after it is authenticated, and so does its place in the replay window: forged frames
-change nothing.  Holders of the group's key trust each other: any of them could speak as another.
+Every sealer has a key of its own, derived from the group's, the sender, its incarnation and a salt
+drawn at its start.  The nonce is the channel and a counter: none comes back under one key, even if
+a cloned disk or a clock that was set back gives out an incarnation twice.  What a frame says
+counts only after it is authenticated, and so do its place in the replay window and the sender in
+its header: forged frames change nothing.  Holders of the group's key trust each other: any of them
+could speak as another.
 Bounds: a member costs a window per channel and a cipher per key; of senders that are not members
 the latest `STRANGERS_MAX` are remembered, and new ones cost at most `STRANGERS_PER_S` derivations.
 Rejected: a random nonce, whose collisions limit how many frames a key may seal.
 """
 
+import os
+import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from struct import Struct
-from typing import Final
+from time import monotonic_ns, time_ns
+from typing import Final, NamedTuple
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -21,21 +27,26 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from semcast.terms.errors import ConfigError, one_of
+from semcast.wire.allowance import Allowance
+from semcast.wire.forks import Ancestry, forked
 from semcast.wire.frames import (
     CHANNEL_PLACE,
     CHANNELS,
     CLEAR,
     COUNTER_PLACE,
-    HEADER,
+    GREETING,
+    GREETINGS,
     HEADER_BYTES,
     HELLO,
     KEY_PLACE,
-    MAGIC,
+    KINDS,
+    LOWEST,
     UDP,
-    VERSION,
+    Header,
     Refused,
     fields,
     group_id,
+    pack,
 )
 
 CIPHERS: Final[dict[str, type[AESGCM] | type[ChaCha20Poly1305]]] = {
@@ -49,10 +60,11 @@ WINDOW: Final = 1024  # a frame overtaken by as many on its channel is too late
 STRANGERS_MAX: Final = 1024
 STRANGERS_PER_S: Final = 2000.0  # about 2 % of a core
 STRANGERS_BURST: Final = 512
+CLONES_MAX: Final = 64
 
 _WINDOW_BITS: Final = (1 << WINDOW) - 1
 _NONCE: Final = Struct("<IQ")  # channel, counter
-_IDENTITY: Final = Struct("<QQQ")  # group, sender, incarnation
+_IDENTITY: Final = Struct("<QQQQ")  # group, sender, incarnation, salt
 _KEY: Final = Struct("<I")
 _COUNTER: Final = Struct("<Q")
 _LABEL: Final = b"semcast sender key 1 "
@@ -79,9 +91,28 @@ class Key(msgspec.Struct, frozen=True):
         return f"Key(id={self.id}, cipher={self.cipher!r})"
 
 
-def derive(key: Key, group: int, sender: int, incarnation: int) -> Cipher:
-    """The cipher of one incarnation of one sender."""
-    info = _LABEL + key.cipher.encode() + _IDENTITY.pack(group, sender, incarnation)
+class Identity(NamedTuple):
+    """Of what makes frames: no two sealers have the same."""
+
+    group: int
+    sender: int
+    incarnation: int
+    salt: int
+
+
+def fresh_salt() -> int:
+    """64 bits that no other start of any process has.
+
+    A machine that was cloned a moment ago may draw what its twin draws; so the clocks go in too.
+    """
+    told = b"%d %d %d" % (time_ns(), monotonic_ns(), os.getpid())
+    drawn = blake2b(secrets.token_bytes(32) + told, digest_size=8, person=b"semcast-salt")
+    return int.from_bytes(drawn.digest(), "little")
+
+
+def derive(key: Key, identity: tuple[int, int, int, int]) -> Cipher:
+    """The cipher of one sealer."""
+    info = _LABEL + key.cipher.encode() + _IDENTITY.pack(*identity)
     secret = HKDF(SHA256(), SECRET_BYTES, salt=None, info=info).derive(key.secret)
     return CIPHERS[key.cipher](secret)
 
@@ -89,12 +120,23 @@ def derive(key: Key, group: int, sender: int, incarnation: int) -> Cipher:
 class Sealer:
     """Makes the frames of one incarnation of one member.
 
-    Invariant: no counter is used twice on a channel.  So a sealer is never copied, shared by
-    threads, or used on both sides of a fork.
+    Invariant: no counter is used twice on a channel.  So a sealer is never copied or shared by
+    threads, and refuses to work on the other side of a fork.
     """
 
-    def __init__(self, group: str, sender: int, incarnation: int, key: Key | None) -> None:
-        self._identity = (group_id(group), sender, incarnation)
+    def __init__(
+        self,
+        group: str,
+        sender: int,
+        incarnation: int,
+        key: Key | None,
+        salt: int | None = None,
+    ) -> None:
+        """`salt` is for tests: whoever gives one twice repeats nonces."""
+        drawn = fresh_salt() if salt is None else salt
+        self.identity = Identity(group_id(group), sender, incarnation, drawn)
+        self.version = LOWEST  # until it is known what the others speak
+        self._forks = Ancestry.forks
         self._counters = [0] * CHANNELS
         self.use(key)
 
@@ -104,19 +146,33 @@ class Sealer:
     @property
     def mark(self) -> bytes:
         """What all frames made here, and no others, have at `MARK_PLACE`."""
-        return _IDENTITY.pack(*self._identity)
+        return _IDENTITY.pack(*self.identity)
 
     def use(self, key: Key | None) -> None:
         """Seal with this key from now on; without one, frames are in clear."""
         self._key = CLEAR if key is None else key.id
-        self._cipher = None if key is None else derive(key, *self._identity)
+        self._cipher = None if key is None else derive(key, self.identity)
+        self.speak(self.version)
+
+    def speak(self, version: int) -> None:
+        """Make frames of this version from now on; greetings stay in theirs."""
+        self.version = version
+        # Headers up to the counter, by channel and kind: to pack all of one takes three times as
+        # long as to append to it.
+        self._beginnings = [
+            [self._beginning(kind, channel) for kind in range(KINDS)] for channel in range(CHANNELS)
+        ]
+
+    def _beginning(self, kind: int, channel: int) -> bytes:
+        version = GREETING if kind in GREETINGS else self.version
+        return pack(Header(kind, channel, self._key, *self.identity, 0), version)[:COUNTER_PLACE]
 
     def seal(self, kind: int, body: bytes, channel: int = UDP) -> bytes:
-        """The frame of this body, ready to be sent."""
+        """The frame of this body, ready to be sent; raises LocalProtocolError after a fork."""
+        if self._forks != Ancestry.forks:  # The parent goes on with these counters.
+            raise forked("seal")
         self._counters[channel] = counter = self._counters[channel] + 1
-        header = HEADER.pack(
-            MAGIC, VERSION, kind | channel << 4, self._key, *self._identity, counter
-        )
+        header = self._beginnings[channel][kind] + _COUNTER.pack(counter)
         if self._cipher is None:
             return header + body
         return header + self._cipher.encrypt(_NONCE.pack(channel, counter), body, header)
@@ -152,12 +208,13 @@ class ReplayWindow:
 
 
 class Peer:
-    """What is known of one incarnation of a sender; made once a frame of it is believed."""
+    """What is known of one process; made once it is admitted, or a frame of it is believed."""
 
-    __slots__ = ("ciphers", "incarnation", "windows")
+    __slots__ = ("ciphers", "incarnation", "salt", "windows")
 
-    def __init__(self, incarnation: int) -> None:
+    def __init__(self, incarnation: int, salt: int) -> None:
         self.incarnation = incarnation
+        self.salt = salt
         self.ciphers: dict[int, Cipher] = {}
         self.windows = tuple(ReplayWindow() for _ in range(CHANNELS))
 
@@ -169,6 +226,7 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
     sender: int
     incarnation: int
     body: bytes
+    salt: int = 0
 
 
 def _decrypted(cipher: Cipher, key: int, channel: int, counter: int, frame: bytes) -> bytes:
@@ -180,16 +238,15 @@ def _decrypted(cipher: Cipher, key: int, channel: int, counter: int, frame: byte
 
 
 class Opener:
-    """Reads the frames of one group; `own`, in `incarnation`, is the member they come back to."""
+    """Reads the frames of one group for the member whose sealer has this identity."""
 
-    def __init__(self, group: str, own: int, incarnation: int, keys: Sequence[Key]) -> None:
-        self._group = group_id(group)
-        self._own = own
-        self._incarnation = incarnation
+    def __init__(self, own: Identity, keys: Sequence[Key]) -> None:
+        self._group, self._own, *_ = own
+        self._life = own.incarnation, own.salt
         self._members: dict[int, Peer] | None = None  # None: anybody may send
         self._strangers: OrderedDict[int, Peer] = OrderedDict()  # the latest heard comes last
-        self._tokens: float = STRANGERS_BURST
-        self._paid_at = 0.0
+        self._for_strangers = Allowance(STRANGERS_PER_S, STRANGERS_BURST)
+        self._clones: set[tuple[int, int, int]] = set()  # sender, incarnation, salt
         # How frames of members begin that were believed: up to the counter they are all alike.
         self._beginnings: dict[bytes, tuple[int, int, Peer]] = {}
         self.use(keys)
@@ -205,17 +262,18 @@ class Opener:
         for peer in (*(self._members or {}).values(), *self._strangers.values()):
             peer.ciphers.clear()
 
-    def admit(self, members: Iterable[tuple[int, int]]) -> None:
-        """From now on only these senders, in these incarnations, may send more than hellos."""
+    def admit(self, members: Iterable[tuple[int, int, int]]) -> None:
+        """From now on only these senders, each with its incarnation and salt, may send more than
+        hellos."""
         known = {
-            (sender, peer.incarnation): peer
+            (sender, peer.incarnation, peer.salt): peer
             for peers in (self._members or {}, self._strangers)
             for sender, peer in peers.items()
         }
         self._beginnings.clear()
         self._members = {
-            sender: known.get((sender, incarnation)) or Peer(incarnation)
-            for sender, incarnation in members
+            sender: known.get((sender, incarnation, salt)) or Peer(incarnation, salt)
+            for sender, incarnation, salt in members
         }
 
     def open(self, frame: bytes, is_loopback: bool, now: float) -> Opened:
@@ -235,36 +293,41 @@ class Opener:
             body = _decrypted(peer.ciphers[key], key, channel, counter, frame)
         if not peer.windows[channel].take(counter):
             raise Refused("replay", f"frame {counter} again, or too late to tell")
-        return Opened(kind, sender, peer.incarnation, body)
+        return Opened(kind, sender, peer.incarnation, body, peer.salt)
 
     def _open(self, frame: bytes, is_loopback: bool, now: float) -> tuple[Opened, Peer]:
         """Also who sent it."""
-        kind, channel, key, group, sender, incarnation, counter = fields(frame)
+        try:
+            kind, channel, key, group, sender, incarnation, salt, counter = fields(frame)
+        except Refused as refused:
+            if refused.claim is None or refused.claim.group == self._group:
+                raise
+            group = refused.claim.group  # What others speak is not for us to tell.
         if group != self._group:
             raise Refused("group", f"frame of another group, {group:016x}")
-        if sender == self._own:
-            if incarnation != self._incarnation:
-                raise Refused("namesake", "of another process by our name")
+        if sender == self._own and (incarnation, salt) == self._life:
             raise Refused("own", "our own frame came back")
         if key not in self._keys:
             self._check_clear(key, is_loopback)
-        peer = self._peer(kind, sender, incarnation)
+        peer = self._peer(kind, sender, incarnation, salt)
         cipher = None
         body = frame[HEADER_BYTES:]
         if key != CLEAR:
             cipher = peer.ciphers.get(key) if peer else None
             if cipher is None:
-                cipher = self._derive(key, sender, incarnation, peer, now)
+                cipher = self._derive(key, (group, sender, incarnation, salt), peer, now)
             body = _decrypted(cipher, key, channel, counter, frame)
         if peer is None:
-            peer = self._welcome(sender, incarnation)
+            peer = self._welcome(sender, incarnation, salt)
             if cipher is not None:
                 peer.ciphers[key] = cipher
         elif self._strangers.get(sender) is peer:
             self._strangers.move_to_end(sender)
         if not peer.windows[channel].take(counter):
             raise Refused("replay", f"frame {counter} again, or too late to tell")
-        return Opened(kind, sender, incarnation, body), peer
+        if sender == self._own:  # only now: before, anybody could have written our name there
+            raise Refused("namesake", "of another process by our name")
+        return Opened(kind, sender, incarnation, body, salt), peer
 
     def _check_clear(self, key: int, is_loopback: bool) -> None:
         if key != CLEAR:
@@ -274,49 +337,55 @@ class Opener:
         if not is_loopback:
             raise Refused("clear", "in clear, and not from this machine")
 
-    def _peer(self, kind: int, sender: int, incarnation: int) -> Peer | None:
-        """Who claims to have sent it; None if nobody by this name and incarnation is known."""
+    def _peer(self, kind: int, sender: int, incarnation: int, salt: int) -> Peer | None:
+        """Who claims to have sent it; None if no such process is known."""
         newest = 0
         if self._members is not None:
             member = self._members.get(sender)
             if member is not None and member.incarnation == incarnation:
-                return member
+                return member if member.salt == salt else None
             if kind != HELLO:
                 raise Refused("stranger", f"{sender:016x} is no member")
             newest = member.incarnation if member is not None else 0
         stranger = self._strangers.get(sender)
         if stranger is not None:
             if stranger.incarnation == incarnation:
-                return stranger
+                return stranger if stranger.salt == salt else None
             newest = max(newest, stranger.incarnation)
         if incarnation < newest:
             raise Refused("replay", f"of an earlier incarnation of {sender:016x}")
         return None
 
     def _derive(
-        self, key: int, sender: int, incarnation: int, peer: Peer | None, now: float
+        self, key: int, identity: tuple[int, int, int, int], peer: Peer | None, now: float
     ) -> Cipher:
         """A cipher not met before.  Only for a known peer is it kept before it proved right."""
         if peer is None:
-            self._pay(now)
-        cipher = derive(self._keys[key], self._group, sender, incarnation)
+            if identity[1:] in self._clones:  # which was authenticated, and is refused for good
+                raise self._clone(*identity[1:])
+            if not self._for_strangers.take(now):
+                raise Refused("flood", "too many senders never heard of")
+        cipher = derive(self._keys[key], identity)
         if peer is not None:
             peer.ciphers[key] = cipher
         return cipher
 
-    def _pay(self, now: float) -> None:
-        """A token bucket: a burst, then so many a second."""
-        earned = (now - self._paid_at) * STRANGERS_PER_S
-        tokens = min(self._tokens + earned, STRANGERS_BURST)
-        if tokens < 1:
-            raise Refused("flood", "too many senders never heard of")
-        self._tokens = tokens - 1
-        self._paid_at = now
-
-    def _welcome(self, sender: int, incarnation: int) -> Peer:
+    def _welcome(self, sender: int, incarnation: int, salt: int) -> Peer:
         """Remember a sender that is no member, in place of its earlier incarnation."""
-        peer = self._strangers[sender] = Peer(incarnation)
+        for known in ((self._members or {}).get(sender), self._strangers.get(sender)):
+            if known is not None and known.incarnation == incarnation:
+                raise self._clone(sender, incarnation, salt)
+        peer = self._strangers[sender] = Peer(incarnation, salt)
         self._strangers.move_to_end(sender)
         if len(self._strangers) > STRANGERS_MAX:
             self._strangers.popitem(last=False)
         return peer
+
+    def _clone(self, sender: int, incarnation: int, salt: int) -> Refused:
+        """A second process with an incarnation that another one has: the first stays."""
+        if len(self._clones) >= CLONES_MAX:
+            self._clones.clear()
+        self._clones.add((sender, incarnation, salt))
+        if sender == self._own:
+            return Refused("namesake", "of another process by our name and incarnation")
+        return Refused("clone", f"of a second process by the incarnation of {sender:016x}")

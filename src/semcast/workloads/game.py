@@ -68,7 +68,7 @@ class Game:
         _require(0 <= share <= 1, "passing_modified", share, "0 to 1")
         _require(self.update_bytes >= 0, "update_bytes", self.update_bytes, "0 or more")
         least, most = self.reliable_bytes
-        _require(0 <= least <= most, "reliable_bytes", least, "the least, then the most")
+        _require(0 <= least <= most, "reliable_bytes", least, "the minimum, then the maximum")
         _require(self.modified_mean >= 0, "modified_mean", self.modified_mean, "0 or more")
         busiest = max(self.lasting_probabilities()[0], self.passing_probability())
         _require(

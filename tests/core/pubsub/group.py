@@ -14,8 +14,11 @@ from semcast.core.pubsub.participant import Participant
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.events import Event
-from semcast.terms.messages import EVERYONE, Submission
-from semcast.wire import decode_pubsub, encode
+from semcast.terms.ids import EVERYONE
+from semcast.terms.machine import Command, JoinGroup
+from semcast.terms.messages import Submission
+from semcast.terms.outputs import ROOM, PassedOver, delivered
+from semcast.wire import PUBSUB_CODEC, encode
 
 LATENCY_S = 0.001
 
@@ -55,7 +58,7 @@ class Group:
         self.people = [self.born(pid) for pid in range(recipe.members)]
         if joining:
             for pid in range(recipe.founders):
-                self.do(pid, "join")
+                self.tell(pid, JoinGroup())
 
     def born(self, pid: int) -> Participant:
         rng = Random(f"{self.seed}/{pid}/{self.inc[pid]}")
@@ -77,9 +80,13 @@ class Group:
         finally:
             self.carry_out(pid, out)
 
+    def tell(self, pid: int, command: Command) -> None:
+        """Decide something for a participant."""
+        self.do(pid, "on_command", command)
+
     def send(self, pid: int, *items: int | None, payload: bytes = b"") -> int:
         """Multicast one message per item."""
-        return self.do(pid, "multicast", [Submission(payload, item=item) for item in items])
+        return self.do(pid, "submit", [Submission(payload, item=item) for item in items])
 
     def hand(self, source: int, target: int, datagram: Any) -> Effects:
         """Give one datagram to a participant at once."""
@@ -94,17 +101,17 @@ class Group:
         if out.persist:
             self.records[pid] += out.persist
             self.at(self.now + self.sync_s, "sync", (pid, self.inc[pid], out.persist[-1][0]))
-        self.delivered[pid] += out.deliver
-        self.passed_over[pid] += out.passed_over
+        self.delivered[pid] += delivered(out.outputs)
+        self.passed_over[pid] += [each for each in out.outputs if isinstance(each, PassedOver)]
         self.events += out.events or ()
-        if out.room:
+        if ROOM in out.outputs:
             self.roomy.add(pid)
         if pid in self.unplugged:
             return
-        for target, datagram in out.send:
-            self.sent.append((pid, target, datagram))
+        for to, datagram in out.send:
+            self.sent += [(pid, target, datagram) for target in to]
             data = encode(datagram)
-            targets = range(self.recipe.members) if target == EVERYONE else (target,)
+            targets = range(self.recipe.members) if to is EVERYONE else to
             for peer in targets:
                 if peer != pid and not self.lose(pid, peer, datagram):
                     self.at(self.now + self.delay(), "arrive", (pid, peer, data))
@@ -115,7 +122,7 @@ class Group:
 
     def arrive(self, source: int, target: int, data: bytes) -> None:
         if target not in self.down and target not in self.unplugged:
-            self.do(target, "on_datagram", source, decode_pubsub(data))
+            self.do(target, "on_datagram", source, PUBSUB_CODEC.decode(data))
 
     def sync(self, pid: int, inc: int, ticket: int) -> None:
         if pid in self.down or inc != self.inc[pid]:
@@ -137,7 +144,7 @@ class Group:
         self.inc[pid] += 1
         self.people[pid] = self.born(pid)
         if joining:
-            self.do(pid, "join")
+            self.tell(pid, JoinGroup())
 
     def run(self, seconds: float) -> None:
         """Let that much time pass."""

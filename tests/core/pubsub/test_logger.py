@@ -1,8 +1,10 @@
 """What loggers keep, give, purge, reclaim and get back."""
 
 from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.terms.machine import LeaveGroup
 from semcast.terms.messages import Purged
-from semcast.terms.pubsub import Ack, Gone, Heard, Lasts, Part, Repair, Request
+from semcast.terms.outputs import PassedOver
+from semcast.terms.pubsub import Ack, Gone, Heard, Lasts, Part, Repair, RepairRequest
 
 
 def away(wire, pid: int) -> None:
@@ -22,7 +24,7 @@ def test_the_last_word_comes_with_the_notice(group) -> None:
         wire.send(1, item)
         wire.run(0.01)
     assert [(e.seq, e.by_seq) for e in wire.kinds("purge", 0)] == [(1, 3), (3, 4)]
-    out = wire.hand(2, 0, Request((Part(1, ((1, 1), (3, 3))),)))
+    out = wire.hand(2, 0, RepairRequest((Part(1, ((1, 1), (3, 3))),)))
     (repair,) = [d for _, d in out.send if isinstance(d, Repair)]
     assert [m.seq for m in repair.messages] == [4]
     assert [(p.first, p.last, p.witness) for p in repair.purged] == [(1, 1, 4), (3, 3, 4)]
@@ -30,7 +32,7 @@ def test_the_last_word_comes_with_the_notice(group) -> None:
     wire.run(3)
     assert sorted(wire.seqs(2, 1)) == [2, 4]
     assert {(e.seq, e.by_seq) for e in wire.kinds("skip", 2)} == {(1, 4), (3, 4)}
-    assert sorted(wire.passed_over[2]) == [(1, 1, 1, ""), (1, 3, 3, "")]
+    assert wire.passed_over[2] == [PassedOver(1, 1, 1, ""), PassedOver(1, 3, 3, "")]
 
 
 def test_a_notice_without_its_witness_skips_nothing(group) -> None:
@@ -73,7 +75,7 @@ def test_age_is_the_fail_safe_and_who_lacks_it_is_told(group) -> None:
     wire.run(10)
     assert wire.seqs(2, 1) == []
     assert [(e.seq, e.note) for e in wire.kinds("skip", 2)] == [(1, "age"), (2, "age")]
-    assert wire.passed_over[2] == [(1, 1, 2, "age")]
+    assert wire.passed_over[2] == [PassedOver(1, 1, 2, "age")]
     assert wire.sends(Gone)
 
 
@@ -85,7 +87,7 @@ def test_a_leaver_is_struck_from_all_waits(group) -> None:
     wire.run(10)
     assert not wire.kinds("reclaim")
     wire.lose = lambda source, target, datagram: target == 3 and source == 1
-    wire.do(3, "leave")
+    wire.tell(3, LeaveGroup())
     wire.run(10)
     assert wire.people[3].membership.state == "outside"
     assert wire.kinds("reclaim")[-1].seq == 1

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from semcast.core.pubsub.membership import Roster
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.selection import Selection
+from semcast.terms.machine import JoinGroup, LeaveGroup
 from semcast.terms.pubsub import DISCONNECTED, ENTRIES_MAX, LEFT, MEMBER, Entry, Members
 
 RECIPE = PubsubRecipe(members=12, founders=6, loggers=(0, 8))
@@ -77,12 +78,12 @@ def test_who_leaves_takes_no_knowledge_of_its_sponsored_along(group) -> None:
     """Member 1 alone sponsored 3 and leaves: the logger strikes it only once it knows of 3."""
     wire = group(PubsubRecipe(members=4, founders=3, sponsors=1), sync_s=0.0)
     wire.lose = lambda source, target, datagram: {source, target} != {1, 3}
-    wire.do(3, "join")
+    wire.tell(3, JoinGroup())
     wire.run(5)
     assert wire.kinds("join", 3)
     assert wire.people[0].roster.entry(3) is None
     wire.lose = lambda source, target, datagram: {source, target} != {0, 1}
-    wire.do(1, "leave")
+    wire.tell(1, LeaveGroup())
     wire.run(5)
     assert wire.people[1].membership.state == "outside"
     assert wire.people[0].roster.entry(1).status == LEFT
@@ -96,9 +97,9 @@ def test_leaving_and_joining_again_delivers_nothing_twice(group) -> None:
     wire.send(1, None, None)
     wire.run(0.1)
     assert wire.seqs(2, 1) == [1, 2]
-    wire.do(2, "leave")
+    wire.tell(2, LeaveGroup())
     wire.run(0.5)
-    wire.do(2, "join")
+    wire.tell(2, JoinGroup())
     wire.run(1)
     wire.lose = lambda source, target, datagram: False
     wire.send(1, None)

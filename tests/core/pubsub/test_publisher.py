@@ -34,7 +34,7 @@ def test_an_error_instead_of_waiting_on_request(group) -> None:
     wire = group(PubsubRecipe(members=2, buffer=1, overflow="error"), sync_s=0.0)
     wire.lose = lambda source, target, datagram: True
     assert wire.send(1, None, None) == 1
-    with pytest.raises(BufferFull, match=r"^buffer: "):
+    with pytest.raises(BufferFull, match=r"^buffer full: "):
         wire.send(1, None)
 
 
@@ -43,7 +43,7 @@ def test_what_came_before_an_impossible_submission_is_on_its_way(group) -> None:
     wire.send(1, 1)
     wire.run(0.1)
     with pytest.raises(LocalProtocolError, match=r"^payload: "):
-        wire.do(1, "multicast", [Submission(item=2), Submission(b"x" * 200), Submission(item=3)])
+        wire.do(1, "submit", [Submission(item=2), Submission(b"x" * 200), Submission(item=3)])
     wire.run(0.1)
     assert wire.seqs(0, 1) == wire.seqs(1, 1) == [1, 2]
 

@@ -1,8 +1,15 @@
 """Whom to ask, what for, and when not at all."""
 
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.terms.messages import EVERYONE
-from semcast.terms.pubsub import Heartbeat, Part, Publication, Repair, Request
+from semcast.terms.ids import EVERYONE
+from semcast.terms.machine import GoOffline, GoOnline
+from semcast.terms.pubsub import (
+    Part,
+    Publication,
+    PublisherHeartbeat,
+    Repair,
+    RepairRequest,
+)
 
 
 def miss(wire, *pids: int) -> None:
@@ -23,7 +30,7 @@ def test_the_application_decides_whether_a_message_is_worth_recovering(group) ->
         wire.run(5)
         assert wire.seqs(2, 1) == [2, 4, 6]
         assert [e.seq for e in wire.kinds("skip", 2) if e.note == "interest"] == [1, 3, 5]
-        asked = {n for *_, d in wire.sends(Request, 2) for p in d.lacks for a, _ in p.spans
+        asked = {n for *_, d in wire.sends(RepairRequest, 2) for p in d.lacks for a, _ in p.spans
                  for n in [a]}  # fmt: skip
         assert asked <= {2, 4}
 
@@ -41,27 +48,28 @@ def test_pbcast_gives_up_after_the_collection_limit(group) -> None:
 
 
 def test_loggers_are_asked_first_while_they_are_not_busy(group) -> None:
-    """[RPB §7.3, §8]: "use LBRM for low send rate and switch … after detecting congestion"."""
+    """[RPB §7.3, §8]: "use LBRM for low send rate and switch to rpbcast after detecting logger
+    congestion"."""
     wire = group(PubsubRecipe(members=6, recovery_first="adaptive"), sync_s=0.0)
     wire.lose = lambda source, target, d: True
-    wire.hand(1, 5, Heartbeat(1, 1))
-    assert [target for _, target, _ in wire.sends(Request, 5)] == [0]
+    wire.hand(1, 5, PublisherHeartbeat(1, 1))
+    assert [target for _, target, _ in wire.sends(RepairRequest, 5)] == [0]
     wire.hand(0, 5, Repair((), (), 90))
     for pid in (1, 2, 3, 4):
-        wire.hand(pid, 5, Heartbeat(pid, 2))
-    asked = [target for _, target, d in wire.sends(Request, 5)][1:]
+        wire.hand(pid, 5, PublisherHeartbeat(pid, 2))
+    asked = [target for _, target, d in wire.sends(RepairRequest, 5)][1:]
     assert set(asked) != {0}
     assert len(wire.people[5].recovery.since) == 4
     wire.run(0.2)
     wire.now += 5
-    wire.hand(2, 5, Heartbeat(2, 9))
-    assert wire.sends(Request, 5)[-1][1] == 0, "a report fades"
+    wire.hand(2, 5, PublisherHeartbeat(2, 9))
+    assert wire.sends(RepairRequest, 5)[-1][1] == 0, "a report fades"
 
 
 def test_a_logger_that_does_not_answer_counts_as_busy(group) -> None:
     wire = group(PubsubRecipe(members=6, recovery_first="adaptive"), sync_s=0.0)
     wire.lose = lambda source, target, d: source == 0 or target == 0
-    wire.hand(1, 5, Heartbeat(1, 1))
+    wire.hand(1, 5, PublisherHeartbeat(1, 1))
     wire.run(0.3)
     assert wire.people[5].recovery.load == 100
 
@@ -72,20 +80,20 @@ def test_what_many_ask_for_is_multicast_once(group) -> None:
     wire.lose = lambda source, target, d: True
     wire.send(1, None)
     wire.run(0.1)
-    wanted = Request((Part(1, ((1, 1),)),))
+    wanted = RepairRequest((Part(1, ((1, 1),)),))
     targets = [[t for t, d in wire.hand(pid, 1, wanted).send if isinstance(d, Repair)]
                for pid in (0, 2, 2, 3, 4, 3)]  # fmt: skip
-    assert targets == [[0], [2], [2], [EVERYONE], [], [3]]
+    assert targets == [[(0,)], [(2,)], [(2,)], [EVERYONE], [], [(3,)]]
 
 
 def test_a_long_absence_is_caught_up_without_waiting_for_timeouts(group) -> None:
     """A request names at most 512 messages; the next follows when the last was answered."""
     wire = group(PubsubRecipe(members=3, protocol="lbrm", order="fifo"), sync_s=0.0)
-    wire.do(2, "disconnect")
+    wire.tell(2, GoOffline())
     for _ in range(40):
         wire.send(1, *[None] * 100)
         wire.run(0.1)
-    wire.do(2, "reconnect")
+    wire.tell(2, GoOnline())
     wire.run(0.2)
     assert wire.seqs(2, 1) == list(range(1, 4001))
 

@@ -9,8 +9,12 @@ import pytest
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Submission
-from semcast.terms.views import Life
+from semcast.terms.ids import EVERYONE, Life
+from semcast.terms.machine import FoundGroup, SupplyState
+from semcast.terms.messages import Submission
+from semcast.terms.outputs import Confirmed, Installed, delivered
+
+LINEAGE = 2**63 + 1
 
 
 class World:
@@ -41,12 +45,12 @@ class World:
         self.run(0.3)
         return self
 
-    def add(self, pid, inc=1, founders=(), ready=1 << 60):
+    def add(self, pid, inc=1, founders=(), ready=1 << 60, lineage=LINEAGE):
         member = self.members[pid] = ViewMember(self.recipe, Life(pid, inc), Random(pid), self.now)
         self.log.setdefault(pid, [])
         self.confirmed.setdefault(pid, [])
         if founders:
-            self.do(pid, member.found, founders)
+            self.tell(pid, FoundGroup(founders, lineage))
         self.do(pid, member.on_ready, ready)
 
     def do(self, pid, handler, *args):
@@ -55,9 +59,12 @@ class World:
         self._carry_out(pid, out)
         return result
 
+    def tell(self, pid, command):
+        self.do(pid, self.members[pid].on_command, command)
+
     def send(self, pid, *items, keep=False):
         submissions = [Submission(b"x", item, never_purge=keep) for item in items]
-        return self.do(pid, self.members[pid].multicast, submissions)
+        return self.do(pid, self.members[pid].submit, submissions)
 
     def crash(self, pid):
         del self.members[pid]
@@ -65,28 +72,28 @@ class World:
     def _carry_out(self, pid, out):
         self.events += out.events
         for to, datagram in out.send:
-            self.sent.append((self.now, pid, to, datagram))
-            for peer in list(self.members) if to == EVERYONE else [to]:
-                lost = (pid, peer) in self.cut or self.lose(pid, peer, datagram)
+            self.sent.append((self.now, pid, to, datagram.datagram))
+            for peer in list(self.members) if to is EVERYONE else to:
+                lost = (pid, peer) in self.cut or self.lose(pid, peer, datagram.datagram)
                 if peer != pid and peer in self.members and not lost:
                     at = self.now + 0.0005 + 0.0005 * self._rng.random()
                     self._at(at, peer, "on_datagram", pid, datagram)
-        place = 0
-        for upto, install in out.installs:
-            self._deliver(pid, out, place, upto)
-            place = upto
-            self.log[pid].append((install.view.id, install.state))
-            self._shown[pid] = install.view
-            if install.wants_state:
-                self._at(self.now, pid, "on_state", install.view.id, self.state_of(pid))
-        self._deliver(pid, out, place, len(out.deliver))
-        self.confirmed[pid] += out.confirmed
+        for output in out.outputs:
+            if isinstance(output, Installed):
+                self._install(pid, output)
+            elif isinstance(output, Confirmed):
+                self.confirmed[pid].append(output)
+            for message in delivered([output]):
+                sender = self._shown[pid].members[message.sender].pid
+                self.log[pid].append((sender, message.seq, message.item))
         self._at(max(self.members[pid].deadline, self.now), pid, "on_time")
 
-    def _deliver(self, pid, out, first, last):
-        for message in out.deliver[first:last]:
-            sender = self._shown[pid].members[message.sender].pid
-            self.log[pid].append((sender, message.seq, message.item))
+    def _install(self, pid, installed):
+        self.log[pid].append((installed.view.id, installed.state))
+        self._shown[pid] = installed.view
+        if installed.wants_state:
+            supply = SupplyState(installed.view.id, self.state_of(pid))
+            self._at(self.now, pid, "on_command", supply)
 
     def _at(self, at, pid, handler, *args):
         if at != float("inf"):

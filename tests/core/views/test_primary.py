@@ -1,6 +1,7 @@
 """Primary views: who is in them, what they share, and what a change of view costs."""
 
 from semcast.terms.events import INSTALL, SUSPECT
+from semcast.terms.machine import LeaveGroup
 from semcast.terms.messages import Data
 from semcast.terms.views import (
     EXCLUDED,
@@ -97,7 +98,7 @@ def test_a_joiner_starts_from_the_state_at_its_first_view(world):
     group.send(2, 6)
     group.run(0.1)
     assert group.log[9] == [(2, b"1"), (2, 1, 6)]
-    assert group.members[9].status == MEMBER
+    assert group.members[9].phase == MEMBER
 
 
 def test_a_joiner_misses_nothing_while_its_state_comes(world):
@@ -105,7 +106,7 @@ def test_a_joiner_misses_nothing_while_its_state_comes(world):
     group.lose = lambda source, to, datagram: isinstance(datagram, StateChunk)
     group.add(9)
     group.run(0.5)
-    assert group.members[9].status == JOINING
+    assert group.members[9].phase == JOINING
     group.send(1, 5)
     group.run(0.5)
     group.lose = lambda source, to, datagram: False
@@ -142,20 +143,20 @@ def test_who_comes_back_is_another_life(world):
 
 def test_leaving_is_a_change_of_view_and_two_can_part(world):
     group = world().start([1, 2])
-    group.do(2, group.members[2].leave)
+    group.tell(2, LeaveGroup())
     group.run(0.5)
-    assert group.members[2].status == LEFT
+    assert group.members[2].phase == LEFT
     assert group.members_of(1) == [1]
-    group.do(1, group.members[1].leave)
-    assert group.members[1].status == LEFT
+    group.tell(1, LeaveGroup())
+    assert group.members[1].phase == LEFT
 
 
 def test_everybody_can_leave_at_once(world):
     group = world().start([1, 2, 3])
     for pid in (1, 2, 3):
-        group.do(pid, group.members[pid].leave)
+        group.tell(pid, LeaveGroup())
     group.run(2.0)
-    assert [group.members[pid].status for pid in (1, 2, 3)] == [LEFT] * 3
+    assert [group.members[pid].phase for pid in (1, 2, 3)] == [LEFT] * 3
 
 
 def test_a_minority_sends_nothing_and_the_majority_goes_on(world):
@@ -163,13 +164,13 @@ def test_a_minority_sends_nothing_and_the_majority_goes_on(world):
     group.cut |= {(a, b) for a in (1, 2) for b in (3, 4, 5)}
     group.cut |= {(b, a) for a in (1, 2) for b in (3, 4, 5)}
     group.run(2.0)
-    assert group.members[1].status == group.members[2].status == MINORITY
+    assert group.members[1].phase == group.members[2].phase == MINORITY
     assert group.send(1, 5) == 0
     assert group.members_of(3) == [3, 4, 5]
     assert group.send(3, 6) == 1
     group.cut.clear()
     group.run(1.0)
-    assert group.members[1].status == EXCLUDED
+    assert group.members[1].phase == EXCLUDED
     assert group.views(1) == [1]
 
 
@@ -177,10 +178,10 @@ def test_without_any_majority_the_view_goes_on_when_the_network_does(world):
     group = world().start([1, 2, 3])
     group.cut |= {(a, b) for a in (1, 2, 3) for b in (1, 2, 3)}
     group.run(2.0)
-    assert {group.members[pid].status for pid in (1, 2, 3)} == {MINORITY}
+    assert {group.members[pid].phase for pid in (1, 2, 3)} == {MINORITY}
     group.cut.clear()
     group.run(3.0)
-    assert {group.members[pid].status for pid in (1, 2, 3)} == {MEMBER}
+    assert {group.members[pid].phase for pid in (1, 2, 3)} == {MEMBER}
     assert group.send(1, 5) == 1
 
 
@@ -209,7 +210,7 @@ def test_the_flush_costs_what_is_live_not_what_was_sent(world):
         assert group.members[1].sent == updates
         before = len(group.sent)
         group.lose = lambda source, to, datagram: False
-        group.do(4, group.members[4].leave)
+        group.tell(4, LeaveGroup())
         group.run(1.0)
         assert group.members_of(3) == [1, 2, 3]
         repaired = [

@@ -3,7 +3,8 @@
 import pytest
 
 from semcast.terms.events import DELIVER, MULTICAST
-from semcast.terms.views import MEMBER, Enclosed, Reached
+from semcast.terms.outputs import Confirmed, Delivery
+from semcast.terms.views import MEMBER, Enclosed, OrderProgress
 
 PIDS = (1, 2, 3)
 
@@ -23,6 +24,9 @@ def test_all_deliver_in_one_order(world, protocol):
     group.run(0.5)
     assert places(group, 1) == places(group, 2) == places(group, 3)
     assert len(places(group, 1)) == 60
+    assert [len(group.messages(pid)) for pid in PIDS] == [60] * 3, (
+        "handed over, whatever set it off"
+    )
 
 
 def test_the_last_word_across_senders_is_the_same_everywhere(world):
@@ -89,7 +93,7 @@ def test_a_full_buffer_does_not_deadlock_the_order(world):
 
 def test_lost_reports_are_said_again(world):
     group = world(order="total").start(PIDS)
-    group.lose = lambda source, to, datagram: isinstance(datagram, Reached)
+    group.lose = lambda source, to, datagram: isinstance(datagram, OrderProgress)
     group.send(2, 5)
     group.run(0.3)
     assert len(places(group, 2)) == 1
@@ -106,7 +110,7 @@ def test_confirmed_is_what_all_have_taken(world):
     group.do(3, group.members[3].on_ready, 1 << 60)
     group.run(0.5)
     view = group.members[1].view.id
-    assert all(group.confirmed[pid] == [(view, 1)] for pid in PIDS)
+    assert all(group.confirmed[pid] == [Confirmed(view, 1)] for pid in PIDS)
 
 
 def test_components_go_on_apart_and_merge(world):
@@ -122,7 +126,7 @@ def test_components_go_on_apart_and_merge(world):
     group.cut.clear()
     group.run(2.0)
     assert {tuple(group.members_of(pid)) for pid in (1, 2, 3, 4)} == {(1, 2, 3, 4)}
-    assert {group.members[pid].status for pid in (1, 2, 3, 4)} == {MEMBER}
+    assert {group.members[pid].phase for pid in (1, 2, 3, 4)} == {MEMBER}
     assert all(group.views(pid) == sorted(set(group.views(pid))) for pid in (1, 2, 3, 4))
 
 
@@ -131,7 +135,7 @@ def test_without_echo_own_messages_take_their_places_unseen(world):
     carry_out, seen = group._carry_out, {pid: [] for pid in PIDS}
 
     def carrying_out(pid, out):
-        seen[pid] += out.positions
+        seen[pid] += [each.position for each in out.outputs if isinstance(each, Delivery)]
         carry_out(pid, out)
 
     group._carry_out = carrying_out

@@ -6,7 +6,8 @@ from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.transfer import Transfer
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.views import Life, StateChunk, WantState
+from semcast.terms.ids import Life
+from semcast.terms.views import StateChunk, WantState
 
 JOINER = Life(5, 1)
 

@@ -1,6 +1,5 @@
 """One execution: events in the order of occurrence, and what the monitors find in them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -8,6 +7,10 @@ from typing import Any
 from semcast.specs.monitors import Monitors
 from semcast.terms.events import Event
 from semcast.terms.messages import Message
+from semcast.traces.distances import Distances
+from semcast.traces.event_rows import events_of, row_of
+from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
+from semcast.traces.tables import event_table
 
 RELATIONS = ("item", "none", "list", "bitmap", "all")
 
@@ -37,9 +40,23 @@ class Execution:
             counts[life] = event.n = counts.get(life, 0) + 1
             event.ts_ns = 10 * place
 
-    def told(self) -> Iterable[Event]:
-        """The events, as the monitors are told of them."""
-        return self.events
+    def told(self) -> list[Event]:
+        """The events, as they are read back from a trace."""
+        if not self.events:
+            return []
+        distances = Distances(self.relation)
+        rows = [row_of(event, distances) for event in self.events]
+        table = event_table(0, rows, arrow_schema(EVENT_COLUMNS))
+        return events_of(table, [event.kind for event in self.events], self.relation)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether no process goes back to an earlier incarnation, which no trace can tell."""
+        last: dict[int, int] = {}
+        return all(
+            event.inc >= last.get(event.pid, 0) and last.update({event.pid: event.inc}) is None
+            for event in self.events
+        )
 
     def judged(self) -> Monitors:
         """What the monitors find."""

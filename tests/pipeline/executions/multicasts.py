@@ -5,7 +5,6 @@ do is drawn at random, and at the end everybody gets what is left.  Monitors jud
 it would be read back from a trace.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -14,8 +13,6 @@ from semcast.pipeline.check import causality, streams
 from semcast.specs.relation import Obsolescence
 from semcast.terms.events import CRASH, DELIVERY, RETRANSMISSION, Event
 from semcast.terms.messages import Message
-from semcast.traces.distances import Distances
-from semcast.traces.rows import event_of, row_of
 
 from .execution import Execution
 
@@ -29,16 +26,10 @@ NUMBERED = ("multicast", "receive", "deliver", "skip", "purge", "safe", "stable"
 
 
 @dataclass
-class ReadBack(Execution):
-    """Judged as it would be read back from a trace."""
+class Faulty(Execution):
+    """One with the fault that was drawn for it."""
 
     fault: str = ""
-
-    def told(self) -> Iterator[Event]:
-        distances = Distances(self.relation)
-        for event in self.events:
-            row = row_of(event, distances)._asdict()
-            yield event_of(event.kind, row, self.relation)
 
 
 class Group:
@@ -49,7 +40,7 @@ class Group:
         protocol, order, relation = rng.choice(SETTINGS)
         self.rng, self.n = rng, n
         f, complete = rng.randrange(n), rng.random() < 0.9
-        self.run = ReadBack(protocol, order, relation, n, f=f, complete=complete)
+        self.run = Faulty(protocol, order, relation, n, f=f, complete=complete)
         self.relation = Obsolescence(relation)
         self.messages: list[list[Message]] = [[] for _ in range(n)]
         self.needs: dict[Message, list[int]] = {}
@@ -169,7 +160,7 @@ class Group:
         return sum(frontier[sender] >= seq for frontier in self.frontier) > self.run.f
 
 
-def execution(seed: int) -> ReadBack:
+def execution(seed: int) -> Faulty:
     """A sound one, or one with a fault, by the seed alone."""
     rng = Random(seed)
     group = Group(rng)
@@ -184,12 +175,12 @@ def execution(seed: int) -> ReadBack:
     return group.run
 
 
-def drawn() -> list[ReadBack]:
+def drawn() -> list[Faulty]:
     """One for each seed."""
     return [execution(seed) for seed in range(1500)]
 
 
-def spoil(run: ReadBack, rng: Random) -> None:
+def spoil(run: Faulty, rng: Random) -> None:
     """One fault."""
     events = run.events
     fault = run.fault = rng.choice(

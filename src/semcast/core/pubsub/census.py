@@ -10,11 +10,10 @@ includes messages that loggers have.
 from collections.abc import Sequence
 
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.recovery import NEVER
 from semcast.core.ranges import Ranges
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Rank, Seq
-from semcast.terms.pubsub import SPANS_MAX, Census, Gap, Holds, Part, Span
+from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq, Span
+from semcast.terms.pubsub import SPANS_MAX, Census, Gap, Holds, Part
 
 PORTION = 2 * SPANS_MAX - 1  # numbers asked about at a time: an answer names them all
 
@@ -63,7 +62,7 @@ class CensusTaker:
         for spans in self.kept.values():
             for first, last in spans:
                 self.gaps.remove(first, last)
-        self._announce(EVERYONE, out)
+        self._announce(EVERYONE, Ranges(), out)
         self._conclude(self.gaps, now)
 
     def on_ack(self, logger: Rank, spans: Sequence[Span], now: float) -> None:
@@ -85,9 +84,8 @@ class CensusTaker:
         self.kept, self.told = {}, {}
         self.deadline = now if self.first <= self.last else NEVER
 
-    def _announce(self, to: Rank, out: Effects) -> None:
+    def _announce(self, to: Sequence[Rank], told: Ranges, out: Effects) -> None:
         assert self.gaps is not None
-        told = self.told.get(to, Ranges())
         spans = [span for first, last in self.gaps for span in told.outside(first, last)]
         if spans:
             out.send.append((to, Gap(Part(self.pid, tuple(spans[:SPANS_MAX])))))
@@ -99,6 +97,6 @@ class CensusTaker:
         self.deadline = now + self.retry_s
         for logger in self.loggers:
             if self.gaps is not None:
-                self._announce(logger, out)
+                self._announce((logger,), self.told.get(logger, Ranges()), out)
             elif logger not in self.kept:
-                out.send.append((logger, Census(self.span)))
+                out.send.append(((logger,), Census(self.span)))

@@ -11,7 +11,7 @@ member and stream says the same, and nobody waits for who left.
 from collections.abc import Iterable
 
 from semcast.core.pubsub.membership import Roster
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 from semcast.terms.pubsub import MEMBER
 
 

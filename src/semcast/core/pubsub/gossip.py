@@ -14,11 +14,11 @@ from typing import Protocol
 from semcast.core.pubsub.gossip_buffer import GossipBuffer
 from semcast.core.pubsub.membership import Roster
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.recovery import NEVER, Recovery
+from semcast.core.pubsub.recovery import Recovery
 from semcast.core.pubsub.selection import Selection
 from semcast.core.pubsub.tracking import Tracker
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import NEVER, Rank, Seq
 from semcast.terms.pubsub import (
     STREAMS_MAX,
     Digest,
@@ -27,7 +27,7 @@ from semcast.terms.pubsub import (
     Heard,
     Lasts,
     Members,
-    Request,
+    RepairRequest,
 )
 
 
@@ -109,9 +109,9 @@ class Gossiper:
         self.selection.on_asked(peer, now)
         if self.pushes:
             holds = self.buffer.digest(STREAMS_MAX)
-            out.send.append((peer, Digest(self.roster.signature, holds)))
+            out.send.append(((peer,), Digest(self.roster.signature, holds)))
         else:
-            out.send.append((peer, self._compose(peer, out)))
+            out.send.append(((peer,), self._compose(peer, out)))
 
     def ask_at_once(self, now: float, out: Effects) -> None:
         """Ask somebody for what was just found missing [RPB §4.1]."""
@@ -119,7 +119,7 @@ class Gossiper:
         peer = self.selection.draw() if lacks and self.deadline != NEVER else None
         if peer is not None:
             self.selection.on_asked(peer, now)
-            out.send.append((peer, Request(lacks)))
+            out.send.append(((peer,), RepairRequest(lacks)))
             self.hurry(now)
 
     def _compose(self, peer: Rank, out: Effects) -> Gossip:
@@ -155,7 +155,7 @@ class Gossiper:
         if self.is_logger:
             listed = [heard.sender for heard in gossip.streams]
         if gossip.heard != tracker.signature_without(listed):
-            out.send.append((peer, self.lasts(wants_answer=True)))
+            out.send.append(((peer,), self.lasts(wants_answer=True)))
             self.hurry(now)
             agree = False
         return agree
@@ -165,13 +165,13 @@ class Gossiper:
         self._compare_members(peer, digest.members, out)
         wanted = self.recovery.on_digest(digest.holds, out)
         if wanted:
-            out.send.append((peer, Request(wanted)))
+            out.send.append(((peer,), RepairRequest(wanted)))
 
     def _compare_members(self, peer: Rank, signature: int, out: Effects) -> bool:
         if signature == self.roster.signature:
             return True
         for members in self.roster.digest(wants_answer=True):
-            out.send.append((peer, members))
+            out.send.append(((peer,), members))
         return False
 
     def on_lasts(self, peer: Rank, lasts: Lasts, now: float, out: Effects) -> bool:
@@ -181,7 +181,7 @@ class Gossiper:
                 self.hurry(now)
         is_logged = self.is_logger or peer in self.loggers  # It counts, or is waited for.
         if lasts.wants_answer and (is_logged or self._is_behind(lasts)):
-            out.send.append((peer, self.lasts(wants_answer=False)))
+            out.send.append(((peer,), self.lasts(wants_answer=False)))
         return lasts.members == self.roster.signature
 
     def _is_behind(self, lasts: Lasts) -> bool:
@@ -198,6 +198,6 @@ class Gossiper:
             return
         fresher = self.roster.fresher(members)
         if fresher:
-            out.send.append((peer, Members(members.first, members.last, fresher, False)))
+            out.send.append(((peer,), Members(members.first, members.last, fresher, False)))
         if peer in self.loggers and members.last == self.recipe.members - 1 and not self.pushes:
-            out.send.append((peer, self.lasts(wants_answer=False)))  # Now it counts.
+            out.send.append(((peer,), self.lasts(wants_answer=False)))  # Now it counts.

@@ -11,11 +11,12 @@ from semcast.core.index import Index, index
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.ranges import Ranges, spans_of
 from semcast.kernel import size_of
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 from semcast.terms.pubsub import SPANS_MAX, Part
 
 
-class Kept:
+class BufferedStream:
     """Of one stream.  Only what came in the order of the stream is indexed, and so purged."""
 
     __slots__ = ("index", "indexed", "messages")
@@ -33,7 +34,7 @@ class GossipBuffer:
         self.recipe = recipe
         self.limit_s = recipe.rounds * recipe.period_s
         self.purges = recipe.retain != "all" and recipe.relation != "none"
-        self.streams: dict[Rank, Kept] = {}
+        self.streams: dict[Rank, BufferedStream] = {}
         self.ages: deque[tuple[float, Message]] = deque()  # when to let go, oldest first
         self.count = 0
         self.size = 0
@@ -46,7 +47,7 @@ class GossipBuffer:
         """Keep a message that came for the first time."""
         kept = self.streams.get(message.sender)
         if kept is None:
-            kept = self.streams[message.sender] = Kept(self.recipe)
+            kept = self.streams[message.sender] = BufferedStream(self.recipe)
         kept.messages[message.seq] = message
         self.ages.append((now + self.limit_s, message))
         self.count += 1
@@ -55,7 +56,7 @@ class GossipBuffer:
             self._purge(kept, message)
         self.on_time(now)
 
-    def _purge(self, kept: Kept, message: Message) -> None:
+    def _purge(self, kept: BufferedStream, message: Message) -> None:
         newest = next(reversed(kept.indexed), 0)
         if message.seq < newest:
             return  # An index takes a stream in order; this one will go by age.
@@ -78,7 +79,7 @@ class GossipBuffer:
             if message.seq in kept.messages:
                 self._drop(kept, message.seq)
 
-    def _drop(self, kept: Kept, seq: Seq) -> None:
+    def _drop(self, kept: BufferedStream, seq: Seq) -> None:
         message = kept.messages.pop(seq)
         self.count -= 1
         self.size -= size_of(message)

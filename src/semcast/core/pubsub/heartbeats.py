@@ -7,10 +7,8 @@ says what exists.
 
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Rank, Seq
-from semcast.terms.pubsub import Heartbeat
-
-NEVER = float("inf")
+from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq
+from semcast.terms.pubsub import PublisherHeartbeat
 
 
 class Heartbeats:
@@ -41,6 +39,6 @@ class Heartbeats:
         """Say where the stream ends, if nothing else did."""
         if now < self.deadline:
             return
-        out.send.append((EVERYONE, Heartbeat(self.pid, self.last)))
+        out.send.append((EVERYONE, PublisherHeartbeat(self.pid, self.last)))
         self.interval_s = min(self.most_s, self.interval_s * self.factor)
         self.deadline = now + self.interval_s if self.is_repeated else NEVER

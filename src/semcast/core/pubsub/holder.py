@@ -12,7 +12,8 @@ from semcast.core.pubsub.repairs import ANSWERS_MAX, Demand, multicast, repair
 from semcast.core.pubsub.tracking import Tracker
 from semcast.core.ranges import Ranges
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Message, Rank
+from semcast.terms.ids import Rank
+from semcast.terms.messages import Message
 from semcast.terms.pubsub import SPANS_MAX, Absent, Collected, Part
 
 
@@ -51,10 +52,10 @@ class Holder:
                     collected.append(Part(part.sender, tuple(spans)[:SPANS_MAX]))
             found += messages
         alone, everyone = self.demand.sort(peer, found)
-        repair(peer, alone, (), self.recipe, 0, out)
+        repair((peer,), alone, (), self.recipe, 0, out)
         multicast(everyone, self.recipe, 0, out)
         if collected:
-            out.send.append((peer, Collected(tuple(collected))))
+            out.send.append(((peer,), Collected(tuple(collected))))
 
     def _own(self, peer: Rank, sender: Rank, absent: Ranges, out: Effects) -> list[Message]:
         """Own messages that loggers do not all have; to a logger, also what is not held."""
@@ -63,9 +64,9 @@ class Holder:
             absent.remove(message.seq, message.seq)
         released = [span for first, last in absent for span in self.publisher.released(first, last)]
         if released and peer in self.loggers:
-            out.send.append((peer, Absent(Part(sender, tuple(released)[:SPANS_MAX]))))
+            out.send.append(((peer,), Absent(Part(sender, tuple(released)[:SPANS_MAX]))))
         elif released and self.tells_collected:
-            out.send.append((peer, Collected((Part(sender, tuple(released)[:SPANS_MAX]),))))
+            out.send.append(((peer,), Collected((Part(sender, tuple(released)[:SPANS_MAX]),))))
         return held
 
     def _collected(self, sender: Rank, absent: Ranges) -> Ranges:

@@ -15,11 +15,10 @@ from random import Random
 
 from semcast.core.pubsub.membership import Roster
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.recovery import NEVER
 from semcast.core.pubsub.storage import Storage
 from semcast.core.pubsub.tracking import Tracker
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Rank, Seq
+from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq
 from semcast.terms.pubsub import (
     DISCONNECTED,
     LEFT,
@@ -27,10 +26,10 @@ from semcast.terms.pubsub import (
     STREAMS_MAX,
     Admitted,
     Entry,
-    Goodbye,
     Heard,
     Join,
     Leave,
+    LeaveAck,
     Members,
     Welcome,
 )
@@ -159,7 +158,7 @@ class Membership:
             out.send.append((EVERYONE, Join(self.fresh)))
         elif self.state == LEAVING:
             asked = [logger for logger in self.loggers if logger not in self.sponsors]
-            out.send.append((self.rng.choice(asked), Leave(self.fresh, self.roster.signature)))
+            out.send.append(((self.rng.choice(asked),), Leave(self.fresh, self.roster.signature)))
         else:
             self.deadline = NEVER
 
@@ -185,7 +184,7 @@ class Membership:
     def _welcome(self, peer: Rank, fresh: int, out: Effects) -> None:
         streams = list(self.tracker.streams.items())[:STREAMS_MAX]
         lasts = tuple(Heard(sender, stream.last, stream.last) for sender, stream in streams)
-        out.send.append((peer, Welcome(fresh, lasts)))
+        out.send.append(((peer,), Welcome(fresh, lasts)))
 
     def on_persisted(self, is_complete: bool, out: Effects) -> None:
         """Members are written down: welcome them, or say goodbye."""
@@ -195,7 +194,7 @@ class Membership:
             if entry is None or entry.fresh != fresh or not is_complete:
                 continue
             if entry.status == LEFT:
-                out.send.append((peer, Goodbye(fresh)))
+                out.send.append(((peer,), LeaveAck(fresh)))
             else:
                 self._welcome(peer, fresh, out)
 
@@ -222,14 +221,14 @@ class Membership:
         left = Entry(peer, LEFT, leave.fresh)
         if self.roster.entry(peer) == left:
             if all(peer != admitted for _, admitted, _ in self.admitting):
-                out.send.append((peer, Goodbye(leave.fresh)))
+                out.send.append(((peer,), LeaveAck(leave.fresh)))
         elif leave.members == self.roster.signature:
             self.roster.merge(left)
             self.admitting.append((self.storage.write(Admitted(left), out), peer, leave.fresh))
         else:
-            out.send.extend((peer, part) for part in self.roster.digest(wants_answer=True))
+            out.send.extend(((peer,), part) for part in self.roster.digest(wants_answer=True))
 
-    def on_goodbye(self, logger: Rank, goodbye: Goodbye) -> None:
+    def on_goodbye(self, logger: Rank, goodbye: LeaveAck) -> None:
         """Struck, by a logger; once `copies` wrote it down, a lost disk does not bring it back."""
         if self.state != LEAVING or goodbye.fresh != self.fresh:
             return

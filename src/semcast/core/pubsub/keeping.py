@@ -10,7 +10,7 @@ from semcast.core.pubsub.publisher import Publisher
 from semcast.core.pubsub.resync import Resynchronisation
 from semcast.core.pubsub.storage import Restored
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 from semcast.terms.pubsub import Gossip, Lasts, Part, Record, Synchronised
 
 

@@ -17,15 +17,15 @@ from semcast.core.pubsub.tracking import Tracker
 from semcast.core.ranges import Ranges
 from semcast.terms.effects import Effects
 from semcast.terms.events import APPEND, PURGE, RETRANSMISSION, Event
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq, Span
+from semcast.terms.messages import Message
 from semcast.terms.pubsub import (
     SPANS_MAX,
     Appended,
     Part,
     Reclaimed,
     Record,
-    Settled,
-    Span,
+    ResolvedSeqs,
     Superseded,
 )
 
@@ -116,7 +116,7 @@ class Log:
             volume.messages.pop(record.seq, None)
             volume.by[record.seq] = record.by
             self.tracker.settle(record.sender, record.seq, record.seq)
-        elif isinstance(record, Settled):
+        elif isinstance(record, ResolvedSeqs):
             volume = self.volume(record.part.sender)
             for first, last in record.part.spans:
                 (volume.lost if record.is_lost else volume.gaps).add(first, last)
@@ -176,7 +176,9 @@ class Log:
             self.dropped.append(Part(part.sender, tuple(spans)))
         for cut in range(0, len(spans), SPANS_MAX):
             some = spans[cut : cut + SPANS_MAX]
-            self._write(Settled(Part(part.sender, tuple(some)), is_lost), part.sender, some, out)
+            self._write(
+                ResolvedSeqs(Part(part.sender, tuple(some)), is_lost), part.sender, some, out
+            )
 
     def supersede(self, sender: Rank, seq: Seq, by: Seq, out: Effects) -> None:
         """Another logger purged a message that was missing here, and its witness is here."""

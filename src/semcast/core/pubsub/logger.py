@@ -10,28 +10,17 @@ from semcast.core.pubsub.collector import Collector
 from semcast.core.pubsub.log import Log, Volume
 from semcast.core.pubsub.publisher import Publisher
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.recovery import NEVER
 from semcast.core.pubsub.repairs import ANSWERS_MAX, Demand, multicast, repair
 from semcast.core.pubsub.storage import Storage
 from semcast.core.ranges import Ranges, spans_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import AGE, RECLAIM, Event
-from semcast.terms.messages import Message, Purged, Rank, Seq
-from semcast.terms.pubsub import (
-    SPANS_MAX,
-    Absent,
-    Ack,
-    Census,
-    Gap,
-    Gone,
-    Holds,
-    Part,
-    Reclaimed,
-    Span,
-)
+from semcast.terms.ids import NEVER, Rank, Seq, Span
+from semcast.terms.messages import Message, Purged
+from semcast.terms.pubsub import SPANS_MAX, Absent, Ack, Census, Gap, Gone, Holds, Part, Reclaimed
 
 
-class Answer:
+class LoggerAnswer:
     """What a logger has to say to one part of a request."""
 
     __slots__ = ("absent", "gaps", "gone", "messages", "superseded")
@@ -151,7 +140,7 @@ class Logger:
         if self.acks and self.log.is_complete:
             for sender, spans in self.acks.items():
                 out.send.append(
-                    (sender, Ack(Part(sender, tuple(spans)[:SPANS_MAX]), self.storage.inc))
+                    ((sender,), Ack(Part(sender, tuple(spans)[:SPANS_MAX]), self.storage.inc))
                 )
         self.acks.clear()
 
@@ -160,7 +149,7 @@ class Logger:
         on its way there must not be called a gap."""
         if self.log.is_complete and not self.log.volume(peer).pending.within(*census.span):
             settled = tuple(self._durable(peer, *census.span))
-            out.send.append((peer, Holds(census.span, Part(peer, settled[:SPANS_MAX]))))
+            out.send.append(((peer,), Holds(census.span, Part(peer, settled[:SPANS_MAX]))))
 
     def on_request(self, peer: Rank, lacks: tuple[Part, ...], now: float, out: Effects) -> None:
         """Give what is here of what is asked for."""
@@ -171,7 +160,7 @@ class Logger:
 
     def _answer(self, peer: Rank, part: Part, budget: int, load: int, out: Effects) -> int:
         volume = self.log.volumes.get(part.sender) or Volume(self.recipe)
-        answer = Answer()
+        answer = LoggerAnswer()
         for first, last in part.spans:
             if first <= volume.floor:
                 answer.gone.add(first, min(last, volume.floor))
@@ -183,24 +172,26 @@ class Logger:
         self._send(peer, part.sender, answer, load, out)
         return budget
 
-    def _send(self, peer: Rank, sender: Rank, answer: Answer, load: int, out: Effects) -> None:
+    def _send(
+        self, peer: Rank, sender: Rank, answer: LoggerAnswer, load: int, out: Effects
+    ) -> None:
         alone, everyone = self.demand.sort(peer, answer.messages)
         superseded = [
             (message, [Purged(sender, a, b, message.seq) for a, b in spans_of(seqs)])
             for message, seqs in answer.superseded.values()
         ]
-        repair(peer, alone, superseded, self.recipe, load, out)
+        repair((peer,), alone, superseded, self.recipe, load, out)
         multicast(everyone, self.recipe, load, out)
         self.served += len(alone) + len(everyone) + len(superseded)
         if answer.gaps:
-            out.send.append((peer, Gap(Part(sender, tuple(answer.gaps)[:SPANS_MAX]))))
+            out.send.append(((peer,), Gap(Part(sender, tuple(answer.gaps)[:SPANS_MAX]))))
         if answer.gone:
-            out.send.append((peer, Gone(Part(sender, tuple(answer.gone)[:SPANS_MAX]))))
+            out.send.append(((peer,), Gone(Part(sender, tuple(answer.gone)[:SPANS_MAX]))))
         absent = list(answer.absent) if peer in self.loggers else []
         if sender == self.pid:  # It speaks as the publisher too.
             absent = [span for a, b in absent for span in self.publisher.released(a, b)]
         if absent:
-            out.send.append((peer, Absent(Part(sender, tuple(absent[:SPANS_MAX])))))
+            out.send.append(((peer,), Absent(Part(sender, tuple(absent[:SPANS_MAX])))))
 
     def _load(self, now: float) -> int:
         """How busy it is, in percent of the repairs a second that it is made for."""

@@ -10,7 +10,7 @@ from random import Random
 
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.signature import MASK, mix
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
 from semcast.terms.pubsub import ENTRIES_MAX, LEFT, MEMBER, Entry, Members
 
 DRAWS_MAX = 32

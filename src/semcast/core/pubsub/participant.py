@@ -1,8 +1,7 @@
 """One process of a publish/subscribe group: the machines of a recipe, wired together.
 
-A driver calls the inputs below, carries out the effects, tells of durability by `on_persisted`,
-and calls `on_time` at or after `deadline`.  The same object runs under the simulator and between
-real processes.  No protocol rule is here.
+A driver calls it as any `Machine`.  The same object runs under the simulator and between real
+processes.  No protocol rule is here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,17 +15,27 @@ from semcast.core.pubsub.joining import AWAY, IN, LEAVING, LIFE, Membership
 from semcast.core.pubsub.keeping import Keeping
 from semcast.core.pubsub.membership import Roster
 from semcast.core.pubsub.publisher import Publisher
-from semcast.core.pubsub.reception import BLOCK, Reception
+from semcast.core.pubsub.reception import BLOCK, SubscriberDelivery
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.recovery import NEVER, Recovery
+from semcast.core.pubsub.recovery import Recovery
 from semcast.core.pubsub.selection import Selection
 from semcast.core.pubsub.storage import Restored, Storage
 from semcast.core.pubsub.subscriber import Subscriber
-from semcast.core.pubsub.vetting import Vetting
+from semcast.core.pubsub.vetting import PubsubValidator
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import AGE, DISCARD, Event
-from semcast.terms.messages import Message, Rank, Seq, Submission
+from semcast.terms.ids import NEVER, Rank, Seq
+from semcast.terms.machine import (
+    Command,
+    GoOffline,
+    GoOnline,
+    JoinGroup,
+    LeaveGroup,
+    Machine,
+    Status,
+)
+from semcast.terms.messages import Message, Submission
 from semcast.terms.pubsub import (
     Absent,
     Ack,
@@ -35,27 +44,28 @@ from semcast.terms.pubsub import (
     Digest,
     Gap,
     Gone,
-    Goodbye,
     Gossip,
     Heard,
-    Heartbeat,
     Holds,
     Join,
     Lasts,
     Leave,
+    LeaveAck,
     Members,
     Part,
     Publication,
+    PublisherHeartbeat,
     PubsubDatagram,
     Record,
     Repair,
-    Request,
+    RepairRequest,
     Resync,
     Welcome,
 )
+from semcast.terms.views import JOINING, MEMBER
 
 
-class Participant:
+class Participant(Machine):
     """Publisher, subscriber and, if the recipe says so, logger; one life of a process.
 
     `inc` counts its lives from 0, `records` is what its disk holds.  `interest` says whether a
@@ -82,9 +92,9 @@ class Participant:
         self.recipe = recipe
         self.pid = pid
         self.loggers = frozenset(recipe.keepers)
-        self.vetting = Vetting(recipe, pid)
+        self.vetting = PubsubValidator(recipe, pid)
         self.storage = Storage(inc)
-        self.reception = Reception(recipe, pid, self.storage)
+        self.reception = SubscriberDelivery(recipe, pid, self.storage)
         self.roster = Roster(recipe, pid, unaware_of if pid not in self.loggers else ())
         is_lost = pid in self.loggers and inc > 0 and not left.is_synchronised
         self.publisher = Publisher(recipe, pid, self.storage, left, now, is_lost=is_lost)
@@ -110,32 +120,42 @@ class Participant:
     def __repr__(self) -> str:
         return f"Participant({self.pid}, {self.membership}, {self.reception}, {self.publisher})"
 
-    def join(self, now: float, out: Effects) -> None:
-        """Become a subscriber; a founder is one at once, others when they have sponsors."""
-        self.subscriber.join(self.publisher.sent, now, out)
+    @property
+    def sent(self) -> Seq:
+        """The number of the last message that was published."""
+        return self.publisher.sent
+
+    def on_command(self, command: Command, now: float, out: Effects) -> None:
+        """Subscribe, unsubscribe, or be out of reach for a while."""
+        if isinstance(command, JoinGroup):
+            self.subscriber.join(self.sent, now, out)
+        elif isinstance(command, LeaveGroup):
+            self.subscriber.leave(now, out)
+        elif isinstance(command, GoOffline):
+            self.subscriber.disconnect(out)
+        elif isinstance(command, GoOnline):
+            self.subscriber.reconnect(now, out)
+        else:
+            super().on_command(command, now, out)
         self._settle(now, out)
 
-    def leave(self, now: float, out: Effects) -> None:
-        """Be owed nothing more."""
-        self.subscriber.leave(now, out)
-        self._settle(now, out)
+    def status(self, now: float) -> Status:
+        """How it is doing."""
+        streams, unsettled = self.reception.tracker.streams, self.publisher.unacknowledged
+        return Status(
+            phase=MEMBER if self.subscriber.is_open else JOINING,
+            sent=self.sent,
+            passed=sum(stream.frontier - stream.start for stream in streams.values()),
+            queued=self.reception.waiting,
+            held=len(unsettled) + len(self.publisher.waiting),
+            held_bytes=self.publisher.held_bytes,
+            is_blocked=self.publisher.is_refusing,
+            is_drained=not self.tracker.gaps and not unsettled,
+            owes_nothing=not unsettled,
+        )
 
-    def disconnect(self, now: float, out: Effects) -> None:
-        """Out of reach for a while, and still owed everything."""
-        self.subscriber.disconnect(out)
-        self._settle(now, out)
-
-    def reconnect(self, now: float, out: Effects) -> None:
-        """Back in reach: get what was missed."""
-        self.subscriber.reconnect(now, out)
-        self._settle(now, out)
-
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
-        """Publish; returns how many, from the front, were accepted.
-
-        The rest may be offered again once `out.room` was set; under overflow="error" having room
-        for none raises `BufferFull`.
-        """
+    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """Publish; returns how many, from the front, were accepted."""
         if self.membership.state == AWAY:
             return 0
         try:
@@ -177,7 +197,9 @@ class Participant:
             self.recovery.on_load(repair.load, now)
             self.recovery.on_answer(now, out)
 
-    def _on_heartbeat(self, source: Rank, beat: Heartbeat, now: float, out: Effects) -> None:
+    def _on_heartbeat(
+        self, source: Rank, beat: PublisherHeartbeat, now: float, out: Effects
+    ) -> None:
         if self.subscriber.is_open or self.keeping is not None:
             self.tracker.learn(beat.sender, beat.last)
 
@@ -199,7 +221,7 @@ class Participant:
         if gossip.lacks:
             self._serve(source, gossip.lacks, now, out)
         if gossip.is_probe and len(out.send) == before:
-            out.send.append((source, Repair(())))
+            out.send.append(((source,), Repair(())))
 
     def _on_claims(
         self, logger: Rank, fresh: int, streams: tuple[Heard, ...], now: float, out: Effects
@@ -233,7 +255,7 @@ class Participant:
             self.gossiper.on_members(source, members, self.membership.merge, out)
         if self.membership.state == LEAVING and members.wants_answer:
             # It gossips no more, so what it has wrong it must ask to be told.
-            out.send.extend((source, part) for part in self.roster.digest(wants_answer=True))
+            out.send.extend(((source,), part) for part in self.roster.digest(wants_answer=True))
 
     @property
     def _counts(self) -> bool:
@@ -255,13 +277,13 @@ class Participant:
 
     def _on_resync(self, source: Rank, resync: Resync, now: float, out: Effects) -> None:
         if self.keeping is not None and self.keeping.log.is_complete:
-            out.send.append((source, self.gossiper.lasts(wants_answer=False)))
-            out.send.extend((source, m) for m in self.roster.digest(wants_answer=True))
+            out.send.append(((source,), self.gossiper.lasts(wants_answer=False)))
+            out.send.extend(((source,), m) for m in self.roster.digest(wants_answer=True))
         elif self.keeping is not None:
             self.keeping.resync.on_resync(source)
         self.publisher.on_disk_lost(source, resync.inc)
         if self.publisher.sent:
-            out.send.append((source, Heartbeat(self.pid, self.publisher.sent)))
+            out.send.append(((source,), PublisherHeartbeat(self.pid, self.publisher.sent)))
 
     def _on_census(self, source: Rank, census: Census, now: float, out: Effects) -> None:
         if self.keeping is not None:
@@ -323,10 +345,10 @@ class Participant:
             if self.subscriber.is_open:
                 self.reception.skip(part, AGE, self.pid, out)  # heard of here or not
         while True:
-            mine = [datagram for peer, datagram in out.send if peer == self.pid]
+            mine = [datagram for to, datagram in out.send if to == (self.pid,)]
             if not mine:
                 return
-            out.send[:] = [(peer, d) for peer, d in out.send if peer != self.pid]
+            out.send[:] = [entry for entry in out.send if entry[0] != (self.pid,)]
             for datagram in mine:
                 _HANDLERS[type(datagram)](self, self.pid, datagram, now, out)
             self.keeping.settle(out)
@@ -353,8 +375,8 @@ class Participant:
 _HANDLERS: dict[type, Callable[[Participant, Rank, Any, float, Effects], None]] = {
     Publication: lambda p, source, d, now, out: p._take(d.messages, source, now, out),
     Repair: Participant._on_repair,
-    Heartbeat: Participant._on_heartbeat,
-    Request: lambda p, source, d, now, out: p._serve(source, d.lacks, now, out),
+    PublisherHeartbeat: Participant._on_heartbeat,
+    RepairRequest: lambda p, source, d, now, out: p._serve(source, d.lacks, now, out),
     Gossip: Participant._on_gossip,
     Digest: Participant._on_digest,
     Collected: Participant._on_collected,
@@ -365,7 +387,7 @@ _HANDLERS: dict[type, Callable[[Participant, Rank, Any, float, Effects], None]] 
         source, d, p.publisher.sent, now, out
     ),
     Leave: lambda p, source, d, now, out: p.membership.on_leave(source, d, p._counts, out),
-    Goodbye: lambda p, source, d, now, out: p.membership.on_goodbye(source, d),
+    LeaveAck: lambda p, source, d, now, out: p.membership.on_goodbye(source, d),
     Ack: lambda p, source, d, now, out: p.publisher.on_ack(source, d.inc, d.part.spans, now, out),
     Census: Participant._on_census,
     Holds: lambda p, source, d, now, out: p.publisher.census.on_holds(source, d, now, out),

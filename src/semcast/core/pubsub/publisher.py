@@ -14,15 +14,16 @@ from semcast.core.outbox import batches
 from semcast.core.pubsub.census import CensusTaker
 from semcast.core.pubsub.heartbeats import Heartbeats
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.recovery import NEVER
 from semcast.core.pubsub.storage import Restored, Storage
 from semcast.core.ranges import Ranges
 from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX, size_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.events import ACKNOWLEDGE, MULTICAST, Event
-from semcast.terms.messages import EVERYONE, Message, Rank, Seq, Submission
-from semcast.terms.pubsub import Part, Publication, Reserved, Span
+from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq, Span
+from semcast.terms.messages import Message, Submission
+from semcast.terms.outputs import ROOM
+from semcast.terms.pubsub import Part, Publication, Reserved
 
 RESENDS_MAX = 1 << 8  # messages to one logger at a time
 
@@ -88,8 +89,8 @@ class Publisher:
             self._reserve(out)
         if not accepted and submissions and self.recipe.overflow == "error":
             raise BufferFull(
-                f"buffer: {len(self.unacknowledged)} messages are not yet kept by "
-                f"{self.recipe.copies} loggers; wait, or look after the loggers"
+                f"buffer full: {len(self.unacknowledged)} messages are not yet acknowledged by "
+                f"{self.recipe.copies} loggers; wait, or check the loggers"
             )
         return accepted
 
@@ -117,14 +118,12 @@ class Publisher:
     def _check(self, message: Message, size: int) -> None:
         most = self.recipe.message_bytes
         if size > most:
-            raise LocalProtocolError(
-                f"payload: a message of {size} bytes is over the {most} allowed"
-            )
+            raise LocalProtocolError(f"payload: message has {size} bytes, maximum is {most}")
         if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
             raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
         if len(message.name) > NAME_MAX:
             raise LocalProtocolError(
-                f"item: a name of {len(message.name)} characters, at most {NAME_MAX} are allowed"
+                f"item: name has {len(message.name)} characters, maximum is {NAME_MAX}"
             )
 
     def _reserve(self, out: Effects) -> None:
@@ -156,7 +155,7 @@ class Publisher:
         self.settled, self.first_own = settled, after + 1
         self.census = CensusTaker(self.recipe, self.pid, settled + 1, after, now)
         self.heartbeats.on_published(after, now)
-        out.room = True
+        out.outputs.append(ROOM)
 
     def on_persisted(self, now: float, out: Effects) -> None:
         """A block may have become usable."""
@@ -196,7 +195,7 @@ class Publisher:
             self.retry_at = now + self.recipe.retry_s
         if not self.place and self.is_refusing:
             self.is_refusing = False
-            out.room = True
+            out.outputs.append(ROOM)
 
     def on_ack(
         self, logger: Rank, inc: int, spans: Sequence[Span], now: float, out: Effects
@@ -228,7 +227,7 @@ class Publisher:
             out.events.append(Event(ACKNOWLEDGE, self.pid, self.pid, seq))
         if self.is_refusing:
             self.is_refusing = False
-            out.room = True
+            out.outputs.append(ROOM)
 
     def on_disk_lost(self, logger: Rank, inc: int) -> None:
         """What this logger acknowledged before its life `inc` it keeps no longer."""
@@ -257,7 +256,7 @@ class Publisher:
         return list(spans)
 
     def on_time(self, now: float, out: Effects) -> None:
-        """Heartbeat, and send again what loggers lack [RPB §3.1]."""
+        """Send a heartbeat, and send again what loggers lack [RPB §3.1]."""
         self.heartbeats.on_time(now, out)
         self.census.on_time(now, out)
         if now < self.retry_at:
@@ -273,4 +272,4 @@ class Publisher:
                 if not kept_by & bit and when + patience_s <= now
             ][:RESENDS_MAX]
             for batch in batches(lacked, self.recipe.datagram_bytes):
-                out.send.append((logger, Publication(batch)))
+                out.send.append(((logger,), Publication(batch)))

@@ -19,16 +19,17 @@ from semcast.core.pubsub.storage import Storage
 from semcast.core.pubsub.tracking import Tracker
 from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVER, DISCARD, RECEIVE, SKIP, Event
-from semcast.terms.messages import Message, Purged, Rank, Seq
+from semcast.terms.ids import SEQ_MAX, Rank, Seq
+from semcast.terms.messages import Message, Purged
+from semcast.terms.outputs import Delivery, PassedOver
 from semcast.terms.pubsub import Cursor, Part
 
 SKIPS_MAX = 1 << 16  # of a stream, on what one datagram says: each is an event of its own
-SEQ_MAX = 2**63 - 1
 BLOCK = "block"
 INTEREST = "interest"
 
 
-class Reception:
+class SubscriberDelivery:
     """One life of a subscriber.  Invariant: what is held lies above its stream's frontier."""
 
     def __init__(self, recipe: PubsubRecipe, pid: Rank, storage: Storage) -> None:
@@ -51,7 +52,7 @@ class Reception:
         self.witnesses: frozenset[tuple[Rank, Seq]] = frozenset()  # to be held though it is full
 
     def __repr__(self) -> str:
-        return f"Reception({self.tracker}, waiting={self.waiting})"
+        return f"SubscriberDelivery({self.tracker}, waiting={self.waiting})"
 
     def on_message(self, message: Message, source: Rank, out: Effects) -> bool:
         """Deliver or hold a message that was not here before; whether it was not."""
@@ -108,7 +109,7 @@ class Reception:
         self._hand_over(message, source, out)
 
     def _hand_over(self, message: Message, source: Rank, out: Effects) -> None:
-        out.deliver.append(message)
+        out.outputs.append(Delivery((message,)))
         if out.events is not None:
             out.events.append(
                 Event(DELIVER, self.pid, message.sender, message.seq, message, 0, "", source)
@@ -208,7 +209,7 @@ class Reception:
         for first, last in part.spans:
             first, last = max(first, stream.start + 1), min(last, reach)
             for a, b in self.tracker.settle(sender, first, last):
-                out.passed_over.append((sender, a, b, reason))
+                out.outputs.append(PassedOver(sender, a, b, reason))
                 self._record_skips(sender, range(a, b + 1), by, reason, source, out)
         if sender in self.heaps:
             self._release(sender, source, out)

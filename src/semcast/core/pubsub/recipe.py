@@ -10,7 +10,7 @@ from math import inf
 
 from semcast.core.recipe import OVERFLOWS, Recipe
 from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
 from semcast.terms.promises import promised
 
 PROTOCOLS = ("lbrm", "pbcast", "rpbcast")
@@ -137,7 +137,9 @@ class PubsubRecipe:
             raise ConfigError(f"service_max: {self.service_max} is not above 0")
         for name in ("founders", "sponsors"):
             if getattr(self, name) > self.members:
-                raise ConfigError(f"{name}: {getattr(self, name)} of {self.members} members")
+                raise ConfigError(
+                    f"{name}: {getattr(self, name)} is more than the {self.members} members"
+                )
         if self.multicast_at is not None and self.multicast_at < 2:
             raise ConfigError(f"multicast_at: {self.multicast_at} is not at least 2")
         if self.age_s is not None and not 0 < self.age_s < inf:
@@ -147,12 +149,12 @@ class PubsubRecipe:
         loggers = self.loggers or ()
         if self.protocol == "pbcast":
             if loggers:
-                raise ConfigError("loggers: pbcast has none; use rpbcast")
+                raise ConfigError("loggers: not allowed with pbcast; use rpbcast")
             return
         if not loggers:
             raise ConfigError(f"loggers: {self.protocol} needs at least 1")
         if len(set(loggers)) < len(loggers) or not all(0 <= p < self.members for p in loggers):
-            raise ConfigError(f"loggers: {loggers} are not different pids below {self.members}")
+            raise ConfigError(f"loggers: {loggers} must be distinct pids below {self.members}")
         if self.copies > len(loggers):
             raise ConfigError(f"copies: {self.copies} is more than the {len(loggers)} loggers")
 
@@ -160,7 +162,9 @@ class PubsubRecipe:
         if self.retain == "all":
             return
         if self.relation not in ("item", "all", "none"):
-            raise ConfigError(f"retain: the last word needs relation item, not {self.relation}")
+            raise ConfigError(
+                f"retain: keeping only the latest value needs relation item, not {self.relation}"
+            )
         if self.retain == "latest":
             return
         if isinstance(self.retain, str):

@@ -14,16 +14,15 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
-from semcast.core.pubsub.reception import INTEREST, Reception
+from semcast.core.pubsub.reception import INTEREST, SubscriberDelivery
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.tracking import Tracker
 from semcast.core.ranges import Ranges, take
 from semcast.terms.effects import Effects
 from semcast.terms.events import AGE
-from semcast.terms.messages import Rank, Seq
-from semcast.terms.pubsub import SPANS_MAX, STREAMS_MAX, Part, Request, Span
+from semcast.terms.ids import NEVER, Rank, Seq, Span
+from semcast.terms.pubsub import SPANS_MAX, STREAMS_MAX, Part, RepairRequest
 
-NEVER = float("inf")
 Found: TypeAlias = tuple[Rank, Seq, Seq]  # sender, first and last number
 ASK_MAX = 1 << 9  # numbers that one request names
 ASK_LEAST = 1 << 4  # of each stream, however many there are
@@ -40,7 +39,7 @@ class Recovery:
         recipe: PubsubRecipe,
         pid: Rank,
         tracker: Tracker,
-        reception: Reception,
+        reception: SubscriberDelivery,
         rng: Random,
         interest: Callable[[Rank, Seq], bool] | None,
     ) -> None:
@@ -167,11 +166,11 @@ class Recovery:
         if not parts:
             return
         if self.loggers and not (self.is_logger and self.rng.random() < 0.5):
-            out.send.append((self.rng.choice(self.loggers), Request(parts)))
+            out.send.append(((self.rng.choice(self.loggers),), RepairRequest(parts)))
             return
         for part in parts:
             if part.sender != self.pid:
-                out.send.append((part.sender, Request((part,))))
+                out.send.append(((part.sender,), RepairRequest((part,))))
 
     def _prune(self) -> None:
         """Drop from the logger phase what has come meanwhile."""

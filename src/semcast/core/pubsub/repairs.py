@@ -4,13 +4,14 @@ Idea beyond the thesis [RPB §8]: whoever is asked for the same message by `mult
 within a period has seen a sample of many that miss it, and multicasts it once instead.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from semcast.core.outbox import NOTICE_BYTES
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.kernel import size_of
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Message, Purged, Rank, Seq
+from semcast.terms.ids import EVERYONE, Rank, Seq
+from semcast.terms.messages import Message, Purged
 from semcast.terms.pubsub import Repair
 
 ASKED_MAX = 1 << 14  # messages whose requesters are counted at a time
@@ -53,7 +54,7 @@ class Demand:
 
 
 def repair(
-    peer: Rank,
+    to: Sequence[Rank],
     messages: Iterable[Message],
     superseded: Iterable[tuple[Message, list[Purged]]],
     recipe: PubsubRecipe,
@@ -67,13 +68,13 @@ def repair(
     for message, purged in [*((m, []) for m in messages), *superseded]:
         needs = size_of(message) + NOTICE_BYTES * len(purged)
         if batch and size + needs > recipe.datagram_bytes:
-            out.send.append((peer, Repair(tuple(batch), tuple(notices), load)))
+            out.send.append((to, Repair(tuple(batch), tuple(notices), load)))
             batch, notices, size = [], [], 0
         batch.append(message)
         notices += purged
         size += needs
     if batch:
-        out.send.append((peer, Repair(tuple(batch), tuple(notices), load)))
+        out.send.append((to, Repair(tuple(batch), tuple(notices), load)))
 
 
 def multicast(messages: list[Message], recipe: PubsubRecipe, load: int, out: Effects) -> None:

@@ -11,10 +11,9 @@ down as such, so that who lacks it is told instead of waiting for ever.
 
 from semcast.core.pubsub.log import Log
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.recovery import NEVER
 from semcast.core.ranges import Ranges
 from semcast.terms.effects import Effects
-from semcast.terms.messages import EVERYONE, Rank, Seq
+from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq
 from semcast.terms.pubsub import Heard, Part, Resync
 
 
@@ -42,9 +41,9 @@ class Resynchronisation:
         self.deadline = now + self.retry_s
         if not self.lasts:
             out.send.append((EVERYONE, Resync(self.inc)))
-        for logger in self.others:
-            if logger not in self.lasts:
-                out.send.append((logger, Resync(self.inc)))
+        silent = [logger for logger in self.others if logger not in self.lasts]
+        if silent:
+            out.send.append((silent, Resync(self.inc)))
         self._conclude()
 
     def on_lasts(self, logger: Rank, streams: tuple[Heard, ...]) -> None:

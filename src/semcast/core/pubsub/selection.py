@@ -12,7 +12,7 @@ from random import Random
 
 from semcast.core.pubsub.membership import Roster
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
 
 DRAWS_MAX = 32
 CEILING = 1.1  # times the longest round trip: the farthest peer is drawn now and then

@@ -7,16 +7,16 @@ is on stable storage.  Records become durable in order.
 from collections.abc import Iterable
 
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Rank, Seq
+from semcast.terms.ids import Rank, Seq
 from semcast.terms.pubsub import (
     Admitted,
     Cursor,
-    Departed,
     Entry,
     Joined,
     Record,
     Reserved,
     Synchronised,
+    Unsubscribed,
 )
 
 
@@ -64,7 +64,7 @@ class Restored:
             elif isinstance(record, Joined):
                 self.joined = record
                 self.cursors.clear()
-            elif isinstance(record, Departed):
+            elif isinstance(record, Unsubscribed):
                 self.joined = None
             elif isinstance(record, Admitted):
                 self.entries.append(record.entry)

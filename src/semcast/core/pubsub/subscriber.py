@@ -10,13 +10,14 @@ A logger's own subscriber follows its log, and after a crash always goes on at m
 
 from semcast.core.pubsub.gossip import Gossiper
 from semcast.core.pubsub.joining import AWAY, OUTSIDE, Membership
-from semcast.core.pubsub.reception import Reception
-from semcast.core.pubsub.recovery import NEVER, Recovery
+from semcast.core.pubsub.reception import SubscriberDelivery
+from semcast.core.pubsub.recovery import Recovery
 from semcast.core.pubsub.storage import Restored
 from semcast.terms.effects import Effects
 from semcast.terms.events import JOIN, LEAVE, Event
-from semcast.terms.messages import Rank, Seq
-from semcast.terms.pubsub import Departed, Heard, Joined, Welcome
+from semcast.terms.ids import NEVER, Rank, Seq
+from semcast.terms.outputs import ROOM
+from semcast.terms.pubsub import Heard, Joined, Unsubscribed, Welcome
 
 
 class Subscriber:
@@ -24,7 +25,7 @@ class Subscriber:
 
     def __init__(
         self,
-        reception: Reception,
+        reception: SubscriberDelivery,
         membership: Membership,
         recovery: Recovery,
         gossiper: Gossiper,
@@ -123,7 +124,7 @@ class Subscriber:
         self.is_open = self.is_wanted = False
         self.home_at = NEVER
         if self.is_kept:
-            self.storage.write(Departed(), out)
+            self.storage.write(Unsubscribed(), out)
         self.membership.leave(now, out)
         if not self.follows_log:
             self.recovery.reset()
@@ -140,7 +141,7 @@ class Subscriber:
         if self.membership.reconnect(out):
             self.gossiper.start(now)
             self._ask_home(now, at_once=True)
-            out.room = True
+            out.outputs.append(ROOM)
 
     def on_home(self, now: float) -> None:
         """A logger said where the streams end."""
@@ -157,7 +158,7 @@ class Subscriber:
         if now >= self.home_at:
             self.home_at = now + self.recipe.retry_s
             logger = self.rng.choice(self.loggers)
-            out.send.append((logger, self.gossiper.lasts(wants_answer=True)))
+            out.send.append(((logger,), self.gossiper.lasts(wants_answer=True)))
 
     def settle(self, now: float, out: Effects) -> None:
         """After every input: cursors before deliveries, or some time after them."""

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 from semcast.core.pubsub.signature import MASK, mix
 from semcast.core.ranges import Ranges
-from semcast.terms.messages import Rank, Seq
-from semcast.terms.pubsub import STREAMS_MAX, Heard, Span
+from semcast.terms.ids import Rank, Seq, Span
+from semcast.terms.pubsub import STREAMS_MAX, Heard
 
 ACTIVE_ROUNDS = 4  # A stream is active for so many rounds after it went on.
 
 
-class Stream:
+class TrackedStream:
     """One sender's numbers; what lies at or below `start` is not owed here [RPB §5.3]."""
 
     __slots__ = ("last", "missing", "start")
@@ -27,7 +27,7 @@ class Stream:
         self.missing = Ranges()
 
     def __repr__(self) -> str:
-        return f"Stream({self.start} < {self.last}, missing={self.missing})"
+        return f"TrackedStream({self.start} < {self.last}, missing={self.missing})"
 
     @property
     def frontier(self) -> Seq:
@@ -42,7 +42,7 @@ class Tracker:
     __slots__ = ("active", "detected", "gaps", "signature", "streams")
 
     def __init__(self) -> None:
-        self.streams: dict[Rank, Stream] = {}
+        self.streams: dict[Rank, TrackedStream] = {}
         self.gaps: dict[Rank, None] = {}  # streams of which something is missing
         self.detected: list[tuple[Rank, Seq, Seq]] = []  # missing, and not yet asked for
         self.signature = 0
@@ -59,11 +59,11 @@ class Tracker:
         self.signature = 0
         self.active.clear()
 
-    def begin(self, sender: Rank, start: Seq) -> Stream | None:
+    def begin(self, sender: Rank, start: Seq) -> TrackedStream | None:
         """The stream of `sender`, opened after `start` if it is new; None past the bound."""
         stream = self.streams.get(sender)
         if stream is None and len(self.streams) < STREAMS_MAX:
-            stream = self.streams[sender] = Stream(start)
+            stream = self.streams[sender] = TrackedStream(start)
             if start:
                 self.signature = (self.signature + mix(sender, start)) & MASK
         return stream
@@ -113,19 +113,19 @@ class Tracker:
             stream is not None and stream.start < seq <= stream.last and seq not in stream.missing
         )
 
-    def _detect(self, sender: Rank, stream: Stream, last: Seq) -> None:
+    def _detect(self, sender: Rank, stream: TrackedStream, last: Seq) -> None:
         first = stream.last + 1
         stream.missing.add(first, last)
         self.gaps[sender] = None
         self.detected.append((sender, first, last))
 
-    def _advance(self, sender: Rank, stream: Stream, last: Seq) -> None:
+    def _advance(self, sender: Rank, stream: TrackedStream, last: Seq) -> None:
         before = mix(sender, stream.last) if stream.last else 0
         self.signature = (self.signature - before + mix(sender, last)) & MASK
         stream.last = last
         self.active[sender] = ACTIVE_ROUNDS
 
-    def _remove(self, sender: Rank, stream: Stream, first: Seq, last: Seq) -> list[Span]:
+    def _remove(self, sender: Rank, stream: TrackedStream, first: Seq, last: Seq) -> list[Span]:
         spans = stream.missing.remove(first, last)
         if spans and not stream.missing:
             self.gaps.pop(sender, None)

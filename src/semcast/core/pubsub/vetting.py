@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
 from semcast.terms.pubsub import (
     Absent,
     Ack,
@@ -18,20 +18,20 @@ from semcast.terms.pubsub import (
     Gone,
     Gossip,
     Heard,
-    Heartbeat,
     Holds,
     Lasts,
     Members,
     Part,
     Publication,
+    PublisherHeartbeat,
     PubsubDatagram,
     Repair,
-    Request,
+    RepairRequest,
     Welcome,
 )
 
 
-class Vetting:
+class PubsubValidator:
     """One per participant; changes nothing."""
 
     def __init__(self, recipe: PubsubRecipe, pid: Rank) -> None:
@@ -53,7 +53,7 @@ class Vetting:
             notice.sender for notice in repair.purged
         )
 
-    def _heartbeat(self, source: Rank, heartbeat: Heartbeat) -> bool:
+    def _heartbeat(self, source: Rank, heartbeat: PublisherHeartbeat) -> bool:
         return heartbeat.sender == source
 
     def _parts(self, parts: tuple[Part, ...]) -> bool:
@@ -87,20 +87,20 @@ class Vetting:
         return all(0 <= pid < self.members for pid in pids)
 
 
-_CHECKS: dict[type, Callable[[Vetting, Rank, Any], bool]] = {
-    Publication: Vetting._publication,
-    Repair: Vetting._repair,
-    Heartbeat: Vetting._heartbeat,
-    Request: lambda v, source, d: v._parts(d.lacks),
+_CHECKS: dict[type, Callable[[PubsubValidator, Rank, Any], bool]] = {
+    Publication: PubsubValidator._publication,
+    Repair: PubsubValidator._repair,
+    PublisherHeartbeat: PubsubValidator._heartbeat,
+    RepairRequest: lambda v, source, d: v._parts(d.lacks),
     Gossip: lambda v, source, d: v._parts(d.lacks) and v._streams(d.streams),
     Digest: lambda v, source, d: v._parts(d.holds),
     Collected: lambda v, source, d: v._parts(d.parts),
     Lasts: lambda v, source, d: v._streams(d.streams),
-    Members: Vetting._members,
+    Members: PubsubValidator._members,
     Welcome: lambda v, source, d: v._streams(d.lasts),
-    Ack: Vetting._ack,
-    Holds: Vetting._holds,
-    Gap: Vetting._gap,
-    Gone: Vetting._gone,
-    Absent: Vetting._absent,
+    Ack: PubsubValidator._ack,
+    Holds: PubsubValidator._holds,
+    Gap: PubsubValidator._gap,
+    Gone: PubsubValidator._gone,
+    Absent: PubsubValidator._absent,
 }

@@ -15,20 +15,18 @@ a crash of the only holder would leave impossible.
 from collections.abc import Callable
 from random import Random
 
-from semcast.core.detector import NEVER
 from semcast.core.views.recipe import ViewRecipe, quorum
 from semcast.core.views.tenure import Tenure
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Rank
+from semcast.terms.ids import NEVER, BallotNumber, Rank
 from semcast.terms.views import (
     Accepted,
-    BallotNumber,
+    BallotRejected,
     Decided,
     Prepare,
     Promise,
     Proposal,
     Propose,
-    Refused,
     ViewDatagram,
 )
 
@@ -90,9 +88,13 @@ class Agreement:
         view = self.tenure.view
         question = self.proposed or Prepare(view.id, self.ballot)
         answered = self.promises if self.proposed is None else self.accepts
-        for rank, life in enumerate(view.members):
-            if rank != self.tenure.rank and rank not in answered:
-                out.send.append((life.pid, question))
+        asked = [
+            life.pid
+            for rank, life in enumerate(view.members)
+            if rank != self.tenure.rank and rank not in answered
+        ]
+        if asked:
+            out.send.append((asked, question))
         self.retry_at = now + self.recipe.retry_s
 
     def on_prepare(self, source: Rank, prepare: Prepare, now: float, out: Effects) -> None:
@@ -105,7 +107,7 @@ class Agreement:
             tenure.view.id,
             prepare.ballot,
             tuple(tenure.frontier),
-            tenure.member.last,
+            tenure.member.sent,
             self.is_stateful,
             self.accepted_ballot,
             self.accepted,
@@ -117,7 +119,7 @@ class Agreement:
             self._answer(source, self.decision, now, out)
             return True
         if ballot < self.promised:
-            self._answer(source, Refused(self.tenure.view.id, self.promised), now, out)
+            self._answer(source, BallotRejected(self.tenure.view.id, self.promised), now, out)
             return True
         if ballot > self.promised:
             self.promised, self.wanted = ballot, None
@@ -215,11 +217,10 @@ class Agreement:
             proposal = self.proposed.proposal
             decided = Decided(self.tenure.view.id, proposal, holder)
             told = {life.pid for life in (*self.tenure.view.members, *proposal.next.members)}
-            for pid in sorted(told - {self.tenure.life.pid}):
-                out.send.append((pid, decided))
+            out.send.append((sorted(told - {self.tenure.life.pid}), decided))
             self.on_decided(decided, now, out)
 
-    def on_refused(self, refused: Refused, now: float) -> None:
+    def on_refused(self, refused: BallotRejected, now: float) -> None:
         """A higher ballot was promised."""
         if self.ballot and refused.promised > self.ballot:
             self.promised = max(self.promised, refused.promised)
@@ -243,7 +244,7 @@ class Agreement:
 
     def _answer(self, rank: Rank, answer: ViewDatagram, now: float, out: Effects) -> None:
         if rank != self.tenure.rank:
-            out.send.append((self.tenure.view.members[rank].pid, answer))
+            out.send.append(((self.tenure.view.members[rank].pid,), answer))
         elif isinstance(answer, Promise) and answer.ballot == self.ballot:
             self.promises[rank] = answer
         elif isinstance(answer, Accepted):

@@ -1,26 +1,31 @@
 """One process of a group with views: the machines of a recipe, wired together.
 
-A driver calls `multicast`, `on_datagram`, `on_ready`, `on_state` and `on_time` as for a `Member`.
-What the application sees comes in one order, deliveries and installations alike: a view is agreed
-on and entered here at once, and shown to the application when it has taken what came before.  So
-a slow application never holds up a view change.
+A driver calls it as any `Machine`, by processes instead of ranks.  What the application sees comes
+in one order, deliveries and views alike: a view is agreed on and entered here at once, and shown to
+the application when it has taken what came before.  So a slow application never holds up a view
+change.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from random import Random
 
-from semcast.core.detector import NEVER
+from msgspec.structs import replace
+
+from semcast.core.trace import LifeTrace
+from semcast.core.views.lineage import LineageGuard
 from semcast.core.views.partitionable import PartitionableViews
 from semcast.core.views.primary import PrimaryViews
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.suspicion import Suspicion
 from semcast.core.views.tenure import Tenure
+from semcast.core.views.tenures import Tenures
 from semcast.core.views.transfer import Transfer
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.events import INSTALL, LEAVE, SUSPECT, Event
-from semcast.terms.messages import EVERYONE, Seq, Submission
+from semcast.terms.ids import EVERYONE, NEVER, Life, Lineage, Pid, Seq, ViewId
+from semcast.terms.machine import Command, FoundGroup, LeaveGroup, Machine, Status, SupplyState
+from semcast.terms.messages import Submission
+from semcast.terms.outputs import ROOM, Ended, Installed, PhaseChanged
 from semcast.terms.views import (
     CHANGING,
     EXCLUDED,
@@ -31,20 +36,16 @@ from semcast.terms.views import (
     NO_VIEW,
     Enclosed,
     Heartbeat,
-    Installation,
-    Life,
-    Pid,
+    OrderProgress,
     Proposal,
-    Reached,
+    Stamped,
     StateChunk,
     View,
-    ViewDatagram,
-    ViewId,
     WantState,
 )
 
 
-class ViewMember:
+class ViewMember(Machine):
     """Lives as long as one incarnation of the process."""
 
     def __init__(self, recipe: ViewRecipe, life: Life, rng: Random, now: float) -> None:
@@ -56,21 +57,24 @@ class ViewMember:
         self.partitionable = PartitionableViews(recipe, life, self.suspicion)
         self.views = self.primary if recipe.is_primary else self.partitionable
         self.transfer = Transfer(recipe)
-        self.tenures: deque[Tenure] = deque()  # the first is shown, the last is current
+        self.guard = LineageGuard(recipe, life)
+        self.trace = LifeTrace(life)
+        self.tenures = Tenures()
         self.giving: dict[ViewId, bool] = {}  # of views not yet shown: whether state is wanted
         self.donor: Life | None = None  # of the state that this life begins with
         self.past: Tenure | None = None  # for those who have not left it yet
         self.shown = NO_VIEW
         self.ready = 0  # what the application will take, before anything is shown
         self.ended = ""
-        self.can_send = False
+        self.followed: Lineage = 0  # this life ended because a group of that lineage runs
+        self.told = JOINING  # the phase, as the application knows it
         self.is_refused = False  # a sender waits until it can
         self.stuck_since = NEVER
         self.heartbeat_at = now
         self.deadline = now
 
     def __repr__(self) -> str:
-        return f"ViewMember({self.life}, {self.status}, {self.views}, {self.tenures})"
+        return f"ViewMember({self.life}, {self.phase}, {self.views}, {self.tenures})"
 
     @property
     def pid(self) -> Pid:
@@ -80,18 +84,15 @@ class ViewMember:
     @property
     def view(self) -> View:
         """The view whose messages are exchanged."""
-        return self.tenures[-1].view if self.tenures else NO_VIEW
+        return self.tenures.view
 
     @property
     def sent(self) -> Seq:
-        """How many messages this life has multicast, order messages among them."""
-        if not self.tenures:
-            return 0
-        tenure = self.tenures[-1]
-        return tenure.view.bases[tenure.rank] + tenure.member.last
+        """The number of the last message of this life that gives no order."""
+        return self.tenures.sent
 
     @property
-    def status(self) -> str:
+    def phase(self) -> str:
         """What keeps it from sending, or MEMBER."""
         if self.ended:
             return self.ended
@@ -103,79 +104,85 @@ class ViewMember:
         # Who is still in an older view sends nothing in this one. [SVS §4.1]
         return CHANGING if is_over or self.shown.id != self.view.id else MEMBER
 
-    def found(self, lives: tuple[Life, ...], now: float, out: Effects) -> None:
-        """Begin with the first primary view; every founder must say the same."""
-        if self.tenures or not self.recipe.is_primary:
-            raise LocalProtocolError("found: this process is in a view already")
-        if self.life not in lives:
-            raise LocalProtocolError(f"found: {self.life} is not among {lives}")
-        view = View(1, lives, (0,) * len(lives))
-        self._enter(view, now)
-        self.primary.enter(self.tenures[-1], None, True, now)
+    def on_command(self, command: Command, now: float, out: Effects) -> None:
+        """Found the group, leave it, or have the state that a joiner asked for."""
+        if isinstance(command, FoundGroup):
+            self._found(command.lives, command.lineage, now)
+        elif isinstance(command, SupplyState):
+            self.transfer.on_state(command.view, command.state, out)
+        elif isinstance(command, LeaveGroup):
+            self._leave(now, out)
+            return
+        else:
+            super().on_command(command, now, out)
         self._settle(now, out)
 
-    def multicast(
-        self,
-        submissions: Sequence[Submission],
-        now: float,
-        out: Effects,
-        *,
-        at_once: bool = False,
-    ) -> int:
-        """Send to the view; how many, from the front, were taken.
+    def _found(self, lives: tuple[Life, ...], lineage: Lineage, now: float) -> None:
+        if self.tenures or not self.recipe.is_primary:
+            raise LocalProtocolError("found: this process is already in a view")
+        if self.life not in lives:
+            raise LocalProtocolError(f"found: {self.life} is not among {lives}")
+        view = View(1, lives, (0,) * len(lives), lineage)
+        self._enter(view, now)
+        self.primary.enter(self.tenures[-1], None, True, now)
 
-        None are while there is no view to send in; the rest may be offered again once `out.room`
-        was set.
-        """
+    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """Send to the view; takes nothing while there is no view to send in."""
         if self.ended:
             raise LocalProtocolError(f"this member has {self.ended} the group")
         self.suspicion.on_wake(now)
         accepted = 0
-        if self.status == MEMBER:
-            accepted = self.tenures[-1].multicast(submissions, now, out, at_once=at_once)
-        else:
-            self.is_refused = True
-        if accepted < len(submissions):
-            self.stuck_since = min(self.stuck_since, now)
-        else:
-            self.stuck_since = NEVER
-        self._settle(now, out)
+        try:
+            if self.told == MEMBER:  # which is what it was after the input before
+                accepted = self.tenures[-1].submit(submissions, now, out)
+            else:
+                self.is_refused = True
+            is_stuck = accepted < len(submissions)
+            self.stuck_since = min(self.stuck_since, now) if is_stuck else NEVER
+        finally:  # What was due before an error still leaves, stamped.
+            self._settle(now, out)
         return accepted
 
-    def on_datagram(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
+    def on_datagram(self, source: Pid, stamped: Stamped, now: float, out: Effects) -> None:
         """Something came from a process; raises RemoteProtocolError if it cannot be meant."""
-        if self.ended or source == self.pid:
+        if self.ended or source == self.life.pid:
             return
         self.suspicion.on_wake(now)
-        self.suspicion.on_heard(source, now)
+        if self.guard.admits(source, stamped, now):
+            self.suspicion.on_heard(source, now)
+            self._on_admitted(source, stamped, now, out)
+        self._settle(now, out)
+
+    def _on_admitted(self, source: Pid, stamped: Stamped, now: float, out: Effects) -> None:
+        datagram = stamped.datagram
         if isinstance(datagram, Enclosed):
             self._on_enclosed(source, datagram, now, out)
-        elif isinstance(datagram, Reached):
-            self._on_reached(source, datagram.view, datagram.held, datagram.delivered, now, out)
+        elif isinstance(datagram, OrderProgress):
+            self._on_reached(source, datagram, now, out)
         elif isinstance(datagram, Heartbeat):
             self.views.on_heartbeat(source, datagram, now, out)
             if datagram.stateful and self.transfer.owed:
                 self.transfer.on_stateful(Life(source, datagram.inc))
-            self._on_reached(source, datagram.view, datagram.held, datagram.delivered, now, out)
+            self._on_reached(source, datagram, now, out)
         elif isinstance(datagram, WantState):
             self.transfer.on_want(source, datagram, out)
         elif isinstance(datagram, StateChunk):
             self.transfer.on_chunk(source, datagram, now, out)
         else:
             self.views.on_datagram(source, datagram, now, out)
-        self._settle(now, out)
 
     def _on_enclosed(self, source: Pid, enclosed: Enclosed, now: float, out: Effects) -> None:
-        if self.tenures and enclosed.view == self.view.id:
-            self.tenures[-1].on_datagram(source, enclosed, now, out)
+        tenures = self.tenures
+        if tenures and enclosed.view == tenures[-1].view.id:
+            tenures[-1].on_datagram(source, enclosed, now, out)
         elif self.past is not None and enclosed.view == self.past.view.id:
             self.past.on_datagram(source, enclosed, now, out)
 
     def _on_reached(
-        self, source: Pid, view: ViewId, held: Seq, delivered: int, now: float, out: Effects
+        self, source: Pid, r: OrderProgress | Heartbeat, now: float, out: Effects
     ) -> None:
-        if self.tenures and view == self.view.id:
-            self.tenures[-1].on_reached(source, held, delivered, now, out)
+        if self.tenures and r.view == self.view.id:
+            self.tenures[-1].on_reached(source, r.held, r.delivered, now, out)
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
@@ -185,25 +192,37 @@ class ViewMember:
             self.tenures[0].on_ready(count, now, out)
         self._settle(now, out)
 
-    def on_state(self, view: ViewId, state: bytes, now: float, out: Effects) -> None:
-        """The application's state as it was when it entered `view`."""
-        self.transfer.on_state(view, state, out)
-        self._settle(now, out)
-
-    def leave(self, now: float, out: Effects) -> None:
-        """Ask to be let go."""
+    def _leave(self, now: float, out: Effects) -> None:
         if self.ended or self.views.is_leaving:
             return
         self.views.is_leaving = True
-        self._record(Event(LEAVE, self.pid), out)
+        self.trace.left(self.view, out)
         self.heartbeat_at = now
         self.on_time(now, out)
 
-    def flush(self, now: float, out: Effects) -> None:
+    def on_idle(self, now: float, out: Effects) -> None:
         """No more company is to be expected for what waits to be sent."""
-        if self.tenures and not self.ended:
-            self.tenures[-1].flush(now, out)
+        if self.tenures and not self.ended and not self.tenures[-1].member.outbox.is_empty:
+            self.tenures[-1].on_idle(now, out)
             self._settle(now, out)
+
+    def status(self, now: float) -> Status:
+        """How it is doing."""
+        inside, watch = self.tenures.status(now), self.suspicion
+        pids = [pid for pid, _ in self.view.members if pid != self.pid]
+        return replace(
+            inside,
+            phase=self.phase,
+            lags={} if self.ended == LEFT else inside.lags,  # Who lets it go has everything.
+            unseen=inside.unseen if self.shown.id else 0,
+            is_blocked=self.is_refused or inside.is_blocked,
+            shown=self.shown,
+            suspects=[pid for pid in pids if not watch.is_alive(pid)],
+            silent_s={pid: now - at for pid, at in watch.heard.items()},
+            donor=self.transfer.donor if self.transfer.is_waiting else None,
+            has_past=inside.has_past or bool(self.transfer.states),
+            discarded=self.guard.discarded,
+        )
 
     def on_time(self, now: float, out: Effects) -> None:
         """Time has passed."""
@@ -212,7 +231,7 @@ class ViewMember:
         self.suspicion.on_wake(now)
         if now >= self.heartbeat_at:  # Often enough to look who is silent.
             for pid in self.suspicion.on_time(now):
-                self._record(Event(SUSPECT, self.pid, peer=pid), out)
+                self.trace.suspected(pid, self.view, out)
         if self.tenures and self.tenures[-1].deadline <= now:
             self.tenures[-1].on_time(now, out)
         self.transfer.on_time(now, out)
@@ -221,7 +240,7 @@ class ViewMember:
             self.partitionable.enter(self.view)
         if now >= self.heartbeat_at:
             self._beat(now, out)
-        self.partitionable.sent = self.sent
+        self.partitionable.sent = self.tenures.numbered
         self.views.on_time(now, out)
         if self.past is not None and self.primary.all_have_entered:
             self.past = None
@@ -229,42 +248,39 @@ class ViewMember:
 
     def _beat(self, now: float, out: Effects) -> None:
         self.heartbeat_at = now + self.recipe.heartbeat_s
-        held = delivered = 0
-        if self.tenures and self.tenures[-1].placed is not None:
-            held, delivered = self.tenures[-1].frontier[0], self.tenures[-1].handed
+        held, delivered = self.tenures[-1].progress if self.tenures else (0, 0)
         expels = self.primary.expels = self._expels(now)
-        heartbeat = Heartbeat(
-            self.life.inc,
-            self.view.id,
-            self.shown.id > 0,
-            self.views.is_leaving,
-            expels,
-            held,
-            delivered,
-        )
-        out.send.append((EVERYONE, heartbeat))
+        is_primary = bool(self.tenures) and self.primary.has_quorum
+        at = self.life.inc, self.view.id, self.shown.id > 0, self.views.is_leaving
+        out.send.append((EVERYONE, Heartbeat(*at, expels, held, delivered, is_primary)))
 
     def _expels(self, now: float) -> tuple[Life, ...]:
         """Under overflow "exclude": the member that is furthest behind in the own stream."""
-        if self.recipe.overflow != "exclude" or self.status != MEMBER:
+        is_stuck = now - self.stuck_since >= self.recipe.exclude_after_s
+        if self.recipe.overflow != "exclude" or self.phase != MEMBER or not is_stuck:
             return ()
-        if now - self.stuck_since < self.recipe.exclude_after_s:
-            return ()
-        tenure = self.tenures[-1]
-        reached = tenure.member.outbox.reached
-        slowest = min(reached, key=lambda rank: reached[rank], default=None)
-        if slowest is None or reached[slowest] == tenure.member.last:
-            return ()
-        return (tenure.view.members[slowest],)
+        return self.tenures[-1].slowest
 
     def _settle(self, now: float, out: Effects) -> None:
         """After every input: change the view if it is agreed, show what is due, set the timer."""
-        if self.ended:
-            return
+        steady = len(self.tenures) == 1 and self.told == MEMBER and self.primary.is_steady
+        if steady and not self.guard.rivals:  # The usual case: there is only a timer to set.
+            self.deadline = min(
+                self.heartbeat_at,
+                self.primary.deadline,
+                self.transfer.deadline,
+                self.tenures[0].deadline,
+            )
+        elif not self.ended:
+            self._advance(now, out)
+        if out.send:
+            self.guard.stamp(out)
+
+    def _advance(self, now: float, out: Effects) -> None:
         if self.recipe.is_primary:
             self._settle_primary(now, out)
         else:
-            self.partitionable.sent = self.sent
+            self.partitionable.sent = self.tenures.numbered
             if self.tenures:
                 self.tenures[-1].is_silent = self.partitionable.is_bound
             if self.partitionable.next is not None:
@@ -274,9 +290,13 @@ class ViewMember:
         if self.ended:
             return
         self._show(now, out)
-        could_send, self.can_send = self.can_send, self.status == MEMBER
-        if self.is_refused and self.can_send and not could_send:
-            self.is_refused, out.room = False, True
+        phase = self.phase
+        if phase != self.told:
+            self.told = phase
+            out.outputs.append(PhaseChanged(phase))
+            if self.is_refused and phase == MEMBER:
+                self.is_refused = False
+                out.outputs.append(ROOM)
         self.deadline = min(
             self.heartbeat_at,
             self.views.deadline,
@@ -287,13 +307,15 @@ class ViewMember:
     def _settle_primary(self, now: float, out: Effects) -> None:
         primary = self.primary
         primary.settle(now, out)
+        if self.tenures:
+            self.followed = self.guard.poll(primary.has_quorum, now, out)
         if primary.next is not None:
             proposal = primary.next
             if self.life in proposal.next.members:
                 self._install(proposal.next, proposal, now, out)
             else:
                 self._end(LEFT if primary.is_leaving else EXCLUDED, out)
-        elif primary.is_excluded:
+        elif primary.is_excluded or self.followed:
             self._end(LEFT if primary.is_leaving else EXCLUDED, out)
         elif primary.is_leaving and self._is_alone:
             self._end(LEFT, out)
@@ -305,7 +327,7 @@ class ViewMember:
     def _end(self, status: str, out: Effects) -> None:
         self.ended = status
         self.deadline = NEVER
-        out.room = out.excluded = True
+        out.outputs += (ROOM, Ended(status, self.followed))
 
     def _install(self, view: View, proposal: Proposal | None, now: float, out: Effects) -> None:
         """Leave the view behind, with everything up to the cut, and enter the next."""
@@ -339,6 +361,7 @@ class ViewMember:
         self.transfer.want(self.view.id, proposal.donor, now, out)
 
     def _enter(self, view: View, now: float) -> None:
+        self.guard.enter(view)
         self.tenures.append(Tenure(self.recipe, view, self.life, self.rng))
         for life in view.members:
             if life != self.life:
@@ -357,7 +380,7 @@ class ViewMember:
                 self.tenures.popleft()
                 self._announce(self.tenures[0].view, None, out)
                 self.tenures[0].on_ready(ready, now, out)
-                out.room = True
+                out.outputs.append(ROOM)
             else:
                 return
 
@@ -371,12 +394,5 @@ class ViewMember:
     def _announce(self, view: View, state: bytes | None, out: Effects) -> None:
         self.shown = view
         wants_state = self.giving.pop(view.id, False)
-        out.installs.append((len(out.deliver), Installation(view, state, wants_state)))
-        members = tuple(life.pid for life in view.members)
-        self._record(Event(INSTALL, self.pid, members=members, view=view.id), out)
-
-    def _record(self, event: Event, out: Effects) -> None:
-        if out.events is not None:
-            event.inc = self.life.inc
-            event.view = event.view or self.view.id
-            out.events.append(event)
+        out.outputs.append(Installed(view, state, wants_state))
+        self.trace.installed(view, out)

@@ -8,24 +8,12 @@ Departs: *createview* wants ids above all others; concurrent components cannot k
 process could tell the difference.
 """
 
-from semcast.core.detector import NEVER
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.suspicion import Suspicion
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.messages import Seq
-from semcast.terms.views import (
-    NO_VIEW,
-    Consent,
-    Formed,
-    Heartbeat,
-    Invite,
-    Life,
-    Pid,
-    View,
-    ViewDatagram,
-    ViewId,
-)
+from semcast.terms.ids import NEVER, Life, Pid, Seq, ViewId
+from semcast.terms.views import NO_VIEW, Consent, Formed, Heartbeat, Invite, View, ViewDatagram
 
 PID_BITS = 31
 INC_BITS = 8
@@ -133,7 +121,7 @@ class PartitionableViews:
             self.forming = None  # Somebody in reach knows of higher ids.
             self.retry_at = self.form_by = NEVER
         self.consented_until = now + 2 * self.recipe.patience_s
-        out.send.append((source, Consent(invite.view, self.sent)))
+        out.send.append(((source,), Consent(invite.view, self.sent)))
 
     def _on_formed(self, view: View, now: float) -> None:
         if view.id != self.promised or view.id <= self.view.id or not self.is_bound:
@@ -142,7 +130,9 @@ class PartitionableViews:
             self.consented_until = -NEVER  # The consent came too late.
             return
         if view.bases[view.members.index(self.life)] != self.sent:
-            raise RemoteProtocolError(f"view {view.id}: other numbers than were consented to")
+            raise RemoteProtocolError(
+                f"view {view.id}: sequence numbers differ from those this process consented to"
+            )
         self.next = view
 
     def on_time(self, now: float, out: Effects) -> None:
@@ -180,9 +170,9 @@ class PartitionableViews:
 
     def _ask(self, now: float, out: Effects) -> None:
         assert self.forming is not None
-        for life in self.forming.members:
-            if life.pid not in self.consents:
-                out.send.append((life.pid, self.forming))
+        asked = [life.pid for life in self.forming.members if life.pid not in self.consents]
+        if asked:
+            out.send.append((asked, self.forming))
         self.retry_at = now + self.recipe.retry_s
 
     def _form(self, now: float, out: Effects, *, over: bool = False) -> None:
@@ -199,9 +189,9 @@ class PartitionableViews:
             return
         bases = tuple(self.consents[life.pid] for life in members)
         view = View(forming.view, tuple(members), bases)
-        for life in members:
-            if life != self.life:
-                out.send.append((life.pid, Formed(view)))
+        others = [life.pid for life in members if life != self.life]
+        if others:
+            out.send.append((others, Formed(view)))
         self.forming = None
         self.retry_at = self.form_by = NEVER
         self.next = view

@@ -9,26 +9,23 @@ A member that reaches no quorum waits: somebody may be going on without it.
 
 from random import Random
 
-from semcast.core.detector import NEVER
 from semcast.core.views.agreement import Agreement
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.suspicion import Suspicion
 from semcast.core.views.tenure import Tenure
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.messages import Rank
+from semcast.terms.ids import NEVER, Life, Pid, Rank
 from semcast.terms.views import (
     Accepted,
+    BallotRejected,
     Decided,
-    Departed,
     Heartbeat,
-    Life,
-    Pid,
+    NotInView,
     Prepare,
     Promise,
     Proposal,
     Propose,
-    Refused,
     View,
     ViewDatagram,
 )
@@ -56,6 +53,18 @@ class PrimaryViews:
 
     def __repr__(self) -> str:
         return f"PrimaryViews({self.tenure}, {self.agreement})"
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the view can go on, and nobody wants to change it."""
+        agreement = self.agreement
+        return (
+            agreement is not None
+            and self.has_quorum
+            and not agreement.promised
+            and agreement.decided is None
+            and not (self.is_leaving or self.is_excluded)
+        )
 
     @property
     def deadline(self) -> float:
@@ -180,10 +189,10 @@ class PrimaryViews:
             if self.decision is not None:
                 holder = self.decision.holder
                 out.send.append(
-                    (source, Decided(self.decision.view, self.decision.proposal, holder))
+                    ((source,), Decided(self.decision.view, self.decision.proposal, holder))
                 )
         elif heartbeat.view:
-            out.send.append((source, Departed(heartbeat.inc, view.id)))
+            out.send.append(((source,), NotInView(heartbeat.inc, view.id)))
 
     def _answers(self, asks: Life) -> bool:
         """One is enough to tell what was missed: the lowest in reach that is in the view."""
@@ -198,7 +207,7 @@ class PrimaryViews:
 
     def on_datagram(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
         """What is said about the view after this one."""
-        if isinstance(datagram, Departed):
+        if isinstance(datagram, NotInView):
             if datagram.inc == self.life.inc and self.tenure is not None:
                 self.is_excluded |= datagram.view > self.tenure.view.id
             return
@@ -208,7 +217,7 @@ class PrimaryViews:
         tenure, agreement = self.tenure, self.agreement
         if tenure is None or agreement is None:
             return
-        assert isinstance(datagram, Prepare | Promise | Propose | Accepted | Refused)
+        assert isinstance(datagram, Prepare | Promise | Propose | Accepted | BallotRejected)
         rank = tenure.rank_of.get(source)
         if rank is None or datagram.view != tenure.view.id:
             return
@@ -234,13 +243,17 @@ class PrimaryViews:
             proposal = datagram.proposal
             holders = datagram.holders if isinstance(datagram, Propose) else (datagram.holder,)
             if any(rank >= members for rank in holders):
-                raise RemoteProtocolError(f"holders: not in a view of {members}")
+                raise RemoteProtocolError(
+                    f"holders: a rank is outside the {members} members of the view"
+                )
             by_rank = [datagram.holders] if isinstance(datagram, Propose) else []
         else:
             return
         by_rank += [proposal.cut] if proposal is not None else []
         if any(len(each) != members for each in by_rank):
-            raise RemoteProtocolError(f"cut: not of a view of {members}")
+            raise RemoteProtocolError(
+                f"cut: number of entries differs from the {members} members of the view"
+            )
 
     def _on_decided(self, decided: Decided, now: float, out: Effects) -> None:
         if self.tenure is None:
@@ -253,9 +266,11 @@ class PrimaryViews:
     def on_time(self, now: float, out: Effects) -> None:
         """Begin to change the view, if that is due and this member's to do."""
         agreement = self.agreement
-        if agreement is None or agreement.decided is not None:
+        if agreement is None:
             return
         self._count()
+        if agreement.decided is not None:
+            return
         is_reason = agreement.is_under_way or bool(self._unwanted(now)) or bool(self._joiners())
         if not is_reason:
             self.reason_at = NEVER
@@ -306,7 +321,7 @@ class PrimaryViews:
             for sender in range(len(view.members))
         )
         return Proposal(
-            View(view.id + 1, members, bases + (0,) * len(joiners)),
+            View(view.id + 1, members, bases + (0,) * len(joiners), view.lineage),
             cut,
             stateful[0].pid,
             tuple(life for life in members if life not in stateful),

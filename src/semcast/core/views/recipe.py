@@ -2,7 +2,8 @@
 
 `recipe_of` gives the recipe of the reliable multicast inside one view: in a view of n whose
 successor needs q = n // 2 + 1 of its members, f = n - q, so that what is safe is known to every
-quorum [SVS §4.2].
+quorum.
+Departs: [SVS §4.2] purges by what a process knows itself; see docs/decisions/0021-views.md.
 """
 
 from dataclasses import dataclass, field
@@ -61,12 +62,16 @@ class ViewRecipe:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not at least 0")
         if self.timeout_s < 2 * self.heartbeat_s:
             raise ConfigError(
-                f"timeout_s: {self.timeout_s} is below two heartbeats of {self.heartbeat_s} s"
+                f"timeout_s: {self.timeout_s} is less than two heartbeats of {self.heartbeat_s} s"
             )
         if self.timeout_max_s < self.timeout_s:
-            raise ConfigError(f"timeout_max_s: {self.timeout_max_s} is below timeout_s")
+            raise ConfigError(
+                f"timeout_max_s: {self.timeout_max_s} is less than timeout_s, {self.timeout_s}"
+            )
         if not self.is_primary and not self.multicast.get("echo", True):
-            raise ConfigError("echo: under vs own messages are handed over, to be confirmed")
+            raise ConfigError(
+                "echo: cannot be turned off under vs, which delivers and confirms own messages"
+            )
         if self.chunk_bytes < 1:
             raise ConfigError(f"chunk_bytes: {self.chunk_bytes} is not at least 1")
         self.recipe_of(1)

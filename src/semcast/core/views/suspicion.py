@@ -7,7 +7,7 @@ A process that was stopped itself has heard nobody; that is no reason to suspect
 """
 
 from semcast.core.views.recipe import ViewRecipe
-from semcast.terms.views import Pid
+from semcast.terms.ids import Pid
 
 
 class Suspicion:

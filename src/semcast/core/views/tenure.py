@@ -12,16 +12,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from semcast.core.detector import NEVER
 from semcast.core.member import Member
 from semcast.core.placing import PlacedQueue
+from semcast.core.trace import Trace
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.tally import Tally
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.events import CONFIRM, Event
-from semcast.terms.messages import EVERYONE, Data, Rank, Seq, Submission
-from semcast.terms.views import Enclosed, Life, Pid, Reached, View
+from semcast.terms.ids import EVERYONE, NEVER, Life, Pid, Rank, Seq
+from semcast.terms.messages import Data, Submission
+from semcast.terms.outputs import Confirmed, Delivery, Ended
+from semcast.terms.views import Enclosed, OrderProgress, View
 
 ALWAYS: Seq = 2**63 - 1
 
@@ -55,7 +56,8 @@ class Tenure:
         self.rank_of: dict[Pid, Rank] = {m.pid: rank for rank, m in enumerate(view.members)}
         inner = recipe.recipe_of(len(view.members))
         self.placed = PlacedQueue(inner) if recipe.order == "total" else None
-        self.member = Member(inner, self.rank, rng, self.placed)
+        self.trace = Trace(self.rank, view, is_total=self.placed is not None)
+        self.member = Member(inner, self.rank, rng, self.placed, self.trace)
         self.is_frozen = False
         self.is_silent = False  # for the while: nothing of its own is sent
         self.is_closed = False
@@ -63,15 +65,16 @@ class Tenure:
         self.last_own: Seq = 0  # the sequencer's last message that is no order
         self.order_at = NEVER
         self.order_last = -NEVER
-        self.told_at = NEVER  # when Reached is due
+        self.told_at = NEVER  # when OrderProgress is due
         self.told_last = -NEVER
-        self.told = Reached(view.id, 0, 0)
+        self.told = OrderProgress(view.id, 0, 0)
         self.handed = 0  # a position that the application had before this input
         quorum = inner.f + 1 if recipe.is_primary else 1
         self.held = Tally(len(view.members), quorum)
         self.taken = Tally(len(view.members), len(view.members))
         self._marks: list[tuple[int, Rank, Seq]] = []  # delivered, to be confirmed by position
         self._inner = Effects(recording=False)
+        self._mark = 0  # what the outputs of this input come after
         if self.placed is not None and self.rank != 0:
             self.member.holdings.wanted[0] = ALWAYS  # Orders must come through, however full.
 
@@ -84,6 +87,25 @@ class Tenure:
         return min(self.member.deadline, self.order_at, self.told_at)
 
     @property
+    def base(self) -> Seq:
+        """How many messages this life had sent in the views before."""
+        return self.view.bases[self.rank]
+
+    @property
+    def progress(self) -> tuple[Seq, int]:
+        """How far it got in the total order of the view, as `OrderProgress` tells it."""
+        return (0, 0) if self.placed is None else (self.frontier[0], self.handed)
+
+    @property
+    def slowest(self) -> tuple[Life, ...]:
+        """The member that is furthest behind in the own stream, if any is."""
+        reached = self.member.outbox.reached
+        rank = min(reached, key=lambda peer: reached[peer], default=None)
+        if rank is None or reached[rank] == self.member.sent:
+            return ()
+        return (self.view.members[rank],)
+
+    @property
     def frontier(self) -> Sequence[Seq]:
         """How far each stream was passed here."""
         return self.member.reception.frontier
@@ -93,31 +115,24 @@ class Tenure:
         """Whether the application has taken everything that it may."""
         return not self.member.holdings.queue.has_next
 
-    def multicast(
-        self,
-        submissions: Sequence[Submission],
-        now: float,
-        out: Effects,
-        *,
-        at_once: bool = False,
-    ) -> int:
-        """As `Member.multicast`; numbers that are named as obsolete are those of the life."""
-        base = self.view.bases[self.rank]
+    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """As `Member.submit`; numbers that are named as obsolete are those of the life."""
+        base = self.base
         if base and self.member.recipe.relation in ("list", "bitmap"):
             submissions = Renumbered(submissions, base)
-        before = self.member.last
+        before = self.member.sent
         try:
-            return self.member.multicast(submissions, now, self._enter(out), at_once=at_once)
+            return self.member.submit(submissions, now, self._enter(out))
         finally:
-            if self.member.last > before:
-                self.last_own = self.member.last
+            if self.member.sent > before:
+                self.last_own = self.member.sent
             self._leave(now, out)
 
     def on_datagram(self, source: Pid, enclosed: Enclosed, now: float, out: Effects) -> None:
         """A member of this view says something in it."""
         rank = self.rank_of.get(source)
         if rank is None:
-            raise RemoteProtocolError(f"view: {source} is no member of {self.view.id}")
+            raise RemoteProtocolError(f"view {self.view.id}: process {source} is not a member")
         self.member.on_datagram(rank, enclosed.datagram, now, self._enter(out))
         self._leave(now, out)
 
@@ -138,13 +153,14 @@ class Tenure:
 
     def on_time(self, now: float, out: Effects) -> None:
         """Time has passed."""
+        inner = self._enter(out)
         if self.member.deadline <= now:
-            self.member.on_time(now, self._enter(out))
+            self.member.on_time(now, inner)
         self._leave(now, out)
 
-    def flush(self, now: float, out: Effects) -> None:
-        """As `Member.flush`."""
-        self.member.flush(now, self._enter(out))
+    def on_idle(self, now: float, out: Effects) -> None:
+        """As `Member.on_idle`."""
+        self.member.on_idle(now, self._enter(out))
         self._leave(now, out)
 
     def freeze(self, now: float, out: Effects) -> None:
@@ -181,7 +197,7 @@ class Tenure:
 
     def _enter(self, out: Effects) -> Effects:
         inner = self._inner
-        inner.events = None if out.events is None else []
+        inner.events, inner.outputs, self._mark = out.events, out.outputs, len(out.outputs)
         return inner
 
     def _leave(self, now: float, out: Effects) -> None:
@@ -221,8 +237,8 @@ class Tenure:
         self.placed.finalize(self.held.agreed)
         if self.placed.has_next:
             holdings.hand_over_placed(self._inner)
-        self._note_deliveries()
-        if not out.deliver and not self._inner.deliver:
+        self._note_deliveries(out)
+        if not any(isinstance(output, Delivery) for output in out.outputs):
             self.handed = self.placed.position
         self.taken.on_report(me, self.placed.position)
         self._confirm(out)
@@ -236,17 +252,18 @@ class Tenure:
         if self.told_at == NEVER:
             self.told_at = max(now, self.told_last + pause_s)
         if now >= self.told_at:
-            self.told = Reached(self.view.id, self.frontier[0], self.handed)
+            self.told = OrderProgress(self.view.id, self.frontier[0], self.handed)
             self.told_last = now
             is_told = is_primary or self.handed == placed.position
             self.told_at = NEVER if is_told else now + pause_s
             out.send.append((EVERYONE, self.told))
 
-    def _note_deliveries(self) -> None:
+    def _note_deliveries(self, out: Effects) -> None:
         if not self.recipe.is_primary:
-            deliver, positions = self._inner.deliver, self._inner.positions
-            for message, position in zip(deliver, positions, strict=True):
-                self._marks.append((position, message.sender, message.seq))
+            for output in out.outputs[self._mark :]:
+                if isinstance(output, Delivery):
+                    (message,) = output.messages
+                    self._marks.append((output.position, message.sender, message.seq))
 
     def _confirm(self, out: Effects) -> None:
         """Everything up to a position was delivered at every member. [VSD app. A]"""
@@ -255,59 +272,19 @@ class Tenure:
         agreed = self.taken.agreed
         place = sum(position <= agreed for position, _, _ in self._marks)
         confirmed, self._marks = self._marks[:place], self._marks[place:]
-        out.confirmed.append((self.view.id, agreed))
-        if out.events is None:
-            return
+        out.outputs.append(Confirmed(self.view.id, agreed))
         for rank, seq in {rank: seq for _, rank, seq in confirmed}.items():
-            self._inner_events().append(Event(CONFIRM, self.rank, rank, seq))
-
-    def _inner_events(self) -> list[Event]:
-        assert self._inner.events is not None
-        return self._inner.events
+            self.trace.confirmed(rank, seq, out)
 
     def _pass_on(self, out: Effects) -> None:
         """From ranks to processes."""
         inner, members, view = self._inner, self.view.members, self.view.id
-        for rank, datagram in inner.send:
-            if not self.is_closed:
-                to = EVERYONE if rank == EVERYONE else members[rank].pid
-                out.send.append((to, Enclosed(view, datagram)))
-            elif rank != EVERYONE and isinstance(datagram, Data):
-                out.send.append((members[rank].pid, Enclosed(view, datagram)))  # Repair.
+        for to, datagram in inner.send:
+            if self.is_closed and (to is EVERYONE or not isinstance(datagram, Data)):
+                continue  # Of a view that is over only repair is sent.
+            pids = to if to is EVERYONE else [members[rank].pid for rank in to]
+            out.send.append((pids, Enclosed(view, datagram)))
         inner.send.clear()
-        if inner.deliver:
-            shift = len(out.deliver)
-            out.skipped.extend((place + shift, count) for place, count in inner.skipped)
-            for run in inner.deliver.runs:
-                out.deliver += run
-            out.positions += inner.positions
-            inner.deliver.clear()
-            inner.positions.clear()
-            inner.skipped.clear()
-        if inner.room:
-            out.room, inner.room = True, False
-        if inner.events and out.events is not None:
-            for event in inner.events:
-                self._rename(event)
-            out.events += inner.events
-            inner.events.clear()
-
-    def _rename(self, event: Event) -> None:
-        members, bases = self.view.members, self.view.bases
-        event.pid, event.inc = self.life
-        event.view = self.view.id
-        sender = event.sender
-        if event.by_sender >= 0:
-            by = event.by_sender
-            event.by_sender, event.by_inc = members[by]
-            event.by_seq += bases[by]
-        elif event.by_seq and sender >= 0:
-            event.by_inc = members[sender].inc
-            event.by_seq += bases[sender]
-        if sender >= 0:
-            event.sender, event.sender_inc = members[sender]
-            event.seq += bases[sender]
-            if event.message is not None:
-                event.message = replace(event.message, sender=event.sender, seq=event.seq, deps=())
-        if event.peer >= 0:
-            event.peer = members[event.peer].pid
+        if self.member.excluded:  # Who is in the view, its members decide elsewhere.
+            own = out.outputs[self._mark :]
+            out.outputs[self._mark :] = [each for each in own if not isinstance(each, Ended)]

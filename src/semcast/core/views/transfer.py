@@ -6,11 +6,11 @@ connection broke.  Should the donor be gone, it starts over with the state at a 
 The group meanwhile goes on: to it the joiner is a slow member.
 """
 
-from semcast.core.detector import NEVER
 from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.views import Life, Pid, StateChunk, ViewId, WantState
+from semcast.terms.ids import NEVER, Life, Pid, ViewId
+from semcast.terms.views import StateChunk, WantState
 
 
 class Transfer:
@@ -62,7 +62,9 @@ class Transfer:
             self.asked.setdefault(want.view, {})[source] = want.offset
             return
         if want.offset > len(state):
-            raise RemoteProtocolError(f"state: offset {want.offset} of {len(state)} bytes")
+            raise RemoteProtocolError(
+                f"state transfer: offset {want.offset} exceeds the {len(state)} bytes of the state"
+            )
         self._give(want.view, source, want.offset, out)
 
     def on_stateful(self, life: Life) -> None:
@@ -80,7 +82,7 @@ class Transfer:
     def _give(self, view: ViewId, pid: Pid, offset: int, out: Effects) -> None:
         state = self.states[view]
         data = state[offset : offset + self.chunk_bytes]
-        out.send.append((pid, StateChunk(view, offset, len(state), data)))
+        out.send.append(((pid,), StateChunk(view, offset, len(state), data)))
 
     def want(self, view: ViewId, donor: Pid, now: float, out: Effects) -> None:
         """Start from the state at this view."""
@@ -90,7 +92,7 @@ class Transfer:
         self._ask(now, out)
 
     def _ask(self, now: float, out: Effects) -> None:
-        out.send.append((self.donor, WantState(self.view, len(self.received))))
+        out.send.append(((self.donor,), WantState(self.view, len(self.received))))
         self.deadline = now + self.retry_s
 
     def on_chunk(self, source: Pid, chunk: StateChunk, now: float, out: Effects) -> None:
@@ -102,7 +104,7 @@ class Transfer:
         self.received += chunk.data
         if len(self.received) < chunk.total:
             if not chunk.data:
-                raise RemoteProtocolError("state: an empty piece that is not the last")
+                raise RemoteProtocolError("state transfer: received an empty chunk before the end")
             self._ask(now, out)
             return
         self.state = bytes(self.received)

@@ -54,10 +54,12 @@ class Integrity:
             one = delivered[i]
             if was_there[i]:
                 first = messages.get(one["seq"])
-                what = f"delivered {sender}:{one['seq']} other than it was multicast"
+                what = f"delivered {sender}:{one['seq']} with different content than was multicast"
                 self._report(one, what, first)
             else:
-                self._report(one, f"delivered {sender}:{one['seq']}, which nobody had multicast")
+                self._report(
+                    one, f"delivered {sender}:{one['seq']}, which no process had multicast"
+                )
 
     def _report(self, one: Record, what: str, first: Record | None = None) -> None:
         self._findings.add(self._stream, "integrity", f"process {one['pid']} {what}", first, one)

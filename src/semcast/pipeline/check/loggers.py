@@ -69,7 +69,10 @@ def reliable_delivery(trace: Trace) -> DataFrame:
         .select("run_id", "pid", *_MESSAGE, "acknowledged")
     )
     what = F.format_string(
-        "subscriber %d is owed %d:%d and is not settled about it", "pid", "sender", "seq"
+        "subscriber %d is owed %d:%d and has neither it nor a message that supersedes it",
+        "pid",
+        "sender",
+        "seq",
     )
     rows = with_multicast(rows, trace, ACKNOWLEDGE, _MESSAGE)
     return violations(rows, "reliable_delivery", what, F.col("sent"), F.col("acknowledged"))

@@ -14,7 +14,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from semcast.pipeline.check import causality, streams
-from semcast.pipeline.check.completeness import LIVENESS
 from semcast.pipeline.check.durability import durability
 from semcast.pipeline.check.loggers import collection_safety, reliable_delivery
 from semcast.pipeline.check.ordering import confirmation, prefix_delivery, total_order
@@ -30,7 +29,6 @@ class Property:
     """How a property is judged.  `needs_witness`: only from recorded positions and versions."""
 
     violations: Callable[[Trace], DataFrame]
-    is_liveness: bool = False
     needs_witness: bool = False
 
 
@@ -47,7 +45,7 @@ def _one_of(family: Family, name: str) -> Property:
     def violations(trace: Trace) -> DataFrame:
         return family(trace, {name: None})
 
-    return Property(violations, is_liveness=name in (*LIVENESS, causality.COMPLETENESS))
+    return Property(violations)
 
 
 PROPERTIES: Final[Mapping[str, Property]] = {
@@ -59,7 +57,7 @@ PROPERTIES: Final[Mapping[str, Property]] = {
     "total_order": Property(total_order),
     "prefix_delivery": Property(prefix_delivery),
     "confirmation": Property(confirmation),
-    "reliable_delivery": Property(reliable_delivery, is_liveness=True),
+    "reliable_delivery": Property(reliable_delivery),
     "collection_safety": Property(collection_safety),
     "durability": Property(durability),
     "exactly_once_requests": Property(exactly_once_requests),

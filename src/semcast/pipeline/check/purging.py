@@ -87,7 +87,7 @@ class PurgeSafety:
         places, times = self._sent.places(own, rows, sender), self._sent.times(own, rows, sender)
         is_sent = before(self._stream, sender, places, times, arrivals)
         for one in arrivals[~is_sent]:
-            self._report(one, f"{_of(self._stream, one)}, which nobody had multicast")
+            self._report(one, f"{_of(self._stream, one)}, which no process had multicast")
         self._sent.carry(own)
         foreign = arrivals["pid"] != sender  # Its own copy the multicast has counted.
         return block.firsts(joined((multicasts, arrivals[is_sent & foreign])))
@@ -142,7 +142,7 @@ class PurgeSafety:
         told = when[skips["seq"] - block.base, 0] <= skips["ts"] + self._stream.skew_ns
         for one in skips[~told]:
             multicast = block.messages.get(one["seq"])
-            self._report(one, f"{_of(self._stream, one)}, which nobody had purged", multicast)
+            self._report(one, f"{_of(self._stream, one)}, which no process had purged", multicast)
         self._noticed = {seq: ts for seq, ts in self._noticed.items() if seq < block.base}
         for one in for_good[for_good["seq"] < block.base]:
             seq, ts = one["seq"], one["ts"]

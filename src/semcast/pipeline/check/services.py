@@ -45,12 +45,13 @@ def exactly_once_requests(trace: Trace) -> DataFrame:
         _broken(
             other,
             F.format_string(
-                "answered request %d:%d, other than process %d did", *_REQUEST, "first.pid"
+                "answered request %d:%d, differently from process %d", *_REQUEST, "first.pid"
             ),
             "first",
         ),
         _broken(
-            unfounded, F.format_string("answered request %d:%d, which nobody executed", *_REQUEST)
+            unfounded,
+            F.format_string("answered request %d:%d, which no process executed", *_REQUEST),
         ),
     ]
     return reduce(DataFrame.unionByName, frames)
@@ -178,11 +179,13 @@ def _sessions(executed: DataFrame, replies: DataFrame) -> list[DataFrame]:
     return [
         _inconsistent(
             elsewhere,
-            F.format_string("answered by version %d, being the update at %d", "version", "place"),
+            F.format_string(
+                "answered by version %d, but it is the update at %d", "version", "place"
+            ),
         ),
         _inconsistent(
             unread,
-            F.format_string("answered by version %d, which nobody read for it", "version"),
+            F.format_string("answered by version %d, which no process read for it", "version"),
         ),
         _inconsistent(
             back,

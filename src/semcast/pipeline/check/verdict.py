@@ -12,104 +12,76 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from semcast.pipeline.check.files import kind_of
+from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES, violations_of
 from semcast.pipeline.check.runs import with_processes
 from semcast.pipeline.check.services import is_witnessed
 from semcast.pipeline.check.violations import VIOLATIONS
 from semcast.pipeline.trace import Trace
 from semcast.specs.service import WITNESSLESS
-from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.promises import promised
+from semcast.specs.verdict import (
+    EXAMPLES,
+    EXERCISED_BY,
+    CheckVerdict,
+    PropertyResult,
+    ViolationExample,
+    check_names,
+    reason_against,
+    result_of,
+)
+from semcast.terms.events import KINDS
 
-PASS: Final = "pass"
-FAIL: Final = "fail"
-NOT_APPLICABLE: Final = "not applicable"
-EXAMPLES: Final = 3
 _KIND: Final = ("protocol", "order", "complete")
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One violation: the run, what happened, and the events that prove it, in order."""
-
-    run_id: int
-    what: str
-    events: tuple[Mapping[str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What was found of one property: `violations` counts all, `examples` are the first few."""
-
-    status: str
-    reason: str = ""
-    violations: int = 0
-    examples: tuple[Example, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was found in a trace: how many events it has, and by property what was found."""
-
-    events: int
-    properties: Mapping[str, Judgement]
-
-    @property
-    def status(self) -> str:
-        """Fail if a promise was broken, pass if some were judged and none was."""
-        found = {judgement.status for judgement in self.properties.values()}
-        return FAIL if FAIL in found else PASS if PASS in found else NOT_APPLICABLE
-
-    @property
-    def passed(self) -> bool:
-        """Whether something could be judged, and nothing that was judged failed."""
-        return self.status == PASS
-
-
-def check(trace: Trace, names: Iterable[str] | None = None) -> Verdict:
+def check(trace: Trace, names: Iterable[str] | None = None) -> CheckVerdict:
     """Judge the named properties, or all.
 
     verdict = check(read_trace(spark, "out/trace"))
     assert verdict.passed, verdict.properties
     """
+    trace, restored = by_lineage(trace)
     scopes = _scopes(trace, names)
-    rows = {row["property"]: row for row in _tally(trace, _found(trace, scopes)).collect()}
-    properties = {name: _judgement(scope, rows.get(name)) for name, scope in scopes.items()}
-    return Verdict(rows[""]["violations"], properties)
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Raise `ConfigError` unless all are names of properties."""
-    for name in names:
-        if name not in PROPERTIES:
-            raise one_of("property", name, sorted(PROPERTIES))
+    found = _found(trace, scopes)
+    found = None if found is None else restored(found)
+    rows = {row["property"]: row for row in _tally(trace, found).collect()}
+    kinds = _kinds_in(trace.events)
+    properties = {
+        name: _result(scope, rows.get(name), is_exercised=bool(kinds & EXERCISED_BY[name]))
+        for name, scope in scopes.items()
+    }
+    return CheckVerdict(rows[""]["violations"], properties)
 
 
 def violations_in(trace: Trace, names: Iterable[str] | None = None) -> DataFrame:
     """All violations of the named properties, or of all, each on the runs that promise it."""
+    trace, restored = by_lineage(trace)
     found = _found(trace, _scopes(trace, names))
-    return trace.events.sparkSession.createDataFrame([], VIOLATIONS) if found is None else found
+    if found is None:
+        return trace.events.sparkSession.createDataFrame([], VIOLATIONS)
+    return restored(found)
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """On how many runs a property is judged, of how many; of which kinds these are, or else why
-    there are none."""
+class PropertyScope:
+    """On how many runs a property is judged, of how many, of which kinds these are, and why it is
+    not judged on the others."""
 
     runs: int
     of: int
     kinds: Sequence[Row]
-    reason: str = ""
+    reasons: Sequence[str]
 
 
-def _scopes(trace: Trace, names: Iterable[str] | None) -> dict[str, Scope]:
+def _scopes(trace: Trace, names: Iterable[str] | None) -> dict[str, PropertyScope]:
     wanted = sorted(PROPERTIES if names is None else set(names))
     check_names(wanted)
     kinds = _kinds_of_run(trace, wanted)
     return {name: _scope(name, kinds) for name in wanted}
 
 
-def _found(trace: Trace, scopes: Mapping[str, Scope]) -> DataFrame | None:
+def _found(trace: Trace, scopes: Mapping[str, PropertyScope]) -> DataFrame | None:
     judged = {
         name: None if scope.runs == scope.of else _is_one_of(scope.kinds)
         for name, scope in scopes.items()
@@ -134,26 +106,19 @@ def _counted(runs: DataFrame) -> list[Row]:
     return kinds.agg(F.count("*").alias("runs")).collect()
 
 
-def _scope(name: str, kinds: Sequence[Row]) -> Scope:
+def _scope(name: str, kinds: Sequence[Row]) -> PropertyScope:
     reasons = [_reason_against(name, kind) for kind in kinds]
     judged = [kind for kind, reason in zip(kinds, reasons, strict=True) if not reason]
     of = sum(kind["runs"] for kind in kinds)
-    why = "; ".join(sorted(set(filter(None, reasons)))) or "the trace has no run"
-    return Scope(sum(kind["runs"] for kind in judged), of, judged, "" if judged else why)
+    return PropertyScope(sum(kind["runs"] for kind in judged), of, judged, reasons)
 
 
 def _reason_against(name: str, kind: Row) -> str:
     """Why the property cannot be judged of runs of this kind, if so."""
-    protocol, order = kind["protocol"], kind["order"]
-    try:
-        if name not in promised(protocol, order):
-            return f"{protocol} with order {order} does not promise it"
-    except ConfigError as error:
-        return f"what the run promises is not known: {error}"
-    if kind["absent"]:
-        return f"the trace has no record of process {', '.join(map(str, kind['absent']))}"
-    if PROPERTIES[name].is_liveness and not kind["complete"]:
-        return "the run was not left to fall quiet"
+    about = (name, kind["protocol"], kind["order"], kind["absent"])
+    reason = reason_against(*about, complete=kind["complete"])
+    if reason:
+        return reason
     if PROPERTIES[name].needs_witness and kind["is_witnessed"] is False:
         return WITNESSLESS
     return ""
@@ -183,18 +148,20 @@ def _tally(trace: Trace, found: DataFrame | None) -> DataFrame:
     return tallies.unionByName(events, allowMissingColumns=True)
 
 
-def _judgement(scope: Scope, row: Row | None) -> Judgement:
-    if not scope.kinds:
-        return Judgement(NOT_APPLICABLE, scope.reason)
-    on = "" if scope.of == 1 else f"judged on {scope.runs} of {scope.of} runs"
-    if row is None:
-        return Judgement(PASS, on)
-    examples = tuple(
-        Example(one["run_id"], one["what"], tuple(map(_event, one["events"])))
-        for one in row["examples"]
-    )
-    reason = f"{examples[0].what} ({on})" if on else examples[0].what
-    return Judgement(FAIL, reason, row["violations"], examples)
+def _result(scope: PropertyScope, row: Row | None, *, is_exercised: bool) -> PropertyResult:
+    examples = [
+        ViolationExample(one["run_id"], one["what"], tuple(map(_event, one["events"])))
+        for one in (row["examples"] if row is not None else ())
+    ]
+    count = row["violations"] if row is not None else 0
+    runs = scope.runs, scope.of
+    return result_of(runs, scope.reasons, count, examples, is_exercised=is_exercised)
+
+
+def _kinds_in(events: DataFrame) -> frozenset[str]:
+    """The kinds of events that there can be, by the names of the files."""
+    files = events.inputFiles()
+    return frozenset(map(kind_of, files)) if files else KINDS
 
 
 def _event(row: Row) -> dict[str, Any]:

@@ -22,13 +22,16 @@ from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MUL
 
 
 def view_order(trace: Trace) -> DataFrame:
-    """Each process installs views by increasing number, and only views it is a member of; a
-    number names one membership; what it says to happen in a view happens while it is in it."""
+    """Each process installs views by increasing number and of one lineage, and only views it is a
+    member of; a number names one membership; what it says to happen in a view happens while it is
+    in it."""
     name, told = "view_order", event()
     by_life = Window.partitionBy("run_id", *LIFE).orderBy("n")
     by_view = Window.partitionBy("run_id", "view").orderBy("ts_ns", "pid", "n")
+    lineage = F.col("attrs")["lineage"]
     installs = of_kind(trace, INSTALL).select(
-        *("run_id", "pid", "view", "members", told.alias("this")),
+        *("run_id", "pid", "view", "members", told.alias("this"), lineage.alias("lineage")),
+        F.lag(lineage).over(by_life).alias("last_lineage"),
         F.lag(told).over(by_life).alias("last"),
         F.first(told).over(by_view).alias("first"),
         F.first("members").over(by_view).alias("first_members"),
@@ -37,15 +40,23 @@ def view_order(trace: Trace) -> DataFrame:
     stranger = installs.where(~F.array_contains("members", F.col("pid")))
     other = installs.where(F.col("members") != F.col("first_members"))
     back = installs.where(F.col("view") <= F.col("last.view"))
+    strayed = installs.where(
+        F.col("last").isNotNull() & ~F.col("lineage").eqNullSafe(F.col("last_lineage"))
+    )
     frames = [
-        violations(stranger, name, F.concat(who, F.lit(", of which it is no member")), this),
-        violations(other, name, F.concat(who, F.lit(" with other members")), F.col("first"), this),
+        violations(stranger, name, F.concat(who, F.lit(", but is not a member of it")), this),
+        violations(
+            other, name, F.concat(who, F.lit(" with different members")), F.col("first"), this
+        ),
         violations(
             back,
             name,
             F.concat(who, F.format_string(" after view %d", "last.view")),
             F.col("last"),
             this,
+        ),
+        violations(
+            strayed, name, F.concat(who, F.lit(" of a different lineage")), F.col("last"), this
         ),
         _misplaced(trace, name),
     ]
@@ -75,7 +86,7 @@ def _misplaced(trace: Trace, name: str) -> DataFrame:
     )
     first = outside.groupBy(*view).agg(F.min_by(event(), F.col("n")).alias("this"))
     what = F.format_string(
-        "process %d says %s in view %d when it is not in it", "pid", "this.kind", "view"
+        "process %d reports %s in view %d when it is not in it", "pid", "this.kind", "view"
     )
     return violations(first, name, what, F.col("this"))
 

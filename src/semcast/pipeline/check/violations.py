@@ -19,13 +19,9 @@ from pyspark.sql.types import (
 )
 
 from semcast.pipeline.schema import EVENTS
+from semcast.specs.verdict import NOTES_SHOWN, SHOWN
 
-# What a person needs of an event; `note` is the attribute that says where, why or which.
-_TOLD: Final = (
-    *("pid", "inc", "n", "ts_ns", "kind", "view", "sender", "sender_inc", "seq", "item"),
-    *("by_seq", "position", "peer", "client", "request", "version"),
-)
-EVENT: Final = StructType([*(EVENTS[name] for name in _TOLD), StructField("note", StringType())])
+EVENT: Final = StructType([*(EVENTS[name] for name in SHOWN), StructField("note", StringType())])
 VIOLATIONS: Final = StructType(
     [
         StructField("run_id", LongType()),
@@ -40,8 +36,8 @@ def event(alias: str | None = None) -> Column:
     """The event that the columns of a frame (joined under that alias) hold, as one value."""
     column = (lambda name: F.col(f"{alias}.{name}")) if alias else F.col
     attrs = column("attrs")
-    note = F.coalesce(*(attrs[key] for key in ("where", "reason", "op")))
-    return F.struct(*(column(name).alias(name) for name in _TOLD), note.alias("note"))
+    note = F.coalesce(*(attrs[key] for key in NOTES_SHOWN))
+    return F.struct(*(column(name).alias(name) for name in SHOWN), note.alias("note"))
 
 
 def violations(rows: DataFrame, name: str, what: Column, *events: Column) -> DataFrame:

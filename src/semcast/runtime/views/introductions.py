@@ -14,7 +14,8 @@ import msgspec
 from semcast.runtime.addresses import NAME_BYTES_MAX, Address
 from semcast.runtime.gathering import CANDIDATES_MAX, Envelope, Hello, Seat, greeting, read_hello
 from semcast.runtime.views.lives import pid_of, pid_of_name
-from semcast.terms.views import MEMBERS_MAX, Lives, Pid
+from semcast.terms.ids import NO_LINEAGE, Lineage, Pid
+from semcast.terms.views import MEMBERS_MAX, Lives
 from semcast.wire.frames import HELLO, REPORT, member_id
 
 ASK_PERIOD_S: Final = 0.05  # between two hellos to one stranger
@@ -25,12 +26,12 @@ _MANY: Final = msgspec.Meta(max_length=MEMBERS_MAX)
 class Standing(msgspec.Struct, frozen=True, array_like=True):
     """How a member of a running group is doing: where it is, and how much waits there.
 
-    `run` is the number of the run, for traces.  `echo` is the nonce of the hello that it answers,
-    or 0; an answer shows that the group runs now.
+    `echo` is the nonce of the hello that it answers, or 0; an answer shows that the group runs now.
+    `lineage` is that of the view.
     """
 
     echo: int
-    run: int
+    lineage: Lineage
     view: int
     members: Lives
     names: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=NAME_BYTES_MAX)], ...], _MANY]
@@ -64,6 +65,8 @@ class Introductions:
         self.differing: dict[Pid, str] = {}  # those with other settings
         self.clashing: set[str] = set()  # those whose number is that of another name
         self.heard: dict[Pid, Standing] = {}
+        self.lineage: Lineage = NO_LINEAGE  # of the view that this process is in
+        self.lineages: dict[Pid, Lineage] = {}  # of others, as they said last
         self.hearsay: dict[Pid, str] = {}  # names that only others told
         self._asked_at: dict[Pid, float] = {}
 
@@ -80,13 +83,23 @@ class Introductions:
         """Whether its name is known."""
         return pid == self.own_pid or pid in self.names or pid in self.hearsay
 
-    def on_standing(self, pid: Pid, standing: Standing) -> None:
-        """A known process tells how it is doing, and who is with it."""
-        self.heard[pid] = standing
+    def on_standing(self, pid: Pid, standing: Standing) -> bool:
+        """A known process tells how it is doing, and who is with it; False if it is in a group of
+        another lineage, whose figures mean nothing here."""
+        self.lineages[pid] = standing.lineage
         if len(self.hearsay) > MEMBERS_MAX:
             self.hearsay.clear()
         for life, name in zip(standing.members, standing.names, strict=False):
             self.hearsay[life.pid] = name
+        if NO_LINEAGE not in (self.lineage, standing.lineage) and self.lineage != standing.lineage:
+            self.heard.pop(pid, None)
+            return False
+        self.heard[pid] = standing
+        return True
+
+    def names_in(self, lineage: Lineage) -> list[str]:
+        """The processes that said they are in a group of this lineage."""
+        return sorted(self.name_of(pid) for pid, known in self.lineages.items() if known == lineage)
 
     def learn(self, name: str, address: Address) -> bool:
         """Somebody is known from now on; False if its number is another's."""
@@ -110,7 +123,8 @@ class Introductions:
         return [Envelope(address, HELLO, hello) for address in others]
 
     def _hello(self, echo: int) -> bytes:
-        return greeting(Hello(self.own.name, self.digest, self.nonce, echo))
+        hello = Hello(self.own.name, self.digest, self.nonce, echo, lineage=self.lineage)
+        return greeting(hello)
 
     def on_hello(
         self, sender: int, body: bytes, address: Address, standing: Standing | None
@@ -123,7 +137,10 @@ class Introductions:
             self._forget(hello.name)
             return []
         self.differing.pop(pid, None)
-        if not self.learn(hello.name, address) or hello.echo:
+        if not self.learn(hello.name, address):
+            return []
+        self.lineages[pid] = hello.lineage
+        if hello.echo:
             return []
         to = self.addresses[pid]
         out = [Envelope(to, HELLO, self._hello(hello.nonce))]
@@ -138,6 +155,7 @@ class Introductions:
             del self.names[pid], self.addresses[pid]
             self.senders.discard(member_id(name))
             self.heard.pop(pid, None)
+            self.lineages.pop(pid, None)
 
     def on_stranger(self, sender: int, address: Address, now: float) -> list[Envelope]:
         """Somebody unknown speaks: ask who it is, but not at every word."""

@@ -9,9 +9,8 @@ from time import time_ns
 from typing import Final
 
 from semcast.runtime.keyring import incarnation_path, next_incarnation
-from semcast.terms.views import Pid
+from semcast.terms.ids import PID_MAX, Pid
 from semcast.wire.frames import member_id
-from semcast.wire.views import PID_MAX
 
 EPOCH_S: Final = 1_767_225_600
 _SHIFT: Final = 32

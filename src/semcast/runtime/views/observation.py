@@ -10,8 +10,8 @@ from semcast.runtime.snapshot import Peer, Snapshot, ViewSeen
 from semcast.runtime.transport import Transport
 from semcast.runtime.views.host import ViewHost
 from semcast.runtime.views.introductions import Standing
-from semcast.terms.messages import Rank
-from semcast.terms.views import LEFT
+from semcast.terms.ids import Rank
+from semcast.terms.machine import Status
 
 _SILENT: Final = Standing(0, 0, 0, (), (), "")
 
@@ -27,24 +27,25 @@ class ViewObservation(Observation):
 
     def snapshot(self) -> Snapshot:
         """Everything at this moment."""
-        host, member, now = self._host, self._host.member, monotonic()
-        own = host.standing()
-        holdings = [tenure.member.holdings for tenure in member.tenures]
-        members = member.view.members
-        rank = members.index(member.life) if member.life in members else 0
-        peers = [self._peer(r, now) for r in range(len(members)) if r != rank]
+        host, life, now = self._host, self._host.member.life, monotonic()
+        own, status = host.standing(), host.status()
+        members = status.view.members
+        rank = members.index(life) if life in members else 0
+        peers = [self._peer(r, status, now) for r in range(len(members)) if r != rank]
+        common = self._common(now)
+        common["discarded"] = dict(self._transport.discarded + host.discarded)
         return Snapshot(
-            **self._common(now),
+            **common,
             rank=rank,
             f=len(members) - quorum(len(members)) if members else 0,
             sent=host.sent,
             delivered=own.delivered,
             skipped=own.skipped,
-            purged=sum(each.purged for each in holdings),
+            purged=status.purged,
             queued=own.queued,
             held=own.held,
-            held_bytes=sum(each.bytes for each in holdings),
-            is_blocked=member.is_refused or any(each.refused for each in holdings),
+            held_bytes=status.held_bytes,
+            is_blocked=status.is_blocked,
             slowest=self._slowest(own, peers),
             peers=peers,
             view=self._view(own),
@@ -62,18 +63,14 @@ class ViewObservation(Observation):
             suspected=[name_of(pid) for pid in own.suspects],
         )
 
-    def _peer(self, rank: Rank, now: float) -> Peer:
-        host, member = self._host, self._host.member
-        life = member.view.members[rank]
-        standing = host.introductions.heard.get(life.pid, _SILENT)
-        heard_at = member.suspicion.heard.get(life.pid, self._since)
-        inner = member.tenures[-1].member
-        lag = inner.last - inner.outbox.reached.get(rank, inner.last)
+    def _peer(self, rank: Rank, status: Status, now: float) -> Peer:
+        known, pid = self._host.introductions, status.view.members[rank].pid
+        standing = known.heard.get(pid, _SILENT)
         return Peer(
-            name=host.introductions.name_of(life.pid),
+            name=known.name_of(pid),
             rank=rank,
-            lag=0 if member.status == LEFT else lag,  # Who lets it go has everything.
-            heard_ago_s=now - heard_at,
+            lag=status.lags.get(rank, 0),
+            heard_ago_s=status.silent_s.get(pid, now - self._since),
             delivered=standing.delivered,
             skipped=standing.skipped,
             queued=standing.queued,

@@ -4,7 +4,7 @@ Whoever starts looks for members of a running group; if none answers and enough 
 these agree on who they are, as a fixed group does, and begin with the first view.  So one command
 line serves the founder, the late joiner, and the founder that comes back after a crash.
 A name that is in use is not spoken under: others would take the new process for a restart of the
-old one.  So a process first listens, for as long as a namesake is heard.
+old one.  So a process first asks whether the name is in use, for as long as a namesake answers.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from semcast.runtime.addresses import Address
 from semcast.runtime.driver import decoded
 from semcast.runtime.endpoints import find_peers
 from semcast.runtime.equipment import Equipment
-from semcast.runtime.gathering import Envelope, Gathering, GroupComplete, Seat
+from semcast.runtime.gathering import Envelope, Gathering, GroupComplete, read_hello
 from semcast.runtime.group import Group
 from semcast.runtime.options import Options
-from semcast.runtime.recording import check_trace, close_journal, open_view_journal
+from semcast.runtime.recording import ViewJournal, check_trace, close_journal
 from semcast.runtime.session import JoinTimeout
 from semcast.runtime.views.host import State, ViewHost
 from semcast.runtime.views.introductions import Introductions, Standing, standing_decoder
@@ -34,12 +34,12 @@ from semcast.runtime.views.lives import (
     pid_of_name,
 )
 from semcast.runtime.views.observation import ViewObservation
-from semcast.terms.views import MINORITY, Life
-from semcast.traces.settling import run_id_of
-from semcast.wire.frames import HELLO, REPORT, ROSTER
+from semcast.runtime.views.probing import PROBE_PERIOD_S, PROBES, NameProbe
+from semcast.terms.ids import NO_LINEAGE, Life, Lineage
+from semcast.terms.views import MINORITY
+from semcast.wire.frames import HELLO, PROBE, REPORT, ROSTER
 from semcast.wire.sealing import Opened
 
-LISTEN_S: Final = 0.15  # three heartbeats of a namesake
 ASK_PERIOD_S: Final = 0.1
 LOOK_S: Final = 0.3  # for a group that runs, before another is founded
 
@@ -72,15 +72,16 @@ class ViewSession:
 
     async def _open(self) -> Group:
         options, equipment = self.options, self.equipment
-        life = next_life()
+        life = await asyncio.to_thread(next_life)  # The disk may be slow, or its lock held.
         incarnation = incarnation_of(life)
         await equipment.open(incarnation)
         self.transport = equipment.transport
         self.recipe = options.view_recipe(self.transport.body_bytes, equipment.window_bytes)
-        own = Seat(options.name, incarnation, *equipment.address)
+        own = equipment.seat()
         peers = await find_peers(options, sealed=equipment.is_sealed)
         rng, digest = SystemRandom(), options.digest()
         self.introductions = Introductions(own, digest, rng, peers)
+        self._probe = NameProbe(options.name, self.introductions.nonce)
         if self.recipe.is_primary and options.members:
             self._gathering = Gathering(own, options.members, digest, rng, peers)
             self._gathering.nonce = self.introductions.nonce  # One answer is for both.
@@ -90,18 +91,29 @@ class ViewSession:
             async with asyncio.timeout(options.join_timeout):
                 await self._listen()
                 founders = await self._find()
-                return await self._start(Life(self.introductions.own_pid, life), founders)
+                lineage = self._gathering.lineage if self._gathering else NO_LINEAGE
+                born = Life(self.introductions.own_pid, life)
+                return await self._start(born, founders, lineage)
         except TimeoutError:
             raise JoinTimeout(self._why_not()) from None
 
     async def _listen(self) -> None:
-        """Until no namesake was heard for a while."""
-        discarded = self.transport.discarded
-        heard = -1
-        while discarded["namesake"] != heard:
-            heard = discarded["namesake"]
-            await asyncio.sleep(LISTEN_S)
+        """Until no namesake answers.  That its frames are heard is not enough: they may be
+        recordings, and without the key they may be forged."""
+        peers, answers = self.introductions.peers, -1
+        while self._probe.answers != answers:
+            answers = self._probe.answers
+            for _ in range(PROBES):
+                to = None if peers is None else peers[self.options.name]
+                self.equipment.probe(self._probe.question(), to)
+                await asyncio.sleep(PROBE_PERIOD_S)
         self._is_listening = False
+
+    def _on_probe(self, opened: Opened, address: Address) -> None:
+        answer = self._probe.on_probe(opened.body)
+        is_there = self._host is None or self._host.ended is None
+        if answer is not None and is_there and not self._is_listening:
+            self.equipment.probe(answer, address)
 
     async def _find(self) -> tuple[Life, ...]:
         """The founders if this is one of them; nobody once a running group was found."""
@@ -138,15 +150,16 @@ class ViewSession:
         except TimeoutError:
             pass
 
-    async def _start(self, life: Life, founders: tuple[Life, ...]) -> Group:
+    async def _start(self, life: Life, founders: tuple[Life, ...], lineage: Lineage) -> Group:
         options, equipment = self.options, self.equipment
-        run = self._run(founders)
-        journal = open_view_journal(options, run, life, self.recipe)
+        journal = None if options.trace is None else ViewJournal(options, self.recipe)
         if journal is not None:
             equipment.stack.push_async_callback(close_journal, journal)
+            known = lineage or (self._running.lineage if self._running else NO_LINEAGE)
+            if known or not self.recipe.is_primary:
+                await asyncio.to_thread(journal.begin, known, life)
         host = self._host = ViewHost(
             ViewMember(self.recipe, life, Random(self.introductions.nonce), monotonic()),
-            run,
             self.introductions,
             self.transport,
             equipment.bulk,
@@ -159,19 +172,13 @@ class ViewSession:
         equipment.stack.callback(host.stop)
         self.transport.on_drained = host.on_drained
         equipment.bulk.introduce = host.introduction
-        host.begin(founders)
+        host.on_install = self._settle_version
+        host.begin(founders, lineage)
         await self._enter(host)
         observation = ViewObservation(options, host, self.transport, is_sealed=equipment.is_sealed)
         await equipment.show(observation)
         relation = None if isinstance(options.relation, str) else options.relation
         return Group(options.group, options.name, host, relation, observation.snapshot, self.close)
-
-    def _run(self, founders: tuple[Life, ...]) -> int:
-        """The number of the run, the same at every member; components of `vs` are one run."""
-        if self._running is not None:
-            return self._running.run
-        lives = [str(pid) for pid, _ in founders]
-        return run_id_of(self.options.group, lives, [inc for _, inc in founders])
 
     async def _enter(self, host: ViewHost) -> None:
         """Until the application may begin; `vs` waits for as many members as were asked for."""
@@ -180,7 +187,7 @@ class ViewSession:
         def is_in() -> bool:
             # As many as are in the current view: an application that has not begun takes nothing,
             # so what it is shown may be an earlier one.
-            return host.view.id > 0 and len(host.member.view.members) >= wanted
+            return host.view.id > 0 and len(host.status().view.members) >= wanted
 
         while not is_in():
             if host.ended is not None:
@@ -191,15 +198,21 @@ class ViewSession:
     def _on_frame(self, opened: Opened, address: Address, now: float) -> None:
         pid = pid_of(opened.sender)
         if opened.kind == HELLO:
+            hello = read_hello(opened.body, opened.sender, self.introductions.peers)
+            if not self.equipment.versions.on_hello(pid, hello, now):
+                return
+            self._settle_version()
             standing = self._host.standing() if self._host and self._host.view.id else None
             answers = self.introductions.on_hello(opened.sender, opened.body, address, standing)
             if self._gathering is not None and not self._gathering.roster:
                 answers = self._gathering.on_hello(
-                    opened.sender, opened.incarnation, opened.body, address, now
+                    opened.sender, opened.incarnation, opened.body, address, now, opened.salt
                 )
             self._mail(answers)
         elif opened.kind == ROSTER:
             self._on_ballot(opened)
+        elif opened.kind == PROBE:
+            self._on_probe(opened, address)
         elif opened.sender not in self.introductions.senders:
             self.transport.discarded["stranger"] += 1
             self._mail(self.introductions.on_stranger(opened.sender, address, now))
@@ -209,6 +222,15 @@ class ViewSession:
             self._on_standing(pid, decoded(standing_decoder, opened.body))
         else:
             self.transport.discarded["early"] += 1
+
+    def _settle_version(self) -> None:
+        """Speak the highest version that everybody in the view announced."""
+        if self._host is not None:
+            others = (pid for pid, _ in self._host.status().view.members)
+            versions, own = self.equipment.versions, self.introductions.own_pid
+            version = versions.speakable((pid for pid in others if pid != own), monotonic())
+            if version != self.equipment.sealer.version:
+                self.equipment.sealer.speak(version)
 
     def _on_standing(self, pid: int, standing: Standing) -> None:
         """A group runs; but whoever is a founder of it waits to be told so."""
@@ -236,23 +258,26 @@ class ViewSession:
     def _why_not(self) -> str:
         options, known = self.options, self.introductions
         there = ", ".join([options.name, *sorted(known.names.values())])
-        told = f"join: not in the group within {options.join_timeout:g} s; there are {there}"
+        told = f"join: timed out after {options.join_timeout:g} s; reachable: {there}"
         standing, host = self._latest(), self._host
-        if host is not None and host.member.transfer.is_waiting:
-            donor = known.name_of(host.member.transfer.donor)
-            told += f"; the state did not come from {donor}, which has to read what the group says"
+        awaited = host.status().donor if host is not None else None
+        if awaited is not None:
+            donor = known.name_of(awaited)
+            told += (
+                f"; received no state from {donor}, whose application must keep reading messages"
+            )
         elif standing is not None:
             told += f"; {self._about(standing)}"
         elif self._gathering is not None:
-            told += f"; {options.members} are needed to found it"
+            told += f"; founding the group needs {options.members} members"
             if self._gathering.missing:
                 told += f", missing: {', '.join(self._gathering.missing)}"
         elif self.recipe.is_primary:
-            told += "; no group runs; found one with members or peers"
+            told += "; no such group is running; found one with members or peers"
         if known.differing:
-            told += f"; with other settings: {', '.join(sorted(known.differing.values()))}"
+            told += f"; different settings: {', '.join(sorted(known.differing.values()))}"
         if known.clashing:
-            told += f"; whose number another name has: {', '.join(sorted(known.clashing))}"
+            told += f"; the name's hash collides with that of: {', '.join(sorted(known.clashing))}"
         return told + self.equipment.refusals()
 
     def _latest(self) -> Standing | None:
@@ -264,9 +289,9 @@ class ViewSession:
         name_of, gone = self.introductions.name_of, set(standing.suspects)
         lives = standing.members
         there = ", ".join(name_of(pid) for pid, _ in lives if pid not in gone)
-        told = f"its view {standing.view} has {', '.join(name_of(pid) for pid, _ in lives)}"
+        told = f"the group's view {standing.view} has {', '.join(name_of(pid) for pid, _ in lives)}"
         if standing.status == MINORITY:
-            told += f", of whom {quorum(len(lives))} are needed to go on and only {there} are there"
+            told += f"; it needs {quorum(len(lives))} of them to continue and only reaches {there}"
         return told
 
     async def close(self) -> None:
@@ -276,7 +301,7 @@ class ViewSession:
         try:
             if host.ended is None and not await host.leave(self.options.linger):
                 log.warning(
-                    "closed before the group had agreed to go on without %s", self.options.name
+                    "closed before the group installed a view without %s", self.options.name
                 )
         finally:  # also if whoever closes is cancelled meanwhile
             host.end(None)

@@ -28,7 +28,7 @@ from semcast.specs.multicast_with_crashes import AtLeastOnce, MulticastWithCrash
 from semcast.specs.reliable_multicast import ReliableMulticast
 from semcast.specs.violations import Ledger
 from semcast.terms.events import ACKNOWLEDGE, AGE, CRASH, DISK, JOIN, LEAVE, RECLAIM, Event
-from semcast.terms.messages import SEQ_MAX, Rank, Seq
+from semcast.terms.ids import SEQ_MAX, Rank, Seq
 from semcast.terms.pubsub import Record
 
 STEP_S = 0.25

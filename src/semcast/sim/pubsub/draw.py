@@ -17,7 +17,7 @@ from semcast.sim.clock import stream
 from semcast.sim.draws import draw_cuts, draw_link, draw_senders
 from semcast.sim.pubsub.case import PubsubCase
 from semcast.sim.pubsub.lives import Absence, Arrival, Departure, Outage, Stumble, Turn
-from semcast.terms.messages import Rank
+from semcast.terms.ids import Rank
 
 RATES = (15.0, 50.0, 150.0)
 OF_LOGGERS = ("append", "append", "reclaim", "purge")

@@ -10,14 +10,15 @@ from semcast.core.pubsub.joining import Membership
 from semcast.core.pubsub.log import Log
 from semcast.core.pubsub.logger import Logger
 from semcast.core.pubsub.publisher import Publisher
-from semcast.core.pubsub.reception import Reception
+from semcast.core.pubsub.reception import SubscriberDelivery
 from semcast.core.pubsub.recovery import Recovery
 from semcast.core.pubsub.resync import Resynchronisation
 from semcast.core.pubsub.subscriber import Subscriber
 from semcast.core.pubsub.tracking import Tracker
 from semcast.sim.mutant import Mutant
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Message, Rank, Seq
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
 from semcast.terms.pubsub import DISCONNECTED, LEFT, Gossip, Holds, Part, Welcome
 
 
@@ -185,7 +186,7 @@ def take_twice(original: Any) -> Callable[..., Any]:
 def drop_every_third(original: Any) -> Callable[..., Any]:
     """Not delivered, and nobody is told."""
 
-    def hand_over(self: Reception, message: Message, source: Rank, out: Effects) -> None:
+    def hand_over(self: SubscriberDelivery, message: Message, source: Rank, out: Effects) -> None:
         if message.seq % 3:
             original(self, message, source, out)
 
@@ -195,7 +196,7 @@ def drop_every_third(original: Any) -> Callable[..., Any]:
 def deliver_at_once(original: Any) -> Callable[..., Any]:
     """Order `fifo` is forgotten."""
 
-    def init(self: Reception, *args: Any) -> None:
+    def init(self: SubscriberDelivery, *args: Any) -> None:
         original(self, *args)
         self.in_order = False
 
@@ -242,6 +243,8 @@ PUBSUB_MUTANTS: dict[str, Mutant] = {
         Publisher, "_reserve", number_without_a_block, "publisher-crash", "lbrm"
     ),
     "take-twice": Mutant(Tracker, "take", take_twice, "doubled", "pbcast"),
-    "deliver-at-once": Mutant(Reception, "__init__", deliver_at_once, "doubled-in-order", "pbcast"),
-    "drop-every-third": Mutant(Reception, "_hand_over", drop_every_third, "lossy", "lbrm"),
+    "deliver-at-once": Mutant(
+        SubscriberDelivery, "__init__", deliver_at_once, "doubled-in-order", "pbcast"
+    ),
+    "drop-every-third": Mutant(SubscriberDelivery, "_hand_over", drop_every_third, "lossy", "lbrm"),
 }

@@ -16,8 +16,9 @@ from semcast.sim.pubsub.disk import Disk
 from semcast.sim.pubsub.lives import Absence, Arrival, Departure, Outage, Stumble, Turn
 from semcast.sim.pubsub.station import NO_WAIT, Born, Carrier, Station
 from semcast.specs.channel import UnreliableChannel
-from semcast.terms.messages import EVERYONE, Message
-from semcast.wire import decode_pubsub, encode
+from semcast.terms.ids import EVERYONE
+from semcast.terms.messages import Message
+from semcast.wire import PUBSUB_CODEC, encode
 
 
 class Wires(Carrier, Protocol):
@@ -162,19 +163,20 @@ class _Watched:
         self._network = network
         self._channel = channel
 
-    def send(self, source: int, sends: Sequence[tuple[int, Any]]) -> None:
+    def send(self, source: int, sends: Sequence[tuple[Sequence[int], Any]]) -> None:
         """Tell, then send."""
-        for pid, datagram in sends:
-            if pid == EVERYONE:
+        for to, datagram in sends:
+            if to is EVERYONE:
                 self._channel.multisend(source, encode(datagram))
-            else:
+                continue
+            for pid in to:
                 self._channel.unisend(source, pid, encode(datagram))
         self._network.send(source, sends)
 
 
 def _reading(receive: Receive) -> Receive:
     def read(source: int, datagram: Any) -> None:
-        receive(source, cast(Any, decode_pubsub(encode(datagram))))
+        receive(source, cast(Any, PUBSUB_CODEC.decode(encode(datagram))))
 
     return read
 

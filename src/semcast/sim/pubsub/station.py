@@ -13,7 +13,6 @@ from math import inf
 from random import Random
 from typing import Any, Final, Protocol, TypeAlias
 
-from semcast.core.pubsub.participant import Participant
 from semcast.faults import Constant, Failpoint, Latency, Tripwire, cut_short
 from semcast.sim.clock import Clock
 from semcast.sim.halting import Halting
@@ -22,7 +21,9 @@ from semcast.sim.pubsub.disk import Disk
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.events import CRASH, DISK, RECOVER, Event
+from semcast.terms.machine import GoOffline, GoOnline, JoinGroup, LeaveGroup, Machine
 from semcast.terms.messages import Message
+from semcast.terms.outputs import ROOM, Output, delivered
 
 SOCKET_DATAGRAMS_MAX: Final = 256
 NO_WAIT: Final = Constant(0.0)
@@ -35,10 +36,10 @@ class Carrier(Protocol):
 
     @property
     def size(self) -> int: ...
-    def send(self, source: int, sends: Sequence[tuple[int, Any]]) -> None: ...
+    def send(self, source: int, sends: Sequence[tuple[Sequence[int], Any]]) -> None: ...
 
 
-Born: TypeAlias = Callable[[int, int, float, tuple[Any, ...]], Participant]
+Born: TypeAlias = Callable[[int, int, float, tuple[Any, ...]], Machine]
 """(pid, incarnation, now, records on its disk) → the participant of a new life."""
 
 
@@ -101,12 +102,12 @@ class Station(Halting):
 
     def leave(self) -> None:
         """The application asks to be one no longer."""
-        self._enter(self.participant.leave)
+        self._enter(self.participant.on_command, LeaveGroup())
 
     def disconnect(self, announced: bool) -> None:
         """Go out of reach, with a word of goodbye or without."""
         if announced:
-            self._enter(self.participant.disconnect)
+            self._enter(self.participant.on_command, GoOffline())
         self.is_connected = False
         self._has_said_goodbye = announced
 
@@ -114,7 +115,7 @@ class Station(Halting):
         """Come back into reach; who said goodbye says that it is back."""
         self.is_connected = True
         if self._has_said_goodbye:
-            self._enter(self.participant.reconnect)
+            self._enter(self.participant.on_command, GoOnline())
 
     def receive(self, source: int, datagram: Any) -> None:
         """A datagram reaches this process's socket."""
@@ -169,7 +170,7 @@ class Station(Halting):
 
     def _begin(self, now: float, out: Effects) -> None:
         if self.subscribes:
-            self.participant.join(now, out)
+            self.participant.on_command(JoinGroup(), now, out)
 
     def _on_datagram(self, source: int, datagram: Any, now: float, out: Effects) -> None:
         if self.is_connected:
@@ -190,14 +191,9 @@ class Station(Halting):
             if self.is_connected:
                 self._network.send(self.pid, out.send)
             out.send.clear()
-        if out.deliver:
-            if self._on_deliver is not None:
-                self._on_deliver(self.pid, tuple(out.deliver), now)
-            out.deliver.clear()
-        out.passed_over.clear()
-        if out.room:
-            out.room = False
-            self._offer_again(now)
+        if out.outputs:
+            self._hand_over(out.outputs, now)
+            out.outputs.clear()
         if self.participant.deadline < self._armed:
             self._arm(now)
 
@@ -248,11 +244,17 @@ class Station(Halting):
         self._observe(out.events or (), now)
         if self.is_connected:
             self._network.send(self.pid, out.send)
-        if self._on_deliver is not None and out.deliver:
-            self._on_deliver(self.pid, tuple(out.deliver), now)
+        self._hand_over(out.outputs, now)
         self._out = Effects(recording=True)
         if self._on_crash is not None:
             self._on_crash(self.pid, point)
+
+    def _hand_over(self, outputs: Sequence[Output], now: float) -> None:
+        messages = delivered(outputs)
+        if self._on_deliver is not None and messages:
+            self._on_deliver(self.pid, messages, now)
+        if ROOM in outputs:
+            self._offer_again(now)
 
     def _next_batch(self) -> None:
         producer, now = self._producer, self._clock.now
@@ -268,7 +270,7 @@ class Station(Halting):
         producer = self._producer
         if producer is None or not producer.pending:
             return
-        accepted = self.participant.multicast(producer.pending, now, out)
+        accepted = self.participant.submit(producer.pending, now, out)
         producer.pending = producer.pending[accepted:]
         producer.is_blocked = bool(producer.pending)
         if not producer.pending:
@@ -297,4 +299,6 @@ class Station(Halting):
         self.participant.on_time(now, out)
         self._repeats = 0 if self.participant.deadline > now else self._repeats + 1
         if self._repeats > TIMER_REPEATS_MAX:
-            raise LocalProtocolError(f"on_time of {self.pid} never moves its deadline past {now}")
+            raise LocalProtocolError(
+                f"process {self.pid}: on_time did not move its deadline past {now}"
+            )

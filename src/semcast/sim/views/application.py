@@ -5,12 +5,15 @@ stream the last message, of each item the newest, and of what is never obsolete 
 which order does not matter.  Under total order an item has one newest value, whoever sent it.
 """
 
+from collections.abc import Sequence
 from zlib import crc32
 
 import msgspec
+from msgspec.structs import replace
 
-from semcast.terms.messages import Message
-from semcast.terms.views import NO_VIEW, Installation
+from semcast.terms.messages import Message, Submission
+from semcast.terms.outputs import Installed
+from semcast.terms.views import NO_VIEW
 
 
 class Knowledge(msgspec.Struct, array_like=True):
@@ -40,11 +43,11 @@ class Application:
     def __repr__(self) -> str:
         return f"Application(view={self.view.id}, knows={self.knows})"
 
-    def install(self, installation: Installation) -> None:
+    def install(self, installed: Installed) -> None:
         """Enter a view; a joiner begins with what the others know."""
-        self.view = installation.view
-        if installation.state:
-            self.knows = _decoder.decode(installation.state)
+        self.view = installed.view
+        if installed.state:
+            self.knows = _decoder.decode(installed.state)
 
     def deliver(self, message: Message, position: int) -> None:
         """Take a message of the view."""
@@ -67,3 +70,14 @@ class Application:
     def state(self) -> bytes:
         """Everything, as bytes that are equal for equal knowledge."""
         return _encoder.encode(self.knows)
+
+
+def of_this_life(submissions: Sequence[Submission], earlier: int) -> Sequence[Submission]:
+    """The same in numbers of this life; what an earlier one said, as many messages as `earlier`,
+    cannot be named any more."""
+    if not earlier:
+        return submissions
+    return [
+        replace(one, obsoletes=tuple(seq - earlier for seq in one.obsoletes if seq > earlier))
+        for one in submissions
+    ]

@@ -24,8 +24,8 @@ from semcast.sim.views.judge import Judge, is_settled
 from semcast.sim.views.lives import Turn
 from semcast.sim.views.simulation import ViewSimulation
 from semcast.sim.views.station import Station
+from semcast.terms.ids import Life
 from semcast.terms.messages import Submission
-from semcast.terms.views import Life
 
 STEP_S = 0.05
 LAST_WORD = Submission(payload=b"last", never_purge=True)
@@ -121,7 +121,7 @@ def liveness(case: ViewCase, simulation: ViewSimulation, judge: Judge) -> Iterat
     if not settle(case, simulation, judge):
         up = simulation.up
         if judge.has_majority(up):
-            states = ", ".join(f"{s.life} {s.member.status} in {s.member.view.id}" for s in up)
+            states = ", ".join(f"{s.life} {s.status.phase} in {s.status.view.id}" for s in up)
             yield f"liveness: not in one view {case.settled_within_s} s after the faults: {states}"
         return
     for station in simulation.up:

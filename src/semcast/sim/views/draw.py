@@ -10,19 +10,19 @@ from random import Random
 from typing import Any
 
 from semcast.core.views.recipe import ViewRecipe
-from semcast.faults import ClockJump, Constant, Failpoint, OneWayCut, Partition, Uniform
+from semcast.faults import ClockJump, Constant, Failpoint, OneWayCut, Partition, Pause, Uniform
 from semcast.sim.case import Sender
 from semcast.sim.clock import stream
 from semcast.sim.draws import draw_cuts, draw_link, draw_senders
 from semcast.sim.views.case import ViewCase
-from semcast.sim.views.lives import Arrival, Departure, Isolation, Outage, Stumble, Turn
-from semcast.terms.messages import Rank
+from semcast.sim.views.lives import Arrival, Departure, Founding, Isolation, Outage, Stumble, Turn
+from semcast.terms.ids import Rank
 
 PROTOCOLS = ("s-vsm", "vs", "total")
 RATES = (30.0, 100.0, 300.0)
 EVENTS = ("install", "install", "suspect", "multicast", "deliver", "purge", "skip", "enclosed")
 OF_PRIMARIES = ("prepare", "promise", "propose", "accepted", "decided", "wantstate", "statechunk")
-OF_PARTS = ("invite", "consent", "formed", "reached", "confirm")
+OF_PARTS = ("invite", "consent", "formed", "orderprogress", "confirm")
 
 
 def draw(protocol: str, seed: int) -> ViewCase:
@@ -55,6 +55,7 @@ def draw(protocol: str, seed: int) -> ViewCase:
             *draw_outages(recipe, size, phase_s, seed % 2, rng),
             *draw_isolations(recipe, size, rng),
             *draw_ambush(recipe, size, senders, phase_s, rng),
+            *draw_founding(recipe, size, phase_s, stream(seed, "founding", protocol)),
         ),
         phase_s=phase_s,
         settled_within_s=8.0,
@@ -164,6 +165,24 @@ def draw_ambush(
         others = rng.sample([pid for pid in range(size) if pid != purger], size - 1)
         end = start + min(0.4, 0.8 * recipe.timeout_s)
         yield from lost_purger(start, end, [purger, *others], rng)
+
+
+def draw_founding(recipe: ViewRecipe, size: int, phase_s: float, rng: Random) -> Iterator[Turn]:
+    """A second founding under the same name: without one that was stopped, or cut off, and comes
+    back; or by some who do not hear the others, so that two groups run in the end."""
+    if size < 2 or not recipe.is_primary or rng.random() < 0.8:
+        return
+    pids = rng.sample(range(size), size)
+    start, end = sorted((rng.uniform(0, phase_s), rng.uniform(0, phase_s)))
+    at = rng.uniform(start, end)
+    kind = rng.choice(("stopped", "cut off", "apart"))
+    if kind == "stopped":
+        yield Pause(pids[0], start, end)
+    else:
+        founders = pids[1:] if kind == "cut off" else pids[size // 2 :]
+        yield Partition(start, end, (tuple(pid for pid in pids if pid not in founders),))
+        pids = [pids[0], *founders] if kind == "apart" else pids
+    yield Founding(tuple(sorted(pids[1:])), at, 2)
 
 
 def secret_decision(start: float, victim: Rank, rng: Random) -> Iterator[Turn]:

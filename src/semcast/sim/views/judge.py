@@ -29,20 +29,22 @@ from semcast.terms.events import (
     SKIP,
     Event,
 )
-from semcast.terms.messages import Seq
-from semcast.terms.views import MEMBER, NO_VIEW, Installation, Life, Pid
+from semcast.terms.ids import Life, Lineage, Pid, Seq
+from semcast.terms.outputs import Installed
+from semcast.terms.views import MEMBER, NO_VIEW
 
 Name: TypeAlias = tuple[Life, Seq]
+InLineage: TypeAlias = tuple[Lineage, int]  # a view, whose number means something in its lineage
 
 
 class SafePurges:
     """What is purged for good is obsolete by a message that n - q + 1 of the n members of the view
-    have reached, so that every q of them know of it [SVS §4.2]."""
+    have reached, so that every q of them know of it; [SVS §4.2] asks for less."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._members: dict[int, int] = {}
-        self._frontier: defaultdict[tuple[int, Life], dict[Pid, Seq]] = defaultdict(dict)
+        self._members: dict[InLineage, int] = {}
+        self._frontier: defaultdict[tuple[InLineage, Life], dict[Pid, Seq]] = defaultdict(dict)
 
     def watches(self) -> Mapping[str, Callable[[Event], None]]:
         """The events it judges or learns from."""
@@ -51,19 +53,19 @@ class SafePurges:
 
     def on_install(self, event: Event) -> None:
         """Learn how many are in a view."""
-        self._members[event.view] = len(event.members)
+        self._members[_view(event)] = len(event.members)
 
     def on_reach(self, event: Event) -> None:
         """Learn how far a member got in a stream."""
         sender = Life(event.sender, event.sender_inc)
-        self._frontier[event.view, sender][event.pid] = event.seq
+        self._frontier[_view(event), sender][event.pid] = event.seq
 
     def on_purge(self, event: Event) -> None:
         """Judge a purge, unless nobody has shown the view yet."""
-        members = self._members.get(event.view)
+        members = self._members.get(_view(event))
         if event.note != RETRANSMISSION or members is None:
             return
-        row = self._frontier[event.view, Life(event.sender, event.sender_inc)]
+        row = self._frontier[_view(event), Life(event.sender, event.sender_inc)]
         reached = sum(seq >= event.by_seq for seq in row.values())
         if reached <= members - quorum(members):
             what = f"process {event.pid} purged for what {reached} of {members} members had reached"
@@ -82,7 +84,7 @@ class Judge:
         self.events = 0
         self.crashes = 0
         self.found: list[str] = []
-        self._knew: dict[int, tuple[Life, bytes]] = {}
+        self._knew: dict[InLineage, tuple[Life, bytes]] = {}
         self._known: set[Life] = set()
         self._sent: defaultdict[int, set[Name]] = defaultdict(set)
         self._had: defaultdict[tuple[int, Life], set[Name]] = defaultdict(set)
@@ -115,31 +117,26 @@ class Judge:
         """Members do not say what cannot be meant."""
         self.found.append(f"nonsense: {life} heard from {source}: {error}")
 
-    def on_install(self, life: Life, installation: Installation, application: Application) -> None:
+    def on_install(self, life: Life, installed: Installed, application: Application) -> None:
         """Compare what is known at the beginning of a view."""
         if not self.recipe.is_primary:
             return
-        view, knows = installation.view, application.state()
+        view, knows = installed.view, application.state()
         is_new = life not in self._known and view.id > 1
-        if is_new != (installation.state is not None):
+        if is_new != (installed.state is not None):
             what = "joined without a state" if is_new else "was given a state it did not need"
             self.found.append(f"state: {life} {what}, in view {view.id}")
         self._known.add(life)
-        other, known = self._knew.setdefault(view.id, (life, knows))
+        other, known = self._knew.setdefault((view.lineage, view.id), (life, knows))
         if knows != known:
             what = f"knows {application.knows}, {other} knew {known!r}"
             self.found.append(f"state: {life} enters view {view.id} and {what}")
 
     def has_majority(self, up: Sequence[Station]) -> bool:
-        """Whether those who live can decide on the next view: enough of them are in the last one
-        that any of them knows, and the application's state was not lost with the others."""
-        if not self.recipe.is_primary:
-            return True
-        known = (station.member.view for station in up)
-        members = max(known, key=lambda view: view.id, default=NO_VIEW).members
-        inside = [station for station in up if station.life in members]
-        knows = any(station.member.shown != NO_VIEW for station in inside)
-        return knows and len(inside) >= quorum(len(members))
+        """Whether those who live can decide on the next view, in one lineage at least: enough of
+        them are in the last one that any of them knows, and the application's state was not lost
+        with the others."""
+        return not self.recipe.is_primary or any(map(_is_majority, by_lineage(up)))
 
     def verdict(self, up: Sequence[Station], is_settled: bool) -> Iterator[str]:
         """Everything that was wrong, a line each."""
@@ -151,28 +148,28 @@ class Judge:
             yield from self._leftovers(up)
 
     def _different(self, up: Sequence[Station]) -> Iterator[str]:
-        if len({one.application.state() for one in up}) > 1:
-            knowledge = "; ".join(f"{one.life} {one.application.knows}" for one in up)
-            yield f"state: not the same in the end: {knowledge}"
+        for group in by_lineage(up):
+            if len({one.application.state() for one in group}) > 1:
+                knowledge = "; ".join(f"{one.life} {one.application.knows}" for one in group)
+                yield f"state: not the same in the end: {knowledge}"
 
     def _leftovers(self, up: Sequence[Station]) -> Iterator[str]:
         """What nobody should have once everything is quiet: all is stable, and all is taken."""
         for station in up:
-            member = station.member
+            status = station.status
             if station.wants_to_leave:
                 yield f"liveness: {station.life} was never let go"
-            if len(member.tenures) > 1 or member.transfer.states:
-                yield f"leak: {station.life} still has earlier views: {member}"
-            inside = member.tenures[-1].member
-            if inside.holdings.messages or inside.holdings.bytes:
-                yield f"leak: {station.life} still holds {inside.holdings.messages} messages"
-            if not inside.is_drained:
-                yield f"unrest: {station.life} still asks or gossips: {inside}"
+            if status.has_past:
+                yield f"leak: {station.life} still has earlier views: {station.member}"
+            if status.held or status.held_bytes:
+                yield f"leak: {station.life} still holds {status.held} messages"
+            if not status.is_drained:
+                yield f"unrest: {station.life} still asks or gossips: {station.member}"
 
     def _undelivered(self, up: Sequence[Station]) -> Iterator[str]:
         """Every member of the last view has delivered what was multicast in it, and been told
         that all have."""
-        for life, view in ((station.life, station.member.view) for station in up):
+        for life, view in ((station.life, station.status.view) for station in up):
             confirmed = self._confirmed[view.id, life]
             for sender, seq in sorted(self._sent[view.id]):
                 if sender not in view.members:
@@ -183,15 +180,34 @@ class Judge:
                     yield f"completeness: {life} was not told that all have {seq} of {sender}"
 
 
+def by_lineage(up: Sequence[Station]) -> list[list[Station]]:
+    """Groups that were founded apart; who is in none of them yet is a group of its own."""
+    groups: defaultdict[Lineage, list[Station]] = defaultdict(list)
+    for station in up:
+        groups[station.status.view.lineage].append(station)
+    return list(groups.values())
+
+
+def _is_majority(group: Sequence[Station]) -> bool:
+    known = (station.status.view for station in group)
+    members = max(known, key=lambda view: view.id, default=NO_VIEW).members
+    inside = [station for station in group if station.life in members]
+    knows = any(station.status.shown != NO_VIEW for station in inside)
+    return knows and len(inside) >= quorum(len(members))
+
+
 def is_settled(up: Sequence[Station]) -> bool:
-    """Whether all who live are in one view, of them alone, and may speak."""
-    if not up:
-        return True
-    lives = {station.life for station in up}
-    views = {station.member.view for station in up}
-    if len(views) != 1 or set(next(iter(views)).members) != lives:
+    """Whether all who live are in one view of their lineage, of them alone, and may speak."""
+    return all(map(_is_one_view, by_lineage(up)))
+
+
+def _is_one_view(group: Sequence[Station]) -> bool:
+    lives = {station.life for station in group}
+    found = [station.status for station in group]
+    if len({one.view for one in found}) != 1 or set(found[0].view.members) != lives:
         return False
-    return all(
-        station.member.status == MEMBER and station.member.shown == station.member.view
-        for station in up
-    )
+    return all(one.phase == MEMBER and one.shown == one.view for one in found)
+
+
+def _view(event: Event) -> InLineage:
+    return event.lineage, event.view

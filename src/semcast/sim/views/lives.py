@@ -9,10 +9,10 @@ from typing import TypeAlias
 import msgspec
 
 from semcast.faults import ClockJump, Failpoint, OneWayCut, Partition, Pause
-from semcast.faults.limits import positive
+from semcast.faults.limits import finite, positive, within
 from semcast.sim.pubsub.lives import Arrival, Departure, Outage, Stumble
 
-__all__ = ["Arrival", "Departure", "Isolation", "Outage", "Stumble", "Turn"]
+__all__ = ["Arrival", "Departure", "Founding", "Isolation", "Outage", "Stumble", "Turn"]
 
 
 class Isolation(msgspec.Struct, frozen=True, tag="isolation"):
@@ -26,6 +26,28 @@ class Isolation(msgspec.Struct, frozen=True, tag="isolation"):
         positive("for_s", self.for_s)
 
 
+class Founding(msgspec.Struct, frozen=True, tag="founding"):
+    """At `at`, the processes `pids` found a group of their own, of another lineage; those that run
+    are killed first."""
+
+    pids: tuple[int, ...]
+    at: float
+    lineage: int
+
+    def __post_init__(self) -> None:
+        finite("at", self.at)
+        within("lineage", self.lineage, 2)  # 1 is that of the first founders.
+
+
 Turn: TypeAlias = (
-    Partition | OneWayCut | Pause | ClockJump | Outage | Stumble | Isolation | Arrival | Departure
+    Partition
+    | OneWayCut
+    | Pause
+    | ClockJump
+    | Outage
+    | Stumble
+    | Isolation
+    | Arrival
+    | Departure
+    | Founding
 )

@@ -6,6 +6,7 @@ from typing import Any
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
 from semcast.core.views.agreement import Agreement
+from semcast.core.views.lineage import LineageGuard
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.tally import Tally
@@ -13,8 +14,8 @@ from semcast.core.views.tenure import Tenure
 from semcast.core.views.transfer import Transfer
 from semcast.sim.mutant import Mutant
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Rank, Seq
-from semcast.terms.views import CHANGING, MEMBER, Prepare, ViewId
+from semcast.terms.ids import Pid, Rank, Seq, ViewId
+from semcast.terms.views import CHANGING, MEMBER, Prepare, Stamped
 
 
 def deliver_in_the_next_view(original: Any) -> Callable[..., Any]:
@@ -103,11 +104,11 @@ def alone_is_enough(original: Any) -> Callable[..., Any]:
 def speak_between_views(original: Any) -> property:
     """Who consented to a view goes on sending in the one before."""
 
-    def status(self: ViewMember) -> str:
+    def phase(self: ViewMember) -> str:
         told: str = original.fget(self)
         return MEMBER if told == CHANGING else told
 
-    return property(status)
+    return property(phase)
 
 
 def confirm_for_the_others(original: Any) -> Callable[..., Any]:
@@ -142,7 +143,18 @@ def first_message_missed(original: Any) -> Callable[..., Any]:
     return show_first
 
 
+def any_lineage(original: Any) -> Callable[..., Any]:
+    """What comes from another founding is taken like anything else."""
+
+    def admits(self: LineageGuard, source: Pid, stamped: Stamped, now: float) -> bool:
+        original(self, source, stamped, now)
+        return True
+
+    return admits
+
+
 VIEW_MUTANTS: dict[str, Mutant] = {
+    "any-lineage": Mutant(LineageGuard, "admits", any_lineage, "founded-again", "s-vsm"),
     "deliver-in-the-next-view": Mutant(
         ViewMember, "_show", deliver_in_the_next_view, "slow-through-a-change", "s-vsm"
     ),
@@ -164,7 +176,7 @@ VIEW_MUTANTS: dict[str, Mutant] = {
     ),
     "alone-is-enough": Mutant(Tenure, "__init__", alone_is_enough, "sequencer-cut-off", "total"),
     "speak-between-views": Mutant(
-        ViewMember, "status", speak_between_views, "merge-during-flush", "vs"
+        ViewMember, "phase", speak_between_views, "merge-during-flush", "vs"
     ),
     "confirm-for-the-others": Mutant(
         Tenure, "__init__", confirm_for_the_others, "slow-to-confirm", "vs"

@@ -17,7 +17,7 @@ from semcast.faults import (
 from semcast.sim.case import Sender
 from semcast.sim.views.case import ViewCase
 from semcast.sim.views.draw import bridge, half_deaf, swizzle
-from semcast.sim.views.lives import Arrival, Departure, Isolation, Outage, Stumble, Turn
+from semcast.sim.views.lives import Arrival, Departure, Founding, Isolation, Outage, Stumble, Turn
 
 LOSSY = Link(latency=Uniform(0.0005, 0.003), loss=0.2)
 TIGHT = {"buffer": 12, "congested_at": 0.0, "period_s": 0.02, "timeout_max_s": 0.25}
@@ -71,6 +71,9 @@ def case(
         through_bytes=False,
     )
 
+
+# The fourth process comes with the founding, long before it would arrive by itself.
+FOUNDED_AGAIN = (Pause(0, 0.2, 0.45), Arrival(3, 0.9), Founding((1, 2, 3), 0.2, 2))
 
 VIEW_SCENARIOS: dict[str, ViewCase] = {
     # One application is far behind when the view changes.
@@ -148,6 +151,24 @@ VIEW_SCENARIOS: dict[str, ViewCase] = {
     ),
     # One is stopped, wakes up an hour late, and finds the group gone on.
     "late-riser": case(recipe(), Pause(0, 0.2, 0.6), ClockJump(0, 0.5, 3600.0), senders=(0, 1)),
+    # One is stopped; the others are killed and found the group again, with somebody new in front.
+    "founded-again": case(recipe(), *FOUNDED_AGAIN, founders=3, senders=(0, 1, 2, 3)),
+    # The same under total order, where the stopped one was the sequencer.
+    "founded-again-total": case(
+        recipe(order="total"), *FOUNDED_AGAIN, founders=3, senders=(0, 1, 2, 3)
+    ),
+    # One is cut off while the others found the group again, and comes back.
+    "survivor-returns": case(
+        recipe(), Partition(0.2, 0.6, ((3,),)), Founding((0, 1, 2), 0.3, 2), senders=(0, 3)
+    ),
+    # Two groups are founded apart and hear each other from then on.
+    "founded-apart": case(
+        recipe(),
+        Partition(0.0, 0.5, ((0, 1),)),
+        Founding((2, 3), 0.1, 2),
+        founders=2,
+        senders=(0, 1, 2, 3),
+    ),
     # The last but one leaves.
     "leavers": case(
         recipe(), Departure(0, 0.3), Departure(1, 0.5), Departure(2, 0.6), senders=(3,)

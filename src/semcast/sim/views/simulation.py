@@ -11,9 +11,9 @@ from typing import Any
 from semcast.faults import ClockJump, Failpoint, OneWayCut, Partition, Pause
 from semcast.sim.clock import Clock, stream
 from semcast.sim.network import Network, Receive
-from semcast.sim.views.lives import Arrival, Departure, Isolation, Outage, Stumble, Turn
+from semcast.sim.views.lives import Arrival, Departure, Founding, Isolation, Outage, Stumble, Turn
 from semcast.sim.views.station import Station
-from semcast.wire import decode_view, encode
+from semcast.wire import VIEW_CODEC, encode
 
 
 class ViewSimulation:
@@ -83,7 +83,7 @@ class ViewSimulation:
         self.network.cut(t for t in self._turns if isinstance(t, Partition | OneWayCut))
         arrivals = {turn.pid: turn.at for turn in self._turns if isinstance(turn, Arrival)}
         for station in self.stations:
-            self.clock.at(arrivals.get(station.pid, 0.0), station.start)
+            self.clock.at(arrivals.get(station.pid, 0.0), station.arrive)
         for turn in self._turns:
             self._schedule(turn)
 
@@ -98,6 +98,8 @@ class ViewSimulation:
             self._at(turn.at, self._go_down, turn.pid, turn)
         elif isinstance(turn, Departure):
             self._at(turn.at, self.stations[turn.pid].leave)
+        elif isinstance(turn, Founding):
+            self._at(turn.at, self._found, turn)
 
     def _at(self, when: float, happens: Callable[..., None], *args: Any) -> None:
         self.clock.at(when, self._unless_healed, (happens, args))
@@ -105,6 +107,12 @@ class ViewSimulation:
     def _unless_healed(self, happens: Callable[..., None], args: tuple[Any, ...]) -> None:
         if not self._is_healed:
             happens(*args)
+
+    def _found(self, turn: Founding) -> None:
+        stations = [self.stations[pid] for pid in turn.pids]
+        founders = tuple(station.next_life for station in stations)
+        for station in stations:
+            station.found(founders, turn.lineage)
 
     def _stumble(self, pid: int, point: Failpoint) -> None:
         self._go_down(pid, self._stumbles[point])
@@ -121,4 +129,4 @@ class ViewSimulation:
 
 
 def _read(receive: Receive, source: int, datagram: Any) -> None:
-    receive(source, decode_view(encode(datagram)))  # type: ignore[arg-type]
+    receive(source, VIEW_CODEC.decode(encode(datagram)))  # type: ignore[arg-type]

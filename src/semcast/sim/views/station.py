@@ -13,23 +13,23 @@ from math import inf
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from msgspec.structs import replace
-
-from semcast.core.views.member import ViewMember
 from semcast.faults import Failpoint, Latency, Tripwire, cut_short
 from semcast.sim.clock import Clock
 from semcast.sim.halting import PAUSED, Halting
 from semcast.sim.network import Network
 from semcast.sim.process import TIMER_REPEATS_MAX, Consumer, Handler, Observer, Producer
 from semcast.sim.pubsub.station import NO_WAIT, SOCKET_DATAGRAMS_MAX
-from semcast.sim.views.application import Application
+from semcast.sim.views.application import Application, of_this_life
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.events import CRASH, RECOVER, Event
+from semcast.terms.ids import Life, Lineage
+from semcast.terms.machine import FoundGroup, LeaveGroup, Machine, Status, SupplyState
 from semcast.terms.messages import Submission
-from semcast.terms.views import EXCLUDED, LEFT, Installation, Life, ViewDatagram
+from semcast.terms.outputs import ROOM, Delivery, Ended, Installed, Output, Rival
+from semcast.terms.views import Stamped
 
-Born: TypeAlias = Callable[[Life, float], tuple[ViewMember, Application, Consumer]]
+Born: TypeAlias = Callable[[Life, float], tuple[Machine, Application, Consumer]]
 """(a life, now) → its member, its application, and how fast that is."""
 
 _DOWN: Final = 2
@@ -54,7 +54,7 @@ class Station(Halting):
         snapshot: Latency = NO_WAIT,
         back_after_s: float = 0.1,
         observers: Sequence[Observer] = (),
-        on_install: Callable[[Life, Installation, Application], None] = lambda *_: None,
+        on_install: Callable[[Life, Installed, Application], None] = lambda *_: None,
         on_error: Callable[[Life, int, RemoteProtocolError], None] = lambda *_: None,
         on_crash: Callable[[int, Failpoint], None] = lambda *_: None,
     ) -> None:
@@ -64,7 +64,7 @@ class Station(Halting):
         self._clock = clock
         self._network = network
         self._rng = rng
-        self._founders = founders
+        self._founders, self._lineage = founders, 1
         self._producer = producer
         self._isolations = isolations or {}
         points = (*failpoints, *self._isolations)
@@ -80,20 +80,21 @@ class Station(Halting):
         self._is_connected = True
         self._held = _AWAY
         self._skew_s = 0.0
-        self.wants_to_leave = False
+        self._has_begun = self.wants_to_leave = False
+        self.rivals: list[Lineage] = []  # those that its lives told of
         self._earlier = 0
         self._become(1)
 
     def _become(self, inc: int) -> None:
         """Begin a life that knows nothing."""
-        life = Life(self.pid, inc)
-        self.member, self.application, self.consumer = self._born(life, self.now)
+        self.life = Life(self.pid, inc)
+        self.member, self.application, self.consumer = self._born(self.life, self.now)
         self._accepted = 0
         self._armed = inf
         self._repeats = 0
 
     def __repr__(self) -> str:
-        return f"Station(life={self.life}, status={self.member.status}, held={self._held})"
+        return f"Station(life={self.life}, held={self._held}, {self.member})"
 
     @property
     def now(self) -> float:
@@ -101,8 +102,9 @@ class Station(Halting):
         return self._clock.now + self._skew_s
 
     @property
-    def life(self) -> Life:
-        return self.member.life
+    def status(self) -> Status:
+        """How its member is doing."""
+        return self.member.status(self.now)
 
     @property
     def is_down(self) -> bool:
@@ -118,8 +120,14 @@ class Station(Halting):
         """Whether its application has something to say and may not."""
         return self._producer is not None and bool(self._producer.pending)
 
+    def arrive(self) -> None:
+        """Start, unless it did before."""
+        if not self._has_begun:
+            self.start()
+
     def start(self) -> None:
         """Let the application begin."""
+        self._has_begun = True
         self._held &= ~_AWAY
         self._enter(self._begin)
         self._next_batch()
@@ -134,7 +142,7 @@ class Station(Halting):
         self._producer.pending += (submission,)
         self._enter(self._offer)
 
-    def receive(self, source: int, datagram: ViewDatagram) -> None:
+    def receive(self, source: int, datagram: Stamped) -> None:
         """A datagram reaches this process's socket."""
         if not self._is_connected:
             return
@@ -173,6 +181,20 @@ class Station(Halting):
             self._observe([Event(RECOVER, self.pid, inc=self.life.inc)])
             self.start()
 
+    def found(self, founders: tuple[Life, ...], lineage: Lineage) -> None:
+        """Begin the life that is among the founders, in a group that is founded now."""
+        self.crash()
+        self._founders, self._lineage = founders, lineage
+        if self._has_begun:
+            self._held = self._held & ~_AWAY | _DOWN
+            self.recover()
+        self.arrive()
+
+    @property
+    def next_life(self) -> Life:
+        """The one that `found` begins."""
+        return Life(self.pid, self.life.inc + self._has_begun)
+
     def _end_life(self, held: int) -> None:
         self._held |= held
         self._inbox.clear()
@@ -197,15 +219,16 @@ class Station(Halting):
 
     def _begin(self, now: float, out: Effects) -> None:
         if self.life in self._founders:
-            self.member.found(self._founders, now, out)
+            founding = FoundGroup(self._founders, self._lineage)
+            self.member.on_command(founding, now, out)
         self.consumer.asked = self.consumer.take
         self.member.on_ready(self.consumer.take, now, out)
 
     def _leave(self, now: float, out: Effects) -> None:
         self.wants_to_leave = True
-        self.member.leave(now, out)
+        self.member.on_command(LeaveGroup(), now, out)
 
-    def _on_datagram(self, source: int, datagram: ViewDatagram, now: float, out: Effects) -> None:
+    def _on_datagram(self, source: int, datagram: Stamped, now: float, out: Effects) -> None:
         try:
             self.member.on_datagram(source, datagram, now, out)
         except RemoteProtocolError as error:
@@ -214,7 +237,11 @@ class Station(Halting):
     def _carry_out(self, now: float) -> None:
         out, member = self._out, self.member
         if out.events is not None and self._tripwire is not None:
-            sent = [Event(type(datagram).__name__.lower(), self.pid) for _, datagram in out.send]
+            sent = [
+                Event(type(stamped.datagram).__name__.lower(), self.pid)
+                for to, stamped in out.send
+                for _ in to
+            ]
             point = self._tripwire.tripped(out.events + sent)
             if point is not None and point in self._isolations:
                 self._isolate(point)
@@ -222,22 +249,20 @@ class Station(Halting):
                 self._crash_inside(point)
                 return
         if out.events:
-            self._observe(out.events)
-            out.events.clear()
+            events, out.events = out.events, []  # as live: nobody may keep the list
+            self._observe(events)
         if out.send:
             if self._is_connected:
                 self._network.send(self.pid, out.send)
             out.send.clear()
-        if out.deliver or out.installs:
-            self._hand_over(out)
-        out.skipped.clear()
-        out.confirmed.clear()
-        if out.room:
-            out.room = False
-            self._offer_again()
-        if member.status in (LEFT, EXCLUDED):
-            self._go()
-        elif member.deadline < self._armed:
+        if out.outputs:
+            outputs, out.outputs = out.outputs, []
+            self._hand_over(outputs)
+            if ROOM in outputs:
+                self._offer_again()
+            if any(isinstance(output, Ended) for output in outputs):
+                self._go()
+        if member.deadline < self._armed:
             self._arm()
 
     def _observe(self, events: Sequence[Event]) -> None:
@@ -272,36 +297,31 @@ class Station(Halting):
         self._observe(out.events or ())
         if self._is_connected:
             self._network.send(self.pid, out.send)
-        self._hand_over(out)
+        self._hand_over(out.outputs)
         self._out = Effects(recording=True)
         self._on_crash(self.pid, point)
 
-    def _hand_over(self, out: Effects) -> None:
+    def _hand_over(self, outputs: Sequence[Output]) -> None:
         """The application takes what is delivered, and enters views, in order."""
-        handed = len(out.deliver)
-        positions = out.positions or [0] * handed
-        installs = iter((*out.installs, (handed + 1, None)))
-        place, installation = next(installs)
-        for i in range(handed + 1):
-            while place == i and installation is not None:
-                self._install(installation)
-                place, installation = next(installs)
-            if i < handed:
-                self.application.deliver(out.deliver[i], positions[i])
-        out.deliver.clear()
-        out.positions.clear()
-        out.installs.clear()
+        handed = 0
+        for output in outputs:
+            if isinstance(output, Delivery):
+                for message in output.messages:
+                    self.application.deliver(message, output.position)
+                handed += len(output.messages)
+            elif isinstance(output, Installed):
+                self._install(output)
+            elif isinstance(output, Rival):
+                self.rivals.append(output.lineage)
         self._consume(handed)
 
-    def _install(self, installation: Installation) -> None:
-        self.application.install(installation)
-        self._on_install(self.life, installation, self.application)
-        if installation.wants_state:
-            view_id, state = installation.view.id, self.application.state()
-            self._after(self._snapshot.draw(self._rng), self._on_state, view_id, state)
-
-    def _on_state(self, view_id: int, state: bytes, now: float, out: Effects) -> None:
-        self.member.on_state(view_id, state, now, out)
+    def _install(self, installed: Installed) -> None:
+        self.application.install(installed)
+        self._on_install(self.life, installed, self.application)
+        if installed.wants_state:
+            view_id, state = installed.view.id, self.application.state()
+            supply = SupplyState(view_id, state)
+            self._after(self._snapshot.draw(self._rng), self.member.on_command, supply)
 
     def _go(self) -> None:
         """This life is over; who did not want to leave comes back as another."""
@@ -338,22 +358,12 @@ class Station(Halting):
         producer = self._producer
         if producer is None or not producer.pending:
             return
-        accepted = self.member.multicast(self._of_this_life(producer.pending), now, out)
+        accepted = self.member.submit(of_this_life(producer.pending, self._earlier), now, out)
         self._accepted += accepted
         producer.pending = producer.pending[accepted:]
         producer.is_blocked = bool(producer.pending)
         if not producer.pending:
             self._next_batch()
-
-    def _of_this_life(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
-        """What an earlier life said cannot be named any more."""
-        first = self._earlier
-        if not first:
-            return submissions
-        return [
-            replace(one, obsoletes=tuple(seq - first for seq in one.obsoletes if seq > first))
-            for one in submissions
-        ]
 
     def _offer_again(self) -> None:
         producer = self._producer
@@ -380,4 +390,6 @@ class Station(Halting):
         self.member.on_time(now, out)
         self._repeats = 0 if self.member.deadline > now else self._repeats + 1
         if self._repeats > TIMER_REPEATS_MAX:
-            raise LocalProtocolError(f"on_time of {self.pid} never moves its deadline past {now}")
+            raise LocalProtocolError(
+                f"process {self.pid}: on_time did not move its deadline past {now}"
+            )

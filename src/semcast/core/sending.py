@@ -1,0 +1,128 @@
+"""Own messages: what the application offers becomes numbered, annotated, checked and held.
+
+What passes without a decision is made as a run; the rest is made one by one.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from semcast import kernel
+from semcast.core.holdings import Holdings
+from semcast.core.obsolescence import TagAnnotator, annotator
+from semcast.core.outbox import Outbox
+from semcast.core.reception import Reception
+from semcast.core.recipe import Recipe
+from semcast.core.vetting import Vetting
+from semcast.terms.effects import Effects
+from semcast.terms.errors import BufferFull, LocalProtocolError
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message, Submission
+
+PACKS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
+
+
+class Sending:
+    """Lives as long as the member.  Invariant: own messages up to `last` were admitted."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        rank: Rank,
+        holdings: Holdings,
+        reception: Reception,
+        vetting: Vetting,
+        outbox: Outbox,
+    ) -> None:
+        self.rank = rank
+        self.last: Seq = 0
+        self.raises = recipe.overflow == "error"
+        self.is_causal = recipe.order == "causal"
+        self.message_bytes = recipe.message_bytes
+        self.annotator = annotator(recipe)
+        # Other relations need an annotation for every message, so messages are made one by one.
+        self.makes_runs = not self.is_causal and isinstance(self.annotator, TagAnnotator)
+        self.holdings = holdings
+        self.reception = reception
+        self.vetting = vetting
+        self.outbox = outbox
+
+    def __repr__(self) -> str:
+        return f"Sending(last={self.last}, {self.annotator})"
+
+    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """Take in what there is room for, from the front; how many."""
+        accepted = 0
+        try:
+            accepted = self._submit_run(submissions, now, out)
+            rest = submissions[accepted:] if accepted < len(submissions) else ()
+            for submission in rest:
+                if not self._submit_one(submission, now, out):
+                    self.holdings.refused = True
+                    break
+                accepted += 1
+        except LocalProtocolError:
+            if not accepted:
+                raise  # Else when the rest is offered: what was accepted has to be counted.
+        if not accepted and submissions and self.raises:
+            raise BufferFull(
+                f"buffer full: none of its {self.holdings.messages} messages can be purged; "
+                "wait, use a larger buffer, or forget the member that blocks them"
+            )
+        return accepted
+
+    def _submit_run(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        """Take in those that pass without a decision, from the front; how many."""
+        if not self.makes_runs or not submissions:
+            return 0
+        count, payload = self.holdings.own_room
+        if not count:
+            return 0
+        room = (count, payload, self.message_bytes)
+        messages: Any
+        if PACKS and isinstance(submissions, kernel.Parcel):
+            messages, size = kernel.pack(self.rank, self.last, submissions, *room)
+        else:
+            if isinstance(submissions, kernel.Parcel):
+                wanted: Any = submissions[:count]
+                submissions = kernel.submissions(Submission, wanted)
+            messages, size = kernel.compose(Message, self.rank, self.last, submissions, *room)
+        count = self.holdings.admit_run(messages, self.rank, out) if messages else 0
+        if count and messages:
+            if count < len(messages):
+                size = kernel.sizes_of(messages[:count])
+            self._note(self.last + count, size, now)
+        return count
+
+    def _submit_one(self, submission: Submission, now: float, out: Effects) -> bool:
+        seq = self.last + 1
+        annotation = self.annotator.annotate(seq, submission)
+        payload, name = submission.payload, submission.name
+        message = Message(self.rank, seq, *annotation, self._deps(), payload, name)
+        size = kernel.size_of(message)
+        self.vetting.check_own(message, size)
+        if not self.holdings.fits(message):
+            self.outbox.flush(now, out)  # What has left may be purged to make room.
+        if not self.holdings.admit(message, self.rank, out):
+            return False
+        self.annotator.remember(seq, annotation)
+        self._note(seq, size, now)
+        return True
+
+    def order(self, runs: tuple[tuple[Rank, Seq], ...], now: float, out: Effects) -> None:
+        """Take in an order message: it gives the next places, and waits for what it places."""
+        seq = self.last + 1
+        message = Message(self.rank, seq, keep=True, deps=runs)
+        self.holdings.want(self.rank, seq)  # It is what makes room.
+        self.holdings.admit(message, self.rank, out)
+        self._note(seq, kernel.size_of(message), now)
+
+    def _note(self, last: Seq, size: int, now: float) -> None:
+        self.last = last
+        self.reception.on_own(last)
+        self.outbox.add(last, size, now)
+
+    def _deps(self) -> tuple[tuple[Rank, Seq], ...]:
+        if not self.is_causal:
+            return ()
+        delivered = enumerate(self.holdings.delivered)
+        return tuple((rank, seq) for rank, seq in delivered if seq and rank != self.rank)

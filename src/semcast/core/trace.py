@@ -1,0 +1,166 @@
+"""What a member of a group records of itself: the only place where its events are made.
+
+In a view, machines name members by rank and count messages from the first of the view; a trace
+names processes and counts over their lives.  An event is born with these names.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from semcast.terms.effects import Effects
+from semcast.terms.events import (
+    CONFIRM,
+    DELIVER,
+    DELIVERY,
+    DISCARD,
+    DRAINED,
+    INSTALL,
+    LEAVE,
+    MULTICAST,
+    ORDER,
+    PURGE,
+    RECEIVE,
+    SKIP,
+    SUSPECT,
+    Event,
+)
+from semcast.terms.ids import Life, Pid, Rank, Seq
+from semcast.terms.messages import Message, Purged
+from semcast.terms.views import View
+
+
+class Trace:
+    """One per member of a fixed group or of a view.  `held` is how many messages it holds.
+
+    If `is_total`, a message that comes after others gives them their places.
+    """
+
+    def __init__(self, rank: Rank, view: View | None = None, *, is_total: bool = False) -> None:
+        self.rank = rank
+        self.view = view
+        self.is_total = is_total
+
+    def _add(self, event: Event, out: Effects) -> None:
+        assert out.events is not None
+        if self.view is not None:
+            self._name(event, self.view)
+        out.events.append(event)
+
+    def _name(self, event: Event, view: View) -> None:
+        members, bases, sender = view.members, view.bases, event.sender
+        event.pid, event.inc = members[self.rank]
+        event.view, event.lineage = view.id, view.lineage
+        if event.by_seq and sender >= 0:
+            by = event.by_sender if event.by_sender >= 0 else sender
+            event.by_seq += bases[by]
+            event.by_sender = members[by].pid if event.by_sender >= 0 else -1
+            event.by_inc = members[by].inc
+        if sender >= 0:
+            event.sender, event.sender_inc = members[sender]
+            event.seq += bases[sender]
+            if event.message is not None:
+                event.message = replace(event.message, sender=event.sender, seq=event.seq, deps=())
+        if event.peer >= 0:
+            event.peer = members[event.peer].pid
+
+    def admitted(
+        self, messages: Sequence[Message], source: Rank, held: int, more: int, out: Effects
+    ) -> None:
+        """The next messages of a stream are here; each has made what is held so many more."""
+        if out.events is None:
+            return
+        held -= more * len(messages)
+        for message in messages:
+            sender, seq, held = message.sender, message.seq, held + more
+            if sender == self.rank:
+                note = ORDER if self.is_total and message.deps else ""
+                event = Event(MULTICAST, self.rank, sender, seq, message, note=note, buffered=held)
+            else:
+                event = Event(RECEIVE, self.rank, sender, seq, peer=source, buffered=held)
+            self._add(event, out)
+
+    def delivered(
+        self, messages: Sequence[Message], position: int, held: int, out: Effects
+    ) -> None:
+        """The application gets messages, or would if it had any use for its own."""
+        if out.events is None:
+            return
+        for message in messages:
+            sender, seq = message.sender, message.seq
+            event = Event(DELIVER, self.rank, sender, seq, message, buffered=held)
+            event.position = position
+            self._add(event, out)
+
+    def _say(self, out: Effects, kind: str, sender: Rank = -1, seq: Seq = 0, **more: Any) -> None:
+        if out.events is not None:
+            self._add(Event(kind, self.rank, sender, seq, **more), out)
+
+    def purged(self, message: Message, by: Seq, where: str, held: int, out: Effects) -> None:
+        """A later message of its sender made a message obsolete."""
+        self._say(out, PURGE, *_id(message), by_seq=by, note=where, buffered=held)
+
+    def purged_at(
+        self, position: int, message: Message, by: Message, held: int, out: Effects
+    ) -> None:
+        """The same among what waits in a total order: the later message may be of any sender."""
+        later = {"by_seq": by.seq, "by_sender": by.sender, "position": position}
+        self._say(out, PURGE, *_id(message), note=DELIVERY, buffered=held, **later)
+
+    def skipped(self, gone: Purged, source: Rank, held: int, out: Effects) -> None:
+        """Messages were passed over on a notice."""
+        more = {"by_seq": gone.witness, "peer": source, "buffered": held}
+        for seq in range(gone.first, gone.last + 1) if out.events is not None else ():
+            self._say(out, SKIP, gone.sender, seq, **more)
+
+    def discarded(
+        self, message: Message, reason: str, source: Rank, held: int, out: Effects
+    ) -> None:
+        """A message was dropped for another reason than being obsolete."""
+        self._say(out, DISCARD, *_id(message), note=reason, peer=source, buffered=held)
+
+    def turned_away(self, source: Rank, out: Effects) -> None:
+        """A forgotten member said something."""
+        self._say(out, DISCARD, note="forgotten", peer=source)
+
+    def advanced(self, kind: str, sender: Rank, seq: Seq, held: int, out: Effects) -> None:
+        """A stream is STABLE or SAFE up to a number, or was reclaimed up to there."""
+        self._say(out, kind, sender, seq, buffered=held)
+
+    def forgot(self, member: Rank, drained: bool, out: Effects) -> None:
+        """The group goes on without a member."""
+        self._say(out, LEAVE, note=DRAINED if drained else "", peer=member)
+
+    def confirmed(self, sender: Rank, seq: Seq, out: Effects) -> None:
+        """A stream was delivered at every member up to a number."""
+        self._say(out, CONFIRM, sender, seq)
+
+
+def _id(message: Message) -> tuple[Rank, Seq]:
+    return message.sender, message.seq
+
+
+class LifeTrace:
+    """One per life of a process in a group with views.  `view` is the one it is in."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+
+    def _say(self, out: Effects, kind: str, view: View, **more: Any) -> None:
+        if out.events is not None:
+            pid, inc = self.life
+            columns = {"inc": inc, "view": view.id, "lineage": view.lineage, **more}
+            out.events.append(Event(kind, pid, **columns))
+
+    def left(self, view: View, out: Effects) -> None:
+        """The application wants to go."""
+        self._say(out, LEAVE, view)
+
+    def suspected(self, pid: Pid, view: View, out: Effects) -> None:
+        """A process seems to have crashed."""
+        self._say(out, SUSPECT, view, peer=pid)
+
+    def installed(self, view: View, out: Effects) -> None:
+        """The application enters a view, perhaps after the process did."""
+        self._say(out, INSTALL, view, members=tuple(life.pid for life in view.members))

@@ -1,0 +1,176 @@
+"""The verdict on recorded executions, whoever reached it: monitors in this process or Spark.
+
+A property that no run promises, or that cannot be judged of those that do, is `not applicable`; one
+that had no event to judge is `not exercised`.  Neither ever counts as passed.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from semcast.specs.liveness import LIVENESS
+from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.events import (
+    ACKNOWLEDGE,
+    CONFIRM,
+    DEFAULTS,
+    DELIVER,
+    EVENT_FIELDS,
+    EXECUTE,
+    INSTALL,
+    MULTICAST,
+    PURGE,
+    RECLAIM,
+    REPLY,
+    SAFE,
+    SKIP,
+    STABLE,
+    Event,
+)
+from semcast.terms.promises import PROPERTIES, promised
+
+PASS: Final = "pass"
+FAIL: Final = "fail"
+NOT_APPLICABLE: Final = "not applicable"
+NOT_EXERCISED: Final = "not exercised"
+EXAMPLES: Final = 3  # of each property
+NO_EVENTS: Final = "no event that it judges was recorded"
+
+# Properties that speak of the end of a run, which must have been left to fall quiet.
+AT_THE_END: Final = frozenset({*LIVENESS, "causal_completeness", "reliable_delivery"})
+
+# Properties that compare the clocks of several processes; the events that would tell the order are
+# too many to wait for.
+BY_CLOCKS: Final = frozenset({"collection_safety", "durability"})
+UNKNOWN_CLOCKS: Final = (
+    "it is not known by how much the clocks of the processes differ; give --skew-ms"
+)
+
+# Without an event of one of these kinds there is nothing to judge.
+EXERCISED_BY: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(PROPERTIES, frozenset((DELIVER,))),
+    **dict.fromkeys(("integrity", *LIVENESS), frozenset((MULTICAST, DELIVER))),
+    "purge_safety": frozenset((PURGE, SKIP, SAFE, STABLE, RECLAIM)),
+    "view_order": frozenset((INSTALL,)),
+    "primary_order": frozenset((INSTALL,)),
+    "confirmation": frozenset((CONFIRM,)),
+    "reliable_delivery": frozenset((ACKNOWLEDGE,)),
+    "collection_safety": frozenset((RECLAIM,)),
+    "durability": frozenset((ACKNOWLEDGE,)),
+    "exactly_once_requests": frozenset((EXECUTE, REPLY)),
+    "sequential_consistency": frozenset((EXECUTE, REPLY)),
+}
+
+# The fields of an event that a person needs; `note` says where, why or which operation.
+SHOWN: Final = (
+    *("pid", "inc", "n", "ts_ns", "kind", "view", "sender", "sender_inc", "seq", "item"),
+    *("by_seq", "position", "peer", "client", "request", "version"),
+)
+_ALWAYS_SHOWN: Final = ("pid", "inc", "n", "ts_ns", "kind")
+NOTES_SHOWN: Final = ("where", "reason", "op")
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationExample:
+    """One violation: the run, what happened, and the events that prove it, in order."""
+
+    run_id: int
+    what: str
+    events: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyResult:
+    """The result of one property: `violations` counts all, `examples` are the first few."""
+
+    status: str
+    reason: str = ""
+    violations: int = 0
+    examples: tuple[ViolationExample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVerdict:
+    """The verdict on a trace: the number of its events, and the result of each property."""
+
+    events: int
+    properties: Mapping[str, PropertyResult]
+
+    @property
+    def status(self) -> str:
+        """Fail if a promise was broken, pass if some were judged and none was."""
+        found = {result.status for result in self.properties.values()}
+        return FAIL if FAIL in found else PASS if PASS in found else NOT_APPLICABLE
+
+    @property
+    def passed(self) -> bool:
+        """Whether something could be judged, and nothing that was judged failed."""
+        return self.status == PASS
+
+    @property
+    def violations(self) -> int:
+        """The number of violations of all properties."""
+        return sum(result.violations for result in self.properties.values())
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise `ConfigError` unless all are names of properties."""
+    for name in names:
+        if name not in PROPERTIES:
+            raise one_of("property", name, sorted(PROPERTIES))
+
+
+def reason_against(
+    name: str, protocol: str, order: str, absent: Collection[int], *, complete: bool
+) -> str:
+    """Why the property cannot be judged of such a run, if so; `absent` are processes whose record
+    is missing."""
+    try:
+        if name not in promised(protocol, order):
+            return f"{protocol} with order {order} does not guarantee it"
+    except ConfigError as error:
+        return f"the guarantees of the run are unknown: {error}"
+    if absent:
+        return f"the trace has no record of process {', '.join(map(str, absent))}"
+    if name in AT_THE_END and not complete:
+        return "the run is not complete: it was stopped before it became quiet"
+    return ""
+
+
+def result_of(
+    runs: tuple[int, int],
+    reasons: Iterable[str],
+    violations: int,
+    examples: Sequence[ViolationExample],
+    *,
+    is_exercised: bool,
+) -> PropertyResult:
+    """The result of a property that was judged on the first of two numbers of runs, `runs`, of the
+    second; `reasons` say why it was not judged on the others."""
+    judged, of = runs
+    if not judged:
+        why = "; ".join(sorted(set(filter(None, reasons)))) or "the trace has no runs"
+        return PropertyResult(NOT_APPLICABLE, why)
+    on = "" if of == 1 else f"checked on {judged} of {of} runs"
+    if violations:
+        what = examples[0].what
+        reason = f"{what} ({on})" if on else what
+        return PropertyResult(FAIL, reason, violations, tuple(examples))
+    return PropertyResult(PASS, on) if is_exercised else PropertyResult(NOT_EXERCISED, NO_EVENTS)
+
+
+def shown(event: Event, attribute: str) -> dict[str, Any]:
+    """The fields of an event for an example; its note has the name `attribute` in a trace."""
+    fields: dict[str, Any] = {}
+    for name in SHOWN:
+        if name == "item":
+            value = event.message.item if event.message is not None else None
+            is_shown = value is not None
+        else:
+            value, other = getattr(event, name), EVENT_FIELDS[name].beside or name
+            is_shown = name in _ALWAYS_SHOWN or getattr(event, other) != DEFAULTS[other]
+        if is_shown:
+            fields[name] = value
+    if event.note and attribute in NOTES_SHOWN:
+        fields["note"] = event.note
+    return fields

@@ -1,0 +1,124 @@
+"""Nothing that runs beside a group fails in silence, and no disk holds up its event loop."""
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+from time import monotonic
+
+import pytest
+
+from semcast.runtime.keyring import incarnation_path
+from semcast.runtime.tasks import start_task
+from semcast.runtime.views import host as view_host
+from semcast.terms.errors import ConfigError
+from semcast.terms.outputs import Ended
+from semcast.terms.views import EXCLUDED
+
+
+async def test_a_task_that_fails_is_logged_and_told(caplog):
+    told = []
+
+    async def fail() -> None:
+        raise KeyError("lost")
+
+    task = start_task(fail(), "the experiment", told.append)
+    await asyncio.wait({task})
+    await asyncio.sleep(0)
+    assert [type(error) for error in told] == [KeyError]
+    assert "the experiment failed: 'lost'" in caplog.text
+
+
+async def test_a_task_that_is_cancelled_is_no_failure(caplog):
+    task = start_task(asyncio.sleep(60), "the experiment")
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert not caplog.records
+
+
+class Turns:
+    """How long the event loop took for its slowest turn."""
+
+    def __init__(self) -> None:
+        self.slowest_s = 0.0
+        self._last = monotonic()
+        self._task = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            now = monotonic()
+            self.slowest_s, self._last = max(self.slowest_s, now - self._last), now
+            await asyncio.sleep(0.001)
+
+    def stop(self) -> float:
+        self._task.cancel()
+        return self.slowest_s
+
+
+@pytest.mark.parametrize("protocol", ["s-rm", "s-vsm"])
+async def test_a_lock_that_another_process_holds_does_not_stop_the_event_loop(join, protocol):
+    """The number of a start is counted on disk, under a lock that all processes share."""
+    name = "incarnation" if protocol == "s-rm" else "life"
+    path = incarnation_path().with_name(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    turns = Turns()
+    asyncio.get_running_loop().call_later(0.5, os.close, lock)
+    began = monotonic()
+    group = await join("a", members=1, protocol=protocol)
+    assert monotonic() - began >= 0.5, "the lock was held"
+    await group.close()
+    assert turns.stop() < 0.4
+
+
+async def test_a_member_that_cannot_come_back_says_why(join, monkeypatch):
+    group = await join("a", members=1, protocol="s-vsm")
+
+    def fail() -> int:
+        raise ConfigError("incarnation: no space left on device")
+
+    monkeypatch.setattr(view_host, "next_life", fail)
+    group._host._on_ended(Ended(EXCLUDED))
+    with pytest.raises(Exception, match="no space left"):
+        async for _ in group:
+            pass
+    await group.close()
+
+
+async def test_a_goodbye_does_not_overtake_what_was_sent_before_it(meet):
+    """Both are read in one drain of the socket; the data wait there for company."""
+    async with meet("ab") as (a, b):
+        host, drained = a._host, a._host._transport.on_drained
+        a._host._transport.on_drained = lambda _now: None  # One drain, however it is cut.
+        for number in range(100):
+            await b.multicast(b"%d" % number)
+        await b.close()
+        drained(monotonic())
+        host._transport.on_drained = drained
+        taken = []
+        while len(taken) < 100:
+            taken += await a.receive()
+        assert [int(message.payload) for message in taken] == list(range(100))
+
+
+def test_a_worker_whose_task_fails_ends():
+    """Otherwise its fleet would wait for what never comes."""
+    program = (
+        "import asyncio, semcast.experiments.worker as w\n"
+        "async def broken(self, load): raise KeyError('broken')\n"
+        "w.Worker.send = broken\n"
+        "raise SystemExit(w.main())"
+    )
+    plan = (
+        b'{"group": "tasks", "name": "a", "options": {"members": 1, "key": false},'
+        b' "load": {"seconds": 1.0}}\n{"at": 0}\n'
+    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as worker:
+        worker.stdin.write(plan)
+        worker.stdin.flush()  # and left open: nobody tells it to stop
+        assert b"broken" in worker.stderr.read()
+        assert worker.wait(30) != 0

@@ -1,0 +1,25 @@
+"""Outputs are values in one order; a run stays what it is until somebody reads it."""
+
+import pytest
+
+from semcast import kernel
+from semcast.terms.messages import Data, Message
+from semcast.terms.outputs import ROOM, Delivery, Ended, Room, delivered
+from semcast.wire import encode
+
+RUN = tuple(Message(1, seq, payload=b"x") for seq in range(1, 6))
+
+
+def test_delivered_messages_come_one_by_one_whatever_their_runs_are():
+    batch = kernel.scan(encode(Data(RUN[1:4])))
+    assert isinstance(batch, kernel.Batch)
+    outputs = [Delivery(RUN[:1]), ROOM, Delivery(batch, skipped=2), Delivery([RUN[4]])]
+    assert delivered(outputs) == list(RUN)
+    assert outputs[2].messages is batch
+
+
+def test_they_are_values():
+    assert Room() == ROOM
+    assert Ended("left") != Ended("excluded")
+    with pytest.raises(AttributeError, match="immutable"):
+        Delivery(RUN).skipped = 1  # type: ignore[misc]
