@@ -80,7 +80,7 @@ class _Collector:
             yield metric
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """One metric, a counter if its name says `_total`: a value for each value of its label, or
     the only one under the empty string."""
 
@@ -90,46 +90,59 @@ class Family(NamedTuple):
     label: str | None = None
 
 
-def families(s: Snapshot) -> list[Family]:
-    """A snapshot as metrics; a forgotten member is no peer."""
-    peers = [peer for peer in s.peers if not peer.is_forgotten]
-    lag = {peer.name: peer.lag for peer in peers}
-    skipped = {peer.name: peer.skipped for peer in peers}
+def families(s: Snapshot) -> list[MetricFamily]:
+    """A snapshot as metrics."""
     datagrams = {"in": s.datagrams_in, "out": s.datagrams_out}
     size = {"in": s.bytes_in, "out": s.bytes_out}
     return [
-        Family("semcast_messages_sent_total", "Messages multicast by this member", {"": s.sent}),
-        Family(
+        MetricFamily(
+            "semcast_messages_sent_total", "Messages multicast by this member", {"": s.sent}
+        ),
+        MetricFamily(
             "semcast_messages_delivered_total",
             "Messages delivered to the application",
             {"": s.delivered},
         ),
-        Family(
+        MetricFamily(
             "semcast_messages_skipped_total",
             "Messages purged before delivery because newer ones superseded them",
             {"": s.skipped},
         ),
-        Family(
+        MetricFamily(
             "semcast_purged_total", "Messages purged from the retransmission buffer", {"": s.purged}
         ),
-        Family("semcast_buffer_messages", "Messages in the buffer", {"": s.held}),
-        Family("semcast_buffer_limit", "Maximum number of messages in the buffer", {"": s.buffer}),
-        Family("semcast_queue_messages", "Messages waiting for delivery", {"": s.queued}),
-        Family(
-            "semcast_peer_lag_messages", "Own messages not yet confirmed by the peer", lag, "peer"
+        MetricFamily("semcast_buffer_messages", "Messages in the buffer", {"": s.held}),
+        MetricFamily(
+            "semcast_buffer_limit", "Maximum number of messages in the buffer", {"": s.buffer}
         ),
-        Family(
-            "semcast_peer_skipped_total",
-            "Messages skipped, as reported by the peer",
-            skipped,
-            "peer",
+        MetricFamily("semcast_queue_messages", "Messages waiting for delivery", {"": s.queued}),
+        *_of_peers(s),
+        MetricFamily(
+            "semcast_datagrams_total", "Datagrams sent and received", datagrams, "direction"
         ),
-        Family("semcast_datagrams_total", "Datagrams sent and received", datagrams, "direction"),
-        Family("semcast_bytes_total", "Bytes sent and received", size, "direction"),
-        Family(
+        MetricFamily("semcast_bytes_total", "Bytes sent and received", size, "direction"),
+        MetricFamily(
             "semcast_discarded_total",
             "Datagrams received and discarded, by reason",
             s.discarded,
             "reason",
+        ),
+    ]
+
+
+def _of_peers(s: Snapshot) -> list[MetricFamily]:
+    """The metrics that have a value for each peer; a forgotten member is no peer."""
+    peers = [peer for peer in s.peers if not peer.is_forgotten]
+    lag = {peer.name: peer.lag for peer in peers}
+    skipped = {peer.name: peer.skipped for peer in peers}
+    return [
+        MetricFamily(
+            "semcast_peer_lag_messages", "Own messages not yet confirmed by the peer", lag, "peer"
+        ),
+        MetricFamily(
+            "semcast_peer_skipped_total",
+            "Messages skipped, as reported by the peer",
+            skipped,
+            "peer",
         ),
     ]

@@ -74,6 +74,7 @@ class Codec(Generic[T]):
         usual: Callable[[bytes], T | None] | None = None,
         large: type[msgspec.Struct] | None = None,
     ) -> None:
+        self.datagrams = datagrams
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(datagrams)
         self._checks = checks
         self._usual = usual

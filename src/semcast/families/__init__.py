@@ -1,0 +1,29 @@
+"""Families of protocols: which there are, and what a driver needs of each."""
+
+from semcast.families.family import (
+    ALIASES,
+    Family,
+    families,
+    find,
+    protocols,
+    register,
+    unregister,
+    wire_tags,
+)
+from semcast.families.fixed import FIXED
+from semcast.families.pubsub import PUBSUB
+from semcast.families.views import VIEWS
+
+for _family in (FIXED, PUBSUB, VIEWS):
+    register(_family)
+
+__all__ = [
+    "ALIASES",
+    "Family",
+    "families",
+    "find",
+    "protocols",
+    "register",
+    "unregister",
+    "wire_tags",
+]

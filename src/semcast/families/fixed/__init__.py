@@ -1,0 +1,28 @@
+"""Fixed groups: semantic sender-reliable and reliable multicast [SRM fig. 2-3]."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+from semcast.core.member import Member
+from semcast.core.recipe import Recipe
+from semcast.families.family import Family
+from semcast.terms.ids import Life
+from semcast.terms.promises import ORDERS, PROTOCOLS, promised
+from semcast.wire import GROUP_CODEC
+
+
+def machine(recipe: Recipe, life: Life, rng: Random, now: float, records: Sequence[Any]) -> Member:
+    """The member whose rank is its process number; it has no second incarnation."""
+    return Member(recipe, life.pid, rng)
+
+
+FIXED: Final = Family(
+    name="fixed",
+    protocols=PROTOCOLS,
+    orders=ORDERS,
+    recipe=Recipe,
+    machine=machine,
+    codec=GROUP_CODEC,
+    promises=promised,
+)

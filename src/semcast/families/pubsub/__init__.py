@@ -1,0 +1,32 @@
+"""Publish/subscribe with gossip and loggers [RPB §3-6]."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from semcast.core.pubsub.participant import Participant
+from semcast.core.pubsub.recipe import PROTOCOLS, PubsubRecipe
+from semcast.families.family import Family
+from semcast.terms.ids import Life
+from semcast.terms.promises import promised
+from semcast.terms.pubsub import Record
+from semcast.wire import PUBSUB_CODEC
+
+
+def machine(
+    recipe: PubsubRecipe, life: Life, rng: Random, now: float, records: Sequence[Record]
+) -> Participant:
+    """A participant that goes on from its records; participants count incarnations from 0."""
+    return Participant(recipe, life.pid, rng, now, inc=life.inc - 1, records=records)
+
+
+PUBSUB: Final = Family(
+    name="pubsub",
+    protocols=PROTOCOLS,
+    orders=("none", "fifo"),
+    recipe=PubsubRecipe,
+    machine=machine,
+    codec=PUBSUB_CODEC,
+    promises=promised,
+    record=Record,
+)

@@ -1,0 +1,30 @@
+"""Groups with changing views: primary-partition [SVS §4.1] and partitionable [VSD app. A]."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+from semcast.core.views.member import ViewMember
+from semcast.core.views.recipe import PROTOCOLS, ViewRecipe
+from semcast.families.family import Family
+from semcast.terms.ids import Life
+from semcast.terms.promises import promised
+from semcast.wire import VIEW_CODEC
+
+
+def machine(
+    recipe: ViewRecipe, life: Life, rng: Random, now: float, records: Sequence[Any]
+) -> ViewMember:
+    """A member of no view yet."""
+    return ViewMember(recipe, life, rng, now)
+
+
+VIEWS: Final = Family(
+    name="views",
+    protocols=PROTOCOLS,
+    orders=("fifo", "item", "causal", "total"),
+    recipe=ViewRecipe,
+    machine=machine,
+    codec=VIEW_CODEC,
+    promises=promised,
+)
