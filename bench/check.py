@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semcast.pipeline.check.verdict import check
-from semcast.pipeline.session import Target, session
-from semcast.pipeline.trace import read_trace
+from semcast.pipeline.reading.trace import read_trace
+from semcast.pipeline.spark_session import Target, session
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import write_runs, write_table
 

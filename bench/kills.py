@@ -20,12 +20,12 @@ from random import Random
 import duckdb
 from pyspark.sql import SparkSession
 
-from semcast.pipeline.compact import compact
-from semcast.pipeline.ingest import ingest
-from semcast.pipeline.keyed_blocks import Columns
-from semcast.pipeline.lake import Lake
-from semcast.pipeline.session import Target, session
-from semcast.pipeline.trace import read_trace
+from semcast.pipeline.lake.compact import compact
+from semcast.pipeline.lake.ingest import ingest
+from semcast.pipeline.lake.lake import Lake
+from semcast.pipeline.reading.keyed_text import Columns
+from semcast.pipeline.reading.trace import read_trace
+from semcast.pipeline.spark_session import Target, session
 
 STEPS = ("staged", "linked", "named", "switched")
 ROWS = 20_000

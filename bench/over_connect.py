@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 
-from semcast.pipeline.session import Target, session
+from semcast.pipeline.spark_session import Target, session
 
 
 def free_port() -> int:

@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from semcast.pipeline.keyed_blocks import Columns
-from semcast.pipeline.profile import CONF, profile_file, profile_trace
-from semcast.pipeline.session import Target, session
+from semcast.pipeline.profile.profile import CONF, profile_file, profile_trace
+from semcast.pipeline.reading.keyed_text import Columns
+from semcast.pipeline.spark_session import Target, session
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, Run, arrow_schema
 from semcast.traces.tables import write_runs, write_table
 from semcast.workloads.stock import stock_probabilities

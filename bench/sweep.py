@@ -12,10 +12,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from semcast.pipeline.runs import Run
-from semcast.pipeline.session import Target, session
-from semcast.pipeline.spread import spread
-from semcast.pipeline.sweep import plan
+from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.sweep.runs import Run
+from semcast.pipeline.sweep.scheduler import spread
+from semcast.pipeline.sweep.sweep import plan
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 QUEUE: Final = {"buffers": "queue", "seconds": "5", "warmup_s": "1"}

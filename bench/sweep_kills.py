@@ -16,7 +16,7 @@ from time import monotonic, sleep
 
 import duckdb
 
-from semcast.pipeline.session import Target, session
+from semcast.pipeline.spark_session import Target, session
 
 DEADLINE_S = 300.0
 RUNS = 60

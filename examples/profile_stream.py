@@ -4,13 +4,13 @@ Each `# %%` is a cell for editors that know them; `python examples/profile_strea
 """
 
 # %% A stream: ten thousand quotes of 875 stocks, half of them of 25.  It could be any file with
-# keys (`semcast.pipeline.foreign.read_keyed`) or a recorded trace (`read_trace`).
+# keys (`semcast.pipeline.reading.keyed_files.read_keyed`) or a recorded trace (`read_trace`).
 from itertools import islice
 from random import Random
 
 from semcast.models.advice import Rates, advise
-from semcast.pipeline.profile import profile_rows
-from semcast.pipeline.session import Target, session
+from semcast.pipeline.profile.profile import profile_rows
+from semcast.pipeline.spark_session import Target, session
 from semcast.workloads.stock import quotes
 
 stream = islice(quotes(Random(1)), 10_000)

@@ -11,9 +11,9 @@ import csv
 import tempfile
 from pathlib import Path
 
-from semcast.pipeline.report import report
-from semcast.pipeline.session import Target, session
-from semcast.pipeline.sweep import plan, run_sweep
+from semcast.pipeline.report.report import report
+from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.sweep.sweep import plan, run_sweep
 
 folder = Path(tempfile.mkdtemp(prefix="semcast-"))
 

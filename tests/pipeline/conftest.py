@@ -20,8 +20,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semcast.cli.main import main
-from semcast.pipeline.session import Target, open_session
-from semcast.pipeline.trace import Trace, read_trace
+from semcast.pipeline.reading.trace import Trace, read_trace
+from semcast.pipeline.spark_session import Target, open_session
 from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
 from semcast.terms.messages import Message
 from semcast.traces.distances import Distances

@@ -19,7 +19,7 @@ from semcast.pipeline.check import streams
 from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES
 from semcast.pipeline.check.verdict import check, violations_in
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 from semcast.sim.scenarios import SCENARIOS
 from semcast.specs.service import WITNESSLESS
 from semcast.specs.verdict import AT_THE_END, NOT_APPLICABLE

@@ -46,7 +46,7 @@ for path, more in (("fixed", {"incarnations": (1,)}), ("views", {"incarnations":
         journal.record(events(), 1)
 for path in ("written", "fixed", "views"):
     print(path, [(event.weight, event.owners) for event in read_trace(path).events])
-from semcast.pipeline.schema import EVENTS
+from semcast.pipeline.reading.spark_schema import EVENTS
 print(EVENTS.json())
 """
 

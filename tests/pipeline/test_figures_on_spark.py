@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from semcast.experiments.figure import Curve, Figure, Panel
 from semcast.experiments.figures import FIGURES, render
 from semcast.experiments.point import PointError
-from semcast.pipeline.figures import PART, render_on_spark
-from semcast.pipeline.session import Target
+from semcast.pipeline.spark_session import Target
+from semcast.pipeline.sweep.figures_on_spark import PART, render_on_spark
 
 ONE_QUEUE = FIGURES["slow-receiver"].panels[2]  # no protocol: quick to run
 

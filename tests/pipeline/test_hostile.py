@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semcast.pipeline.findings import find
-from semcast.pipeline.lake import Batch, Lake
-from semcast.pipeline.report import report
-from semcast.pipeline.runs import OUTCOMES
-from semcast.pipeline.sweep import plan, run_sweep
-from semcast.pipeline.waves import Waves, open_waves, replacing
+from semcast.pipeline.lake.lake import Batch, Lake
+from semcast.pipeline.report.report import report
+from semcast.pipeline.report.result_files import find
+from semcast.pipeline.sweep.outcome_store import Waves, open_waves, replacing
+from semcast.pipeline.sweep.runs import OUTCOMES
+from semcast.pipeline.sweep.sweep import plan, run_sweep
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 from semcast.traces.parquet import read_runs

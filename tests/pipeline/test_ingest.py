@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from semcast.pipeline import ingest_keyed
-from semcast.pipeline.ingest import ingest
-from semcast.pipeline.keyed_blocks import Columns
-from semcast.pipeline.lake import Lake
-from semcast.pipeline.staging import Staged
-from semcast.pipeline.trace import read_trace
+from semcast.pipeline.lake import ingest_keyed
+from semcast.pipeline.lake.batch_files import Staged
+from semcast.pipeline.lake.ingest import ingest
+from semcast.pipeline.lake.lake import Lake
+from semcast.pipeline.reading.keyed_text import Columns
+from semcast.pipeline.reading.trace import read_trace
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal

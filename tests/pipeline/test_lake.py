@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semcast.pipeline.lake import Batch, Lake, Snapshot
+from semcast.pipeline.lake.lake import Batch, Lake, Snapshot
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 

@@ -11,7 +11,7 @@ import pytest
 
 from semcast.cli.main import main
 from semcast.models.advice import Rates
-from semcast.pipeline.profile import profile_rows, profile_trace
+from semcast.pipeline.profile.profile import profile_rows, profile_trace
 from semcast.specs.relation import Obsolescence
 from semcast.terms.events import CRASH, MULTICAST, Event
 from semcast.terms.messages import Message

@@ -15,8 +15,8 @@ import pytest
 from semcast.cli.main import main
 from semcast.experiments.experiment import Parameters
 from semcast.experiments.registry import experiment
-from semcast.pipeline.answers import ANSWERS, answer_of
-from semcast.pipeline.report import report
+from semcast.pipeline.report.command_results import ANSWERS, answer_of
+from semcast.pipeline.report.report import report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 VOID = {"meta", "img", "br", "link", "hr"}
@@ -258,7 +258,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_report_needs_no_spark() -> None:
-    code = "import sys, semcast.pipeline.report; sys.exit('pyspark' in sys.modules)"
+    code = "import sys, semcast.pipeline.report.report; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from semcast.cli.main import main
 from semcast.experiments.experiment import Experiment
 from semcast.experiments.registry import EXPERIMENTS
-from semcast.pipeline import sweep as sweeps
-from semcast.pipeline.results import interval
-from semcast.pipeline.runs import as_batch, key_of, perform
-from semcast.pipeline.spread import Packing
-from semcast.pipeline.sweep import Progress, Sweep, Swept, plan, run_sweep
-from semcast.pipeline.waves import Waves, open_waves
+from semcast.pipeline.sweep import sweep as sweeps
+from semcast.pipeline.sweep.outcome_store import Waves, open_waves
+from semcast.pipeline.sweep.results import interval
+from semcast.pipeline.sweep.runs import as_batch, key_of, perform
+from semcast.pipeline.sweep.scheduler import Packing
+from semcast.pipeline.sweep.sweep import Progress, Sweep, Swept, plan, run_sweep
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 

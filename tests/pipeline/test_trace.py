@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semcast.pipeline import schema
-from semcast.pipeline.trace import read_trace
+from semcast.pipeline.reading import spark_schema
+from semcast.pipeline.reading.trace import read_trace
 from semcast.terms.events import MULTICAST, Event
 from semcast.terms.messages import Message
 from semcast.traces.errors import BadFile
@@ -19,8 +19,8 @@ from semcast.traces.trace_files import check_trace_files
 
 def test_a_recorded_run(spark, tmp_path, record):
     trace = read_trace(spark, record(tmp_path / "t"))
-    assert trace.events.schema == schema.EVENTS
-    assert trace.runs.schema == schema.RUNS
+    assert trace.events.schema == spark_schema.EVENTS
+    assert trace.runs.schema == spark_schema.RUNS
     rows = trace.events.orderBy("pid", "n").collect()
     assert [(row.kind, row.seq, row.dist) for row in rows] == [
         ("multicast", 1, None),
@@ -140,4 +140,4 @@ def test_a_journal_of_another_version(tmp_path):
 
 def test_one_definition(tmp_path):
     """What Spark and Arrow are told of events is the same."""
-    assert schema.EVENTS.names == [*arrow_schema(EVENT_COLUMNS).names, "kind"]
+    assert spark_schema.EVENTS.names == [*arrow_schema(EVENT_COLUMNS).names, "kind"]

@@ -15,7 +15,7 @@ from semcast.cli.output import GREEN, RED, Output, cell, table, width
 from semcast.cli.spark import LOCAL, Conf, Remote, SomeMaster, some_target, target_of
 
 if TYPE_CHECKING:
-    from semcast.pipeline.session import Target
+    from semcast.pipeline.spark_session import Target
     from semcast.specs.verdict import CheckVerdict, ViolationExample
 
 EXAMPLE = (
@@ -92,9 +92,9 @@ def _on_spark(
     skew_ms: float | None,
 ) -> "CheckVerdict":
     from semcast.pipeline.check import verdict
-    from semcast.pipeline.check.runs import with_skew
-    from semcast.pipeline.session import session
-    from semcast.pipeline.trace import read_trace
+    from semcast.pipeline.check.run_facts import with_skew
+    from semcast.pipeline.reading.trace import read_trace
+    from semcast.pipeline.spark_session import session
 
     output.progress("starting Spark")
     with session(target) as spark:

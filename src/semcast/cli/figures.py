@@ -13,7 +13,7 @@ from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
 
 if TYPE_CHECKING:
     from semcast.experiments.figures import Rendered
-    from semcast.pipeline.session import Target
+    from semcast.pipeline.spark_session import Target
 
 EXAMPLE = "Example: semcast figures all --out out/figures --quick"
 
@@ -78,6 +78,6 @@ def _renderer(target: "Target | None") -> Callable[..., list["Rendered"]]:
         from semcast.experiments.figures import render
 
         return render
-    from semcast.pipeline.figures import render_on_spark
+    from semcast.pipeline.sweep.figures_on_spark import render_on_spark
 
     return partial(render_on_spark, target=target)

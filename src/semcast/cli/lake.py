@@ -10,8 +10,8 @@ from semcast.cli.output import Output, pairs, table
 from semcast.cli.spark import LOCAL, Conf, Key, Kind, Master, Order, Remote, Sender, target_of
 
 if TYPE_CHECKING:
-    from semcast.pipeline.keyed_blocks import Columns
-    from semcast.pipeline.lake import Batch, Lake
+    from semcast.pipeline.lake.lake import Batch, Lake
+    from semcast.pipeline.reading.keyed_text import Columns
 
 Place: TypeAlias = Annotated[Path, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
 ID_SHOWN = 12
@@ -44,9 +44,9 @@ def ingest(
     """Add traces or keyed files to the lake.  A source that is already there is skipped."""
     columns = _columns(key, order, sender, kind)
     target = target_of(master, remote, conf)
-    from semcast.pipeline.ingest import ingest as take_in
-    from semcast.pipeline.lake import Lake
-    from semcast.pipeline.session import session
+    from semcast.pipeline.lake.ingest import ingest as take_in
+    from semcast.pipeline.lake.lake import Lake
+    from semcast.pipeline.spark_session import session
 
     output = Output(json)
     output.progress("starting Spark")
@@ -71,7 +71,7 @@ def ingest(
 @app.command(epilog="Example: semcast lake ls out/lake --json")
 def ls(lake: Place, json: Json = False) -> None:
     """List the batches of the lake."""
-    from semcast.pipeline.lake import Lake
+    from semcast.pipeline.lake.lake import Lake
 
     opened = Lake(lake)
     batches = opened.snapshot().batches
@@ -91,9 +91,9 @@ def compact(
 ) -> None:
     """Merge small files.  The rows stay the same."""
     target = target_of(master, remote, conf)
-    from semcast.pipeline.compact import compact as merge
-    from semcast.pipeline.lake import Lake
-    from semcast.pipeline.session import session
+    from semcast.pipeline.lake.compact import compact as merge
+    from semcast.pipeline.lake.lake import Lake
+    from semcast.pipeline.spark_session import session
 
     opened = Lake(lake)
     opened.snapshot()  # What is no lake is said before Spark starts.
@@ -108,7 +108,7 @@ def compact(
 @app.command(epilog="Example: semcast lake vacuum out/lake")
 def vacuum(lake: Place, json: Json = False) -> None:
     """Delete files that the current snapshot does not use."""
-    from semcast.pipeline.lake import Lake
+    from semcast.pipeline.lake.lake import Lake
 
     opened = Lake(lake)
     removed = opened.vacuum()
@@ -120,7 +120,7 @@ def vacuum(lake: Place, json: Json = False) -> None:
 def _columns(
     key: str | None, order: str | None, sender: str | None, kind: str | None
 ) -> "Columns | None":
-    from semcast.pipeline.keyed_blocks import Columns
+    from semcast.pipeline.reading.keyed_text import Columns
     from semcast.terms.errors import ConfigError
 
     if key is not None:

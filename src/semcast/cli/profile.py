@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from semcast.models.advice import Rates
-    from semcast.pipeline.keyed_blocks import Columns
-    from semcast.pipeline.profile import BadRows, Profile
+    from semcast.pipeline.profile.profile import BadRows, Profile
+    from semcast.pipeline.reading.keyed_text import Columns
 
 EXAMPLE = (
     "\b\nExamples:\n"
@@ -87,10 +87,10 @@ def profile(
     With --sender-rate and --receiver-rate, recommends a buffer size for these rates.
     """
     from semcast.models.advice import Rates
-    from semcast.pipeline.keyed_blocks import Columns
-    from semcast.pipeline.profile import CONF
-    from semcast.pipeline.profile_files import facts_of, write_profile
-    from semcast.pipeline.session import session
+    from semcast.pipeline.profile.profile import CONF
+    from semcast.pipeline.profile.profile_files import facts_of, write_profile
+    from semcast.pipeline.reading.keyed_text import Columns
+    from semcast.pipeline.spark_session import session
 
     rates = Rates.given(sender_rate, receiver_rate)
     columns = None if key is None else Columns(key, order, sender, kind)
@@ -129,7 +129,7 @@ def _profile(
     spark: "SparkSession", source: Path, columns: "Columns | None", rates: "Rates | None"
 ) -> "tuple[Profile, BadRows]":
     """The profile, and the rows that could not be understood."""
-    from semcast.pipeline.profile import BadRows, profile_file, profile_trace
+    from semcast.pipeline.profile.profile import BadRows, profile_file, profile_trace
 
     if columns is None:
         return profile_trace(spark, source, rates), BadRows()

@@ -27,7 +27,7 @@ def report(
     figures.  To include the output of a command, save it in the directory:
     semcast check TRACE --json > DIR/check.json
     """
-    from semcast.pipeline.report import report as write
+    from semcast.pipeline.report.report import report as write
 
     output = Output(json)
     facts = write(directory, out)

@@ -8,7 +8,7 @@ import typer
 from semcast.terms.errors import ConfigError
 
 if TYPE_CHECKING:
-    from semcast.pipeline.session import Target
+    from semcast.pipeline.spark_session import Target
 
 Master: TypeAlias = Annotated[
     str, typer.Option(metavar="URL", help="Spark master: local[N], spark://HOST:PORT, yarn, …")
@@ -63,7 +63,7 @@ def target_of(
     ours: Mapping[str, str] | None = None,
 ) -> "Target":
     """What these options mean; `ours` are settings that suit the command."""
-    from semcast.pipeline.session import Target
+    from semcast.pipeline.spark_session import Target
 
     settings = [each.partition("=") for each in conf or ()]
     for name, equals, _ in settings:

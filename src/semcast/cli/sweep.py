@@ -11,7 +11,7 @@ from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
 from semcast.terms.errors import ConfigError
 
 if TYPE_CHECKING:
-    from semcast.pipeline.sweep import Progress, Swept
+    from semcast.pipeline.sweep.sweep import Progress, Swept
 
 EXAMPLE = (
     "Example: semcast sweep slow-receiver --grid r=0.25,0.5 --grid delay_ms=10,20,40 --repeat 5 "
@@ -54,7 +54,7 @@ def sweep(
     json: Json = False,
 ) -> int:
     """Run an experiment at every point of a grid of parameters.  An interrupted sweep resumes."""
-    from semcast.pipeline.sweep import plan, run_sweep
+    from semcast.pipeline.sweep.sweep import plan, run_sweep
 
     values = {parameter: text.split(",") for parameter, text in _settings("grid", grid).items()}
     planned = plan(

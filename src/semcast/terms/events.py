@@ -82,7 +82,8 @@ MINORITY: Final = "0"
 UPDATE: Final = "update"
 QUERY: Final = "query"
 
-# Types of columns, for which `traces/schema.py` has Arrow types and `pipeline/schema.py` Spark's.
+# Types of columns; `traces/schema.py` maps them to Arrow, `pipeline/reading/spark_schema.py` to
+# Spark.
 INT32: Final = "int32"
 INT64: Final = "int64"
 STRING: Final = "string"

@@ -19,14 +19,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 
-from semcast.pipeline.check.block import Block, Findings, Mask, Places, before
 from semcast.pipeline.check.completeness import Settled
-from semcast.pipeline.check.packing import packed
-from semcast.pipeline.check.record import CODE
-from semcast.pipeline.check.records import Record, Records, joined
+from semcast.pipeline.check.event_fields import CODE
+from semcast.pipeline.check.event_table import Record, Records, joined
+from semcast.pipeline.check.stream_block import Block, Findings, Mask, Places, before
+from semcast.pipeline.check.stream_packing import packed
 from semcast.pipeline.check.streams import block_of, with_facts
 from semcast.pipeline.check.violations import VIOLATIONS, arrow_rows
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 from semcast.terms.events import DELIVER, MULTICAST
 
 ORDER: Final = "causal_order"

@@ -15,9 +15,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.block import NEVER, Block, Findings, Mask, Stream, has_item, is_kept
-from semcast.pipeline.check.carried import PerItem
-from semcast.pipeline.check.records import Record, Records
+from semcast.pipeline.check.event_table import Record, Records
+from semcast.pipeline.check.running_state import PerItem
+from semcast.pipeline.check.stream_block import (
+    NEVER,
+    Block,
+    Findings,
+    Mask,
+    Stream,
+    has_item,
+    is_kept,
+)
 
 _SMALL: Final = 1 << 15  # Fewer numbers than this are ordered by radix.
 _ALL: Final = 0  # Under the relation `all` every message is about the same.

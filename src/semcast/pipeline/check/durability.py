@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.following import (
+from semcast.pipeline.check.evidence import of_kind, skews, with_event
+from semcast.pipeline.check.listed_relation import (
     Link,
     Told,
     annotated,
@@ -22,9 +23,8 @@ from semcast.pipeline.check.following import (
     followed,
     unsettled,
 )
-from semcast.pipeline.check.proof import of_kind, skews, with_event
 from semcast.pipeline.check.violations import violations
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 from semcast.terms.events import ACKNOWLEDGE, APPEND, CRASH, DISK, MULTICAST
 
 _MESSAGE: Final = ("run_id", "sender", "seq")

@@ -7,8 +7,8 @@ that was multicast at all was multicast before.
 
 import numpy as np
 
-from semcast.pipeline.check.block import Block, Findings, Stream, before, has_message
-from semcast.pipeline.check.records import Record
+from semcast.pipeline.check.event_table import Record
+from semcast.pipeline.check.stream_block import Block, Findings, Stream, before, has_message
 from semcast.terms.events import DELIVER
 
 

@@ -10,8 +10,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.proof import LIFE, MESSAGE, STREAM, of_kind
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.check.evidence import LIFE, MESSAGE, STREAM, of_kind
+from semcast.pipeline.reading.trace import Trace
 from semcast.terms.events import CRASH, DELIVER, INSTALL, LEAVE, PURGE
 
 LAST: Final = -1  # in place of the view after it

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from semcast.pipeline.check.files import kind_of
-from semcast.pipeline.check.proof import LIFE, of_kind
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.check.event_files import kind_of
+from semcast.pipeline.check.evidence import LIFE, of_kind
+from semcast.pipeline.reading.trace import Trace
 from semcast.terms.events import INSTALL
 
 _LIVES: Final = "run_id bigint, pid int, inc int, own_id bigint"

@@ -13,11 +13,11 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.proof import of_kind, skews, with_multicast
-from semcast.pipeline.check.settling import settled
+from semcast.pipeline.check.evidence import of_kind, skews, with_multicast
+from semcast.pipeline.check.subscriber_knowledge import settled
 from semcast.pipeline.check.subscriptions import last_owed_not, lasting, subscriptions
 from semcast.pipeline.check.violations import event, violations
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 from semcast.terms.events import (
     ACKNOWLEDGE,
     AGE,

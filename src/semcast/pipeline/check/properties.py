@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 from semcast.pipeline.check import causality, streams
 from semcast.pipeline.check.durability import durability
 from semcast.pipeline.check.loggers import collection_safety, reliable_delivery
-from semcast.pipeline.check.ordering import confirmation, prefix_delivery, total_order
-from semcast.pipeline.check.runs import with_processes
-from semcast.pipeline.check.services import exactly_once_requests, sequential_consistency
-from semcast.pipeline.check.synchrony import semantic_view_synchrony
+from semcast.pipeline.check.run_facts import with_processes
+from semcast.pipeline.check.service import exactly_once_requests, sequential_consistency
+from semcast.pipeline.check.total_order import confirmation, prefix_delivery, total_order
+from semcast.pipeline.check.view_synchrony import semantic_view_synchrony
 from semcast.pipeline.check.views import primary_order, sending_view_delivery, view_order
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from semcast.pipeline.check.block import (
+from semcast.pipeline.check.event_fields import FLAG_BITS, KINDS, WHERE
+from semcast.pipeline.check.event_table import Record, Records, joined
+from semcast.pipeline.check.purge_obsolescence import Obsolescence
+from semcast.pipeline.check.running_state import Earliest
+from semcast.pipeline.check.stream_block import (
     NEVER,
     Block,
     Findings,
@@ -26,10 +30,6 @@ from semcast.pipeline.check.block import (
     before,
     least,
 )
-from semcast.pipeline.check.carried import Earliest
-from semcast.pipeline.check.obsolescence import Obsolescence
-from semcast.pipeline.check.record import FLAG_BITS, KINDS, WHERE
-from semcast.pipeline.check.records import Record, Records, joined
 from semcast.terms.events import (
     DELIVERY,
     MULTICAST,

@@ -14,15 +14,15 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.block import ANY_SKEW, NEVER, Block, Findings, Stream
 from semcast.pipeline.check.completeness import LIVENESS, Completeness
+from semcast.pipeline.check.fifo_order import FifoOrder, ItemOrder
 from semcast.pipeline.check.integrity import AtMostOnce, Integrity
-from semcast.pipeline.check.order import FifoOrder, ItemOrder
-from semcast.pipeline.check.packing import BLOCK, STREAM, packed
 from semcast.pipeline.check.purging import PurgeSafety
-from semcast.pipeline.check.runs import facts
+from semcast.pipeline.check.run_facts import facts
+from semcast.pipeline.check.stream_block import ANY_SKEW, NEVER, Block, Findings, Stream
+from semcast.pipeline.check.stream_packing import BLOCK, STREAM, packed
 from semcast.pipeline.check.violations import VIOLATIONS, arrow_rows
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 from semcast.specs.monitors import AT_LEAST_ONCE, REPLICATED
 from semcast.terms.events import (
     DELIVER,

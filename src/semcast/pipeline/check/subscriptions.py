@@ -7,9 +7,9 @@ of who goes on without it.  A crash does not, but who is down at the end is owed
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.proof import of_kind
+from semcast.pipeline.check.evidence import of_kind
 from semcast.pipeline.check.violations import event
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 from semcast.terms.events import CRASH, JOIN, LEAVE, RECOVER
 
 

@@ -12,13 +12,13 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.files import kind_of
+from semcast.pipeline.check.event_files import kind_of
 from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES, violations_of
-from semcast.pipeline.check.runs import with_processes
-from semcast.pipeline.check.services import is_witnessed
+from semcast.pipeline.check.run_facts import with_processes
+from semcast.pipeline.check.service import is_witnessed
 from semcast.pipeline.check.violations import VIOLATIONS
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 from semcast.specs.service import WITNESSLESS
 from semcast.specs.verdict import (
     EXAMPLES,

@@ -14,10 +14,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.proof import LIFE, MESSAGE, STREAM, is_order, of_kind, skews
-from semcast.pipeline.check.runs import with_processes
+from semcast.pipeline.check.evidence import LIFE, MESSAGE, STREAM, is_order, of_kind, skews
+from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.violations import event, violations
-from semcast.pipeline.trace import Trace
+from semcast.pipeline.reading.trace import Trace
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MULTICAST
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from semcast.pipeline.schema import EVENTS
+from semcast.pipeline.reading.spark_schema import EVENTS
 from semcast.specs.verdict import NOTES_SHOWN, SHOWN
 
 EVENT: Final = StructType([*(EVENTS[name] for name in SHOWN), StructField("note", StringType())])

@@ -1,0 +1,135 @@
+"""FIFO Order, and what is left of it where a newer value may take an older one's place.
+
+A process delivers m too late if it has delivered a later message before, one that stands after m in
+the sender's stream.  So the place of m among the process's deliveries is compared with the least
+place of all later messages, of those of its item, or of those that may not be purged.
+
+Rule: FIFO Order [SRB §2.1], [SRM §4.2].  Item Order is FIFO Order between messages of one sender
+that share an item, or of which one may not be purged.
+"""
+
+import numpy as np
+
+from semcast.pipeline.check.event_table import Record, Records
+from semcast.pipeline.check.running_state import Earliest, PerItem
+from semcast.pipeline.check.stream_block import (
+    NEVER,
+    Block,
+    Findings,
+    Firsts,
+    Mask,
+    Stream,
+    has_item,
+    has_message,
+    is_kept,
+    least,
+)
+
+
+class FifoOrder:
+    """No process delivers m after m' if their sender multicast m before m'."""
+
+    def __init__(self, stream: Stream, findings: Findings) -> None:
+        self._stream = stream
+        self._findings = findings
+        self._later: dict[int, Earliest] = {}  # by life
+
+    def on_block(self, block: Block) -> None:
+        """The numbers that a process delivers strictly increase."""
+        for life, delivered in block.lives.items():
+            self._judge(delivered, self._later.setdefault(life, Earliest(self._stream.n)))
+
+    def on_end(self) -> None:
+        """Nothing is left to judge."""
+
+    def _judge(self, delivered: Firsts, later: Earliest) -> None:
+        passed = later.passed(delivered)
+        for i in np.flatnonzero(passed | ~delivered.is_first):
+            one, row, pid = delivered.records[i], delivered.rows[i], delivered.pids[i]
+            last = later.record(delivered, row + 1 if passed[i] else row, pid)
+            what = too_late(self._stream, one, last)
+            self._findings.add(self._stream, "fifo_order", what, last, one)
+        later.carry(delivered)
+
+
+class ItemOrder:
+    """No process delivers m after m' if m' stands later and both are of one item, or one of them
+    may not be purged: what is never obsolete may be what gives later values their meaning."""
+
+    def __init__(self, stream: Stream, findings: Findings) -> None:
+        self._stream = stream
+        self._findings = findings
+        self._lives: dict[int, Later] = {}
+
+    def on_block(self, block: Block) -> None:
+        """Judge each delivery by what may not be crossed, or else by its item."""
+        for life, delivered in block.lives.items():
+            later = self._lives.setdefault(life, Later(self._stream.n))
+            is_told = has_message(delivered.records)
+            told = delivered if is_told.all() else block.firsts(delivered.records[is_told])
+            self._judge(block, told, later)
+
+    def on_end(self) -> None:
+        """Nothing is left to judge."""
+
+    def _judge(self, block: Block, every: Firsts, later: "Later") -> None:
+        records = every.records
+        is_fixed = ~has_item(records) | is_kept(records)
+        fixed = block.firsts(records[is_fixed])
+        if later.of_all.passed(every).any() or not every.is_first.all():
+            self._judge_late(every, fixed, is_fixed, later)  # Else it is FIFO Order: more.
+        later.add(every, fixed, records[has_item(records)])
+
+    def _judge_late(self, every: Firsts, fixed: Firsts, is_fixed: Mask, later: "Later") -> None:
+        records, rest = every.records, (every.rows + 1, every.pids)
+        barrier = np.where(
+            is_fixed, later.of_all.places(every, *rest), later.of_fixed.places(fixed, *rest)
+        )
+        crossed = records["place"] > barrier
+        for i in np.flatnonzero(crossed):
+            beyond, known = (later.of_all, every) if is_fixed[i] else (later.of_fixed, fixed)
+            last = beyond.record(known, every.rows[i] + 1, every.pids[i])
+            which = "the first" if is_fixed[i] else "the second"
+            self._report(records[i], last, f"{which} of which may not be purged")
+        is_about = has_item(records)
+        self._judge_items(records[is_about], crossed[is_about], later.of_item)
+
+    def _judge_items(self, records: Records, is_judged: Mask, later: PerItem) -> None:
+        order = np.lexsort((records["place"], records["item"], records["pid"]))
+        records, is_judged = records[order], is_judged[order]
+        pids, items, seqs = records["pid"], records["item"], records["seq"]
+        shared = (pids[1:] == pids[:-1]) & (items[1:] == items[:-1])
+        for i in np.flatnonzero(shared & (seqs[1:] <= seqs[:-1]) & ~is_judged[1:]):
+            self._report(records[i + 1], records[i], f"both of item {items[i]}")
+        rows = later.rows(records["item"])
+        is_late = records["place"] > later.values[rows, records["pid"]]
+        for i in np.flatnonzero(is_late & ~is_judged):
+            why = f"later messages of its item {records['item'][i]} had been delivered"
+            self._report(records[i], None, why)
+
+    def _report(self, one: Record, last: Record | None, why: str) -> None:
+        what = f"{too_late(self._stream, one, last)}, {why}"
+        self._findings.add(self._stream, "item_order", what, last, one)
+
+
+class Later:
+    """What one life delivered beyond the block: of all messages, of those that may not be purged,
+    and of each item the least place."""
+
+    def __init__(self, n: int) -> None:
+        self.of_all = Earliest(n)
+        self.of_fixed = Earliest(n)
+        self.of_item = PerItem(n, NEVER, np.int64)
+
+    def add(self, every: Firsts, fixed: Firsts, about: Records) -> None:
+        """Carry a block over to the older ones; `about`: those of its records with an item."""
+        self.of_all.carry(every)
+        self.of_fixed.carry(fixed)
+        rows = self.of_item.rows(about["item"])
+        least(self.of_item.values, rows, about["pid"], about["place"])
+
+
+def too_late(stream: Stream, one: Record, last: Record | None) -> str:
+    """What is wrong with a delivery."""
+    what = f"process {one['pid']} delivered {stream.sender}:{one['seq']}"
+    return f"{what} after {stream.sender}:{last['seq']}" if last is not None else what

@@ -1,0 +1,99 @@
+"""Relations that list what is obsolete, followed through a stream from the newest message down.
+
+A message is settled for who has it, or has something settled that lists it; so one sweep decides a
+stream, whatever the chains.  Sets of processes are bit masks, one bit for each place in a list.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from semcast.pipeline.check.evidence import of_kind
+from semcast.pipeline.reading.trace import Trace
+
+LISTS: Final = ("bitmap", "list", "update-fin")
+
+Told: TypeAlias = Mapping[str, Any]  # a row, by column
+
+
+class Link(NamedTuple):
+    """One message: who has it, who is asked about it, and the distances that it lists."""
+
+    seq: int
+    has: int
+    asked: int
+    is_kept: bool
+    covers: Sequence[int]
+
+
+def unsettled(newest_first: Iterable[Link]) -> Iterator[tuple[int, int]]:
+    """Messages with those who were asked about them and have nothing for them."""
+    settled: dict[int, int] = {}  # by number, who has something that makes it obsolete
+    for link in newest_first:
+        newer = settled.pop(link.seq, 0)
+        has = link.has if link.is_kept else link.has | newer
+        if link.asked & ~has:
+            yield link.seq, link.asked & ~has
+        for distance in link.covers:
+            settled[link.seq - distance] = settled.get(link.seq - distance, 0) | has
+
+
+def followed(
+    rows: DataFrame,
+    key: Sequence[str],
+    follow: Callable[[Iterator[tuple[int, list[Told]]]], Iterator[Told]],
+    schema: pa.Schema,
+) -> DataFrame:
+    """What `follow` says of each stream, given its numbers from the newest down, each with the
+    rows that speak of it.  Only the rows of one number are held at a time."""
+
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        told = (row for batch in batches for row in batch.to_pylist())
+        for _, stream in groupby(told, key=lambda row: tuple(row[name] for name in key)):
+            numbers = ((seq, list(same)) for seq, same in groupby(stream, key=_number))
+            found = list(follow(numbers))
+            if found:
+                yield pa.RecordBatch.from_pylist(found, schema=schema)
+
+    newest_first = rows.repartition(*key).sortWithinPartitions(*key, F.desc("seq"))
+    return newest_first.mapInArrow(judge, from_arrow_schema(schema))
+
+
+def peeked(
+    numbers: Iterator[tuple[int, list[Told]]],
+) -> tuple[Told, Iterator[tuple[int, list[Told]]]]:
+    """A row of the newest number, and all numbers."""
+    seq, told = next(numbers)
+    return told[0], chain([(seq, told)], numbers)
+
+
+def _number(row: Told) -> int:
+    return int(row["seq"])
+
+
+def annotation(told: Sequence[Told]) -> tuple[bool, Sequence[int]]:
+    """Whether a message is kept and what it lists, by the first row that knows it."""
+    known = next((row for row in told if row["is_kept"] is not None), None)
+    return (True, ()) if known is None else (known["is_kept"], known["covers"] or ())
+
+
+def annotated(trace: Trace, kind: str) -> DataFrame:
+    """Events of messages with their relation (`relation`, `is_listed`, `is_kept`); `line` is what
+    a later message must share with one to replace it, null where nothing does."""
+    relation = F.split_part("relation", F.lit(":"), F.lit(1))
+    runs = trace.runs.select("run_id", relation.alias("relation"))
+    line = F.when(F.col("relation") == "item", F.col("item")).when(
+        F.col("relation") == "all", F.lit(0)
+    )
+    return (
+        of_kind(trace, kind)
+        .join(F.broadcast(runs), "run_id")
+        .withColumn("is_listed", F.col("relation").isin(*LISTS))
+        .withColumn("is_kept", F.coalesce(F.col("attrs")["never_purge"] == "1", F.lit(False)))
+        .withColumn("line", line)
+    )

@@ -1,0 +1,116 @@
+"""Whether what was purged was obsolete, by what was multicast alone.
+
+A purge names the message m' for which m went.  It stands in the block of m', which is judged before
+that of m; so what m must be is carried down to it.  Where the relation is richer than items, a walk
+goes down from m' over what each message lists, until it meets m or has passed it.
+
+Rule: [SRB §2.1], [SRM §3.2].
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from semcast.pipeline.check.event_fields import KEEP
+from semcast.pipeline.check.event_table import NONE, Record, Records, joined
+from semcast.pipeline.check.stream_block import (
+    Block,
+    Mask,
+    Places,
+    Stream,
+    before,
+    has_item,
+    is_kept,
+)
+
+_BY_ITEM = ("item", "all", "none")
+
+
+@dataclass(slots=True, eq=False)
+class Walk:
+    """From the newer message of a purge towards the older one."""
+
+    purge: Record
+    found: bool = False
+
+
+class Obsolescence:
+    """One per stream; `refused` for each block, newest first, then `leftovers`."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._waiting: Records = NONE  # purges of messages in older blocks
+        self._item: Places = np.zeros(0, np.int64)  # of the newer message of each
+        self._walks: list[Walk] = []
+        self._at: dict[int, list[Walk]] = {}  # by number, the walks that will get there
+
+    def refused(self, block: Block, purges: Records) -> Iterator[Record]:
+        """The purges, of this block or carried to it, whose message was not obsolete."""
+        messages = block.messages
+        rows = purges["by"] - block.base
+        stands = messages.known(rows) & (purges["seq"] < purges["by"])
+        there, source = purges[stands], messages.at(rows[stands])
+        stands[stands] = before(self._stream, source["pid"], source["place"], source["ts"], there)
+        yield from purges[~stands]
+        if self._stream.relation in _BY_ITEM:
+            yield from self._by_item(block, purges[stands])
+        else:
+            yield from self._by_list(block, purges[stands])
+
+    def leftovers(self) -> Iterator[Record]:
+        """The purges of what was never multicast."""
+        yield from self._waiting
+        for walk in self._walks:
+            yield walk.purge
+
+    def _by_item(self, block: Block, purges: Records) -> Iterator[Record]:
+        newer = block.messages.at(purges["by"] - block.base)
+        if self._stream.relation == "none":
+            yield from purges
+            return
+        if self._stream.relation == "item":
+            yield from purges[~has_item(newer)]
+            purges, newer = purges[has_item(newer)], newer[has_item(newer)]
+        waiting = joined((self._waiting, purges))
+        items = np.concatenate((self._item, newer["item"]))
+        due = waiting["seq"] >= block.base
+        self._waiting, self._item = waiting[~due].detached(), items[~due]
+        yield from waiting[due][~self._is_obsolete(block, waiting[due], items[due])]
+
+    def _is_obsolete(self, block: Block, purges: Records, items: Places) -> Mask:
+        rows = purges["seq"] - block.base
+        obsolete: Mask = rows < block.size
+        obsolete[obsolete] = block.messages.known(rows[obsolete])
+        older = block.messages.at(rows[obsolete])
+        fits = ~is_kept(older)
+        if self._stream.relation == "item":
+            fits &= has_item(older) & (older["item"] == items[obsolete])
+        obsolete[obsolete] = fits
+        return obsolete
+
+    def _by_list(self, block: Block, purges: Records) -> Iterator[Record]:
+        covers, messages = block.covers, block.messages
+        for purge in purges:
+            walk = Walk(purge)
+            self._walks.append(walk)
+            self._step(walk, purge["by"], covers.get(purge["by"], ()))
+        for number in range(block.base + block.size - 1, block.base - 1, -1):
+            walks = self._at.pop(number, ())
+            message = messages.get(number) if walks else None
+            if message is None or message["flags"] & KEEP:
+                continue
+            for walk in walks:
+                if number == walk.purge["seq"]:
+                    walk.found = True
+                elif not walk.found:
+                    self._step(walk, number, covers.get(number, ()))
+        yield from (w.purge for w in self._walks if not w.found and w.purge["seq"] >= block.base)
+        self._walks = [w for w in self._walks if not w.found and w.purge["seq"] < block.base]
+
+    def _step(self, walk: Walk, number: int, distances: Sequence[int]) -> None:
+        for older in {number - distance for distance in distances}:
+            if older >= walk.purge["seq"]:
+                walks = self._at.setdefault(older, [])
+                if walk not in walks:
+                    walks.append(walk)

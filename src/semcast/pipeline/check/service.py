@@ -1,0 +1,207 @@
+"""What a replicated service promises to its clients.
+
+Rule: duplicates and failover of primary-backup [SVS fig. 1]; specification S [VSD fig. 2], by its
+refinement: every server goes through the states in order, a client never goes back.  The position
+of an update and the version that a query read are the witness.
+Rejected: sequential consistency from answers alone, which is NP-complete.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from semcast.pipeline.check.evidence import LIFE, of_kind
+from semcast.pipeline.check.violations import event, violations
+from semcast.pipeline.reading.trace import Trace
+from semcast.terms.events import EXECUTE, JOIN, RECOVER, REPLY, UPDATE
+
+_REQUEST: Final = ("client", "request")
+_IN_TIME: Final = ("ts_ns", "pid", "n")
+
+
+def exactly_once_requests(trace: Trace) -> DataFrame:
+    """No server executes a request as an update twice, an update has one place, what is answered
+    was executed, and all answers to one request are the same."""
+    executed, replies = of_kind(trace, EXECUTE), of_kind(trace, REPLY)
+    updates = executed.where(_is_update())
+    again = _unlike_first(updates, ("run_id", *LIFE, *_REQUEST), "n", ("n",))
+    moved = _unlike_first(
+        updates.where("position is not null"), ("run_id", *_REQUEST), _IN_TIME, ("position",)
+    )
+    other = _unlike_first(replies, ("run_id", *_REQUEST), _IN_TIME, ("digest",))
+    unfounded = replies.join(executed, ["run_id", *_REQUEST], "left_anti").select(
+        *("run_id", "pid", *_REQUEST, *_IN_TIME[::2]), event().alias("this")
+    )
+    unfounded = unfounded.dropDuplicates(["run_id", *_REQUEST])
+    places = F.format_string(
+        "executed request %d:%d, at position %d, process %d at %d",
+        *(*_REQUEST, "this.position", "first.pid", "first.position"),
+    )
+    frames = [
+        _broken(again, F.format_string("executed request %d:%d, twice", *_REQUEST), "first"),
+        _broken(moved, places, "first"),
+        _broken(
+            other,
+            F.format_string(
+                "answered request %d:%d, differently from process %d", *_REQUEST, "first.pid"
+            ),
+            "first",
+        ),
+        _broken(
+            unfounded,
+            F.format_string("answered request %d:%d, which no process executed", *_REQUEST),
+        ),
+    ]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _broken(rows: DataFrame, did: Column, *before: str) -> DataFrame:
+    what = F.concat(F.format_string("process %d ", "this.pid"), did)
+    return violations(
+        rows, "exactly_once_requests", what, *(F.col(name) for name in before), F.col("this")
+    )
+
+
+def _unlike_first(
+    rows: DataFrame, key: tuple[str, ...], order: str | tuple[str, ...], value: tuple[str, ...]
+) -> DataFrame:
+    """The rows that differ in the value from the first of their key."""
+    by_key = Window.partitionBy(*key).orderBy(*([order] if isinstance(order, str) else order))
+    firsts = [F.first(name).over(by_key).alias(f"first_{name}") for name in value]
+    found = rows.select(
+        *("run_id", *_REQUEST, *value),
+        event().alias("this"),
+        F.first(event()).over(by_key).alias("first"),
+        *firsts,
+    )
+    unlike = (~F.col(name).eqNullSafe(F.col(f"first_{name}")) for name in value)
+    return found.where(reduce(Column.__or__, unlike))
+
+
+def is_witnessed(trace: Trace) -> DataFrame:
+    """By run, whether every update tells its position and every query and reply its version
+    (`is_witnessed`); runs without such events are not there."""
+    told = F.when(_is_update(), F.col("position")).otherwise(F.col("version"))
+    return (
+        of_kind(trace, EXECUTE, REPLY)
+        .groupBy("run_id")
+        .agg(F.bool_and(told.isNotNull()).alias("is_witnessed"))
+    )
+
+
+def sequential_consistency(trace: Trace) -> DataFrame:
+    """There is one sequence of states; each server goes through it, and each client sees it move
+    forward only, its own updates included.  Judged of runs that recorded the witness."""
+    witnessed = is_witnessed(trace).where("is_witnessed")
+    executed = of_kind(trace, EXECUTE).join(F.broadcast(witnessed), "run_id", "left_semi")
+    replies = of_kind(trace, REPLY).join(F.broadcast(witnessed), "run_id", "left_semi")
+    taken = of_kind(trace, JOIN, RECOVER).where("version is not null")
+    taken = taken.join(F.broadcast(witnessed), "run_id", "left_semi")
+    updates = executed.where(_is_update())
+    two_updates = _unlike_first(updates, ("run_id", "position"), _IN_TIME, _REQUEST)
+    two_places = _unlike_first(updates, ("run_id", *_REQUEST), _IN_TIME, ("position",))
+    two_answers = _unlike_first(replies, ("run_id", *_REQUEST), _IN_TIME, ("version",))
+    frames = [
+        *_jumps(executed, taken),
+        _inconsistent(
+            two_updates,
+            F.format_string(
+                "put at position %d, where %d:%d is",
+                *("this.position", "first.client", "first.request"),
+            ),
+            "first",
+        ),
+        _inconsistent(
+            two_places,
+            F.format_string("put at position %d and at %d", "this.position", "first.position"),
+            "first",
+        ),
+        _inconsistent(
+            two_answers,
+            F.format_string("answered by version %d and by %d", "this.version", "first.version"),
+            "first",
+        ),
+        *_sessions(executed, replies),
+    ]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _jumps(executed: DataFrame, taken: DataFrame) -> list[DataFrame]:
+    """Servers that leave a state out, or read one that they do not have."""
+    local = Window.partitionBy("run_id", "pid").orderBy("inc", "n")
+    earlier = local.rowsBetween(Window.unboundedPreceding, -1)
+    makes = F.when(F.col("kind") != EXECUTE, F.col("version")).when(_is_update(), F.col("position"))
+    steps = (
+        executed.unionByName(taken)
+        .withColumn("makes", makes)
+        .withColumn("had", F.coalesce(F.last("makes", ignorenulls=True).over(earlier), F.lit(0)))
+        .where(F.col("kind") == EXECUTE)
+    )
+    rows = steps.select(
+        *("run_id", *_REQUEST, "had", "position", "version"),
+        event().alias("this"),
+        _is_update().alias("is_update"),
+    )
+    put = rows.where("is_update and position <> had + 1")
+    read = rows.where("not is_update and version <> had")
+    return [
+        _inconsistent(
+            put, F.format_string("put at position %d when it had version %d", "position", "had")
+        ),
+        _inconsistent(read, F.format_string("read version %d when it had %d", "version", "had")),
+    ]
+
+
+def _sessions(executed: DataFrame, replies: DataFrame) -> list[DataFrame]:
+    """Answers that nobody can have given, and clients that go back."""
+    key = ["run_id", *_REQUEST]
+    answers = replies.groupBy(*key).agg(
+        F.min_by(event(), F.struct(*_IN_TIME)).alias("this"),
+        F.min_by("version", F.struct(*_IN_TIME)).alias("version"),
+    )
+    first = F.struct(*_IN_TIME)
+    origins = executed.groupBy(*key).agg(
+        F.min_by("position", F.when(_is_update(), first)).alias("place"),
+        F.collect_set(F.when(~_is_update(), F.col("version"))).alias("read"),
+    )
+    known = answers.join(origins, key, "left")
+    elsewhere = known.where("place is not null and place <> version")
+    unread = known.where("place is null and not coalesce(array_contains(read, version), false)")
+    session = Window.partitionBy("run_id", "client").orderBy("request")
+    back = (
+        known.withColumn("before", F.lag("version").over(session))
+        .withColumn("last", F.lag("this").over(session))
+        .where("version < before + if(place is null, 0, 1)")
+    )
+    after = "answered by version %d after %d:%d was by version %d"
+    return [
+        _inconsistent(
+            elsewhere,
+            F.format_string(
+                "answered by version %d, but it is the update at %d", "version", "place"
+            ),
+        ),
+        _inconsistent(
+            unread,
+            F.format_string("answered by version %d, which no process read for it", "version"),
+        ),
+        _inconsistent(
+            back,
+            F.format_string(after, "version", "last.client", "last.request", "before"),
+            "last",
+        ),
+    ]
+
+
+def _inconsistent(rows: DataFrame, how: Column, *before: str) -> DataFrame:
+    this = F.format_string("request %d:%d was ", *_REQUEST)
+    what = F.concat(this, how, F.format_string(" at process %d", "this.pid"))
+    return violations(
+        rows, "sequential_consistency", what, *(F.col(name) for name in before), F.col("this")
+    )
+
+
+def _is_update() -> Column:
+    return F.coalesce(F.col("attrs")["op"] == UPDATE, F.lit(False))

@@ -1,0 +1,1 @@
+"""Lakes: batches of recorded runs and keyed files, their ingestion and compaction."""

@@ -1,0 +1,1 @@
+"""Obsolescence profiles: distances, their bins and curves, files and figure."""

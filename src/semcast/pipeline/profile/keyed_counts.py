@@ -1,0 +1,178 @@
+"""The distances of keyed streams, counted: nothing is sorted but what a stretch leaves open.
+
+A stretch is a run of consecutive places of one sender, as the rows come.  Within it a task finds
+all neighbours of a key with numpy.  What is left is the first and last row of each key in each
+stretch; packed by item, they settle the rest.  Rows that come in no order make stretches of
+one row: slower, as right.  A key with half of all rows leaves two rows of each stretch.
+
+Keys are compared by 64 bits of hash, as the items of a trace are.
+Rejected: `with_distances`, which sorts every row and takes several times as long.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from semcast.pipeline.profile.distance_bins import by_distance, step_of
+from semcast.pipeline.profile.partial_counts import PART, Parts, Streams, packed, table_of
+from semcast.pipeline.reading.file_splits import ROWS_BITS, ROWS_MAX, in_tasks
+from semcast.pipeline.reading.keyed_files import Source
+from semcast.traces.keyed import KINDS
+from semcast.workloads.items import item_tag
+
+TAGS_MAX: Final = ROWS_MAX  # keys whose hashes a task remembers
+_UPDATE, _CREATE, _DELETE, _ONE_OFF = range(1, 1 + len(KINDS))
+
+
+def number_of(sender: str) -> Column:
+    """What stands for the name of a sender."""
+    return F.xxhash64(sender)
+
+
+def parts_of(rows: DataFrame) -> Parts:
+    """The parts of keyed rows (sender, place, key, kind)."""
+    buckets = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    kind = F.position(F.col("kind"), F.lit("".join(KINDS))).cast("bigint")
+    numbers = rows.select(
+        number_of("sender").alias("sender"),
+        F.xxhash64("key").alias("item"),
+        "place",
+        kind.alias("kind"),
+    )
+    return Parts(numbers.mapInArrow(partial(_parts, buckets), PART), buckets)
+
+
+def parts_in(spark: SparkSession, source: Source) -> Parts:
+    """The parts of one stream whose rows are counted as they are read."""
+    buckets = max(1, len(source.work))
+
+    def run(work: Any) -> Iterator[Any]:
+        tags: dict[str, int] = {}
+        wrong: list[Any] = []
+
+        def numbers() -> Iterator[Any]:
+            for block in source.read(work):
+                is_bad = block.column("reason").is_valid()
+                if is_bad.true_count:
+                    wrong.append(_wrong(block.filter(is_bad), source.files))
+                    block = block.filter(pc.invert(is_bad))
+                yield _numbers(block, tags)
+
+        yield from _parts(buckets, numbers())
+        yield from chain.from_iterable(table.to_batches() for table in wrong)
+
+    return Parts(in_tasks(spark, source.work, run, PART), buckets)
+
+
+def settle(stream: Any, records: Any) -> tuple[Any, Any]:
+    """The distances of the first rows of stretches, whose neighbours were read elsewhere."""
+    item, _, place, told = records.T
+    kind, is_first = told >> 1, (told & 1).astype(bool)
+    order = np.lexsort((place, kind == _ONE_OFF, item, stream))
+    chain = np.stack([stream, item, kind == _ONE_OFF])[:, order]
+    kind, place, is_first = kind[order], place[order], is_first[order]
+    is_new = np.append(True, (np.diff(chain) != 0).any(axis=0))
+    dist = np.append(0, np.where(_supersedes(kind[1:], kind[:-1]), np.diff(place), 0))
+    return chain[0][is_first], np.where(is_new, 0, dist)[is_first]
+
+
+def _supersedes(kind: Any, before: Any) -> Any:
+    return ((kind == _UPDATE) | (kind == _DELETE)) & (before == _UPDATE)
+
+
+def _numbers(block: Any, tags: dict[str, int]) -> Any:
+    """The rows of a block as (stream, item, place, kind); a key is hashed once."""
+    keys = block.column("key").dictionary_encode()
+    names = keys.dictionary.to_pylist()
+    if len(tags) + len(names) > TAGS_MAX:
+        tags.clear()
+    tags.update((name, item_tag(name)) for name in names if name not in tags)
+    items = pa.array([tags[name] for name in names], pa.int64()).take(keys.indices)
+    kind = pc.index_in(block.column("kind"), pa.array(KINDS)).cast(pa.int64())
+    return pa.record_batch(
+        {
+            "sender": pa.repeat(pa.scalar(0, pa.int64()), block.num_rows),
+            "item": items,
+            "place": block.column("nth"),
+            "kind": pc.add(kind, 1),
+        }
+    )
+
+
+def _wrong(block: Any, files: Sequence[Path]) -> Any:
+    """How many rows of a block are wrong, and the first."""
+    first = {name: block.column(name).slice(0, 1) for name in ("row", "column", "reason")}
+    file = str(files[block.column("file")[0].as_py()])
+    return table_of(PART, {"bad": [block.num_rows], "file": [file], **first})
+
+
+def _parts(buckets: int, batches: Iterable[Any]) -> Iterator[Any]:
+    for table in _gathered(batches):
+        chains = _Chains(table)
+        yield from chains.settled(buckets).to_batches()
+        yield from chains.ends(buckets).to_batches()
+
+
+def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
+    """Tables of at most `ROWS_MAX` rows, in order."""
+    waiting: list[Any] = []
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS_MAX):
+            piece = batch.slice(start, ROWS_MAX)
+            if sum(each.num_rows for each in waiting) + piece.num_rows > ROWS_MAX:
+                yield pa.Table.from_batches(waiting)
+                waiting = []
+            waiting.append(piece)
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+class _Chains:
+    """Rows ordered by stretch, item and whether they are one-offs, then by place.
+
+    Numbers below `ROWS_MAX` are packed into one, which sorts fast.
+    """
+
+    def __init__(self, table: Any) -> None:
+        sender, item, place, kind = (
+            table[name].to_numpy() for name in ("sender", "item", "place", "kind")
+        )
+        coded = pa.array(item).dictionary_encode().indices.to_numpy().astype(np.int64)
+        is_cut = (np.diff(place) != 1) | (np.diff(sender) != 0)
+        stretch = np.append(0, np.cumsum(is_cut))
+        chain = ((stretch << ROWS_BITS | coded) << 1) | (kind == _ONE_OFF)
+        ordered = np.sort(chain << ROWS_BITS | np.arange(len(chain)))
+        chain, at = ordered >> ROWS_BITS, ordered & (ROWS_MAX - 1)
+        zero = pa.repeat(pa.scalar(0, pa.int64()), len(sender))
+        self.streams = Streams([zero, pa.array(sender), zero])
+        self.stream = self.streams.of[at]
+        self.item, self.place, self.kind = item[at], place[at], kind[at]
+        self.is_first = np.append(True, chain[1:] != chain[:-1])
+
+    def settled(self, buckets: int) -> Any:
+        """Packs of the distances of all but the first of each chain."""
+        dist = np.where(_supersedes(self.kind[1:], self.kind[:-1]), np.diff(self.place), 0)
+        is_later = ~self.is_first[1:]
+        of, found, messages = by_distance(self.stream[1:][is_later], dist[is_later])
+        records = np.stack([found, messages], axis=1)
+        return packed(self.streams, of, step_of(found) % buckets, "dist_pack", records)
+
+    def ends(self, buckets: int) -> Any:
+        """Packs of the first and the last of each chain: item, messages of the chain (with the
+        first), place, and kind and whether it is the first in one."""
+        firsts = np.flatnonzero(self.is_first)
+        size = np.zeros(len(self.is_first), np.int64)
+        size[firsts] = np.diff(firsts, append=len(size))
+        told = self.kind << 1 | self.is_first
+        is_end = self.is_first | np.append(self.is_first[1:], True)
+        records = np.stack([self.item, size, self.place, told], axis=1)[is_end]
+        bucket = records[:, 0] % buckets
+        return packed(self.streams, self.stream[is_end], bucket, "item_pack", records)

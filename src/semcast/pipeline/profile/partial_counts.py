@@ -1,0 +1,168 @@
+"""What tasks found in pieces of streams: packs of their distances and of their items.
+
+A pack holds records of one stream, whole numbers of which the first is a distance or an item and
+the second its messages.  All packs with one bucket meet in one task; there are about as many
+buckets as tasks that read, so each holds about as much.  So Spark moves thousands of rows instead
+of millions.
+Rejected: a row for each item and piece, which costs Spark more than all the counting.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from semcast.pipeline.profile.distance_bins import (
+    STEP,
+    by_distance,
+    counted,
+    from_packs,
+    in_packs,
+    in_steps,
+)
+
+STREAM: Final = ("run_id", "sender", "sender_inc")
+RECORDS_MAX: Final = 4_096  # in one pack: a JVM does not like large values
+
+_STREAM: Final = "run_id bigint, sender bigint, sender_inc bigint"
+# Of a task: packs of a stream, of distances or items, or how many rows are bad, and the first.
+PART: Final = (
+    f"{_STREAM}, bucket int, dist_pack binary, is_rich boolean, item_pack binary, "
+    "bad bigint, file string, row bigint, column string, reason string"
+)
+# Steps of a stream; how many items it has in a bucket; or how many items have so many messages.
+MERGED: Final = f"{_STREAM}, {STEP}, is_rich boolean, items bigint, frequency bigint"
+
+_TYPES: Final = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+# (stream of each record, records) → stream and distance of each message that they settle.
+Settle: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
+
+
+class Parts(NamedTuple):
+    """Rows of `PART`, their buckets numbered from 0."""
+
+    rows: DataFrame
+    buckets: int
+
+
+def table_of(schema: str, columns: Mapping[str, Any]) -> Any:
+    """A table of `PART` or `MERGED`, null where a column is not given."""
+    fields = [column.split() for column in schema.split(", ")]
+    size = len(next(iter(columns.values())))
+    filled = [
+        pa.array(columns.get(name, pa.nulls(size))).cast(_TYPES[type_]) for name, type_ in fields
+    ]
+    return pa.table(filled, [name for name, _ in fields])
+
+
+class Streams:
+    """The streams of some rows: `of` has a small number for each row."""
+
+    def __init__(self, columns: list[Any]) -> None:
+        self.of = np.zeros(len(columns[0]), np.int64)
+        for column in columns:
+            if not _is_constant(column):
+                coded = column.dictionary_encode(null_encoding="encode")
+                self.of = self.of * len(coded.dictionary) + coded.indices.to_numpy()
+                self.of = pa.array(self.of).dictionary_encode().indices.to_numpy().astype(np.int64)
+        firsts = np.unique(self.of, return_index=True)[1] if self.of.any() else np.zeros(1, int)
+        self._distinct = [column.take(pa.array(firsts)) for column in columns]
+        self.count = len(firsts)
+
+    def named(self, numbers: Any) -> dict[str, Any]:
+        """The columns that name the streams with these numbers."""
+        places = pa.array(numbers)
+        return {n: each.take(places) for n, each in zip(STREAM, self._distinct, strict=True)}
+
+
+def _is_constant(column: Any) -> bool:
+    ends = pc.min_max(column)
+    return not column.null_count and bool(ends["min"] == ends["max"])
+
+
+def packed(
+    streams: Streams, stream: Any, bucket: Any, pack: str, records: Any, is_rich: bool = False
+) -> Any:
+    """Records as rows of `PART`, in the column `pack`."""
+    key = bucket * streams.count + stream
+    order = np.argsort(key, kind="stable")
+    key, records = key[order], np.ascontiguousarray(records[order])
+    cuts = np.flatnonzero(np.diff(key, prepend=-1))
+    starts = np.union1d(cuts, np.arange(0, len(key), RECORDS_MAX))
+    bucket, stream = np.divmod(key[starts], streams.count)
+    told = {
+        "bucket": bucket,
+        pack: in_packs(records, np.append(starts, len(key))),
+        "is_rich": np.full(len(starts), is_rich),
+    }
+    return table_of(PART, {**streams.named(stream), **told})
+
+
+def merged(parts: Parts, settle: Settle | None = None) -> DataFrame:
+    """Parts of all tasks as rows of `MERGED`; `settle` finds what only all records tell."""
+
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        there = list(batches)
+        if there:
+            for table in _merge(settle, pa.Table.from_batches(there)):
+                yield from table.to_batches()
+
+    met = parts.rows.where("bad IS NULL").repartitionById(parts.buckets, "bucket")
+    return met.mapInArrow(merge, MERGED)
+
+
+def _merge(settle: Settle | None, table: Any) -> Iterator[Any]:
+    """What came to one bucket."""
+    dists = table.filter(table["dist_pack"].is_valid())
+    if dists.num_rows:
+        streams, stream, records = _unpacked(dists, "dist_pack", 2)
+        of, steps = in_steps(*by_distance(stream, *records.T))
+        is_rich = pa.repeat(pc.any(dists["is_rich"]), len(of))
+        yield table_of(MERGED, {**streams.named(of), **steps, "is_rich": is_rich})
+    items = table.filter(table["item_pack"].is_valid())
+    if items.num_rows:
+        streams, stream, records = _unpacked(items, "item_pack", 2 if settle is None else 4)
+        yield from _tallies(streams, stream, records)
+        if settle is not None:
+            of, steps = in_steps(*by_distance(*settle(stream, records)))
+            yield table_of(MERGED, {**streams.named(of), **steps})
+
+
+def _unpacked(table: Any, pack: str, width: int) -> tuple[Streams, Any, Any]:
+    """The streams of some packs, the stream of each record, and the records."""
+    streams = Streams([table[name].combine_chunks() for name in STREAM])
+    records, sizes = from_packs(table[pack], width)
+    return streams, np.repeat(streams.of, sizes), records
+
+
+def _tallies(streams: Streams, stream: Any, records: Any) -> Iterator[Any]:
+    """How many items each stream has, and how many have how many messages.
+
+    An item of two senders counts once; items of different runs are different.
+    """
+    coded = pa.array(records[:, 0]).dictionary_encode()
+    item, size = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
+    pairs, _ = counted(stream * size + item)
+    found, items = counted(pairs // size)
+    yield table_of(MERGED, {**streams.named(found), "items": items})
+    runs = streams.named(np.arange(streams.count))["run_id"].dictionary_encode().indices.to_numpy()
+    _, place = np.unique(runs[stream] * size + item, return_inverse=True)
+    messages = np.bincount(place, records[:, 1]).astype(np.int64)
+    frequency, items = counted(_rounded(messages))
+    yield table_of(MERGED, {"frequency": frequency, "items": items})
+
+
+def _rounded(messages: Any) -> Any:
+    """Down to three digits."""
+    digits = np.searchsorted(10 ** np.arange(1, 19), messages, "right") + 1
+    unit = 10 ** np.maximum(digits - 3, 0)
+    return messages // unit * unit

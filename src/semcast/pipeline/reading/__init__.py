@@ -1,0 +1,1 @@
+"""Traces, lakes and keyed files as DataFrames or Arrow tables."""

@@ -1,0 +1,52 @@
+"""Keyed Parquet files as blocks, judged like the blocks of text."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from semcast.pipeline.reading.file_splits import Piece, read_piece
+from semcast.pipeline.reading.keyed_text import Columns, Problems, as_block, judged
+from semcast.traces.arrow import pyarrow
+from semcast.traces.errors import BadFile
+
+_PLAIN: Final = (  # the types that keys, senders, kinds and orders come in
+    *("string", "large_string", "bool", "int8", "int16", "int32", "int64"),
+    "dictionary<values=string, indices=int32, ordered=0>",
+)
+
+
+def read_parquet(piece: Piece, columns: Columns) -> Iterator[Any]:
+    """Batches of `keyed_blocks.SCHEMA`; `nth` goes on from file to file."""
+    row = piece.row
+    wanted = columns.named()
+    for batch in read_piece(piece, list(dict.fromkeys(wanted.values()))):
+        problems = Problems()
+        cells = {field: _text(batch.column(name)) for field, name in wanted.items()}
+        rows = np.arange(row + 1, row + 1 + batch.num_rows)
+        nth = piece.place - piece.row + row + 1
+        yield as_block(piece.number, nth, rows, judged(cells, columns, problems), problems)
+        row += batch.num_rows
+
+
+def examine_columns(files: Sequence[Path], columns: Columns) -> None:
+    """Raise `BadFile` unless every file has the columns, of types that can be read."""
+    for file in files:
+        try:
+            found = pyarrow("parquet").read_schema(file)
+        except (OSError, pyarrow().ArrowException) as error:
+            reason = (str(error).splitlines() or ["damaged"])[0]
+            raise BadFile(f"{file}: not Parquet: {reason}") from None
+        for name in columns.named().values():
+            if name not in found.names:
+                raise BadFile(f"{file}: no column {name!r}, it has {', '.join(found.names)}")
+            kind = found.field(name).type
+            if str(kind) not in _PLAIN:
+                raise BadFile(f"{file}: column {name!r} is {kind}, must be text or whole numbers")
+
+
+def _text(column: Any) -> Any:
+    is_coded = pa.types.is_dictionary(column.type)
+    return (column.dictionary_decode() if is_coded else column).cast(pa.string())

@@ -1,0 +1,1 @@
+"""Reports: the results in a directory as one page."""

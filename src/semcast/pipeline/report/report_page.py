@@ -1,0 +1,265 @@
+"""The report as HTML: verdicts on top, then what they rest on, then what could not be shown."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from html import escape
+from typing import Any, Final
+
+from semcast import __version__
+from semcast.experiments.html import Markup, document, picture, table
+from semcast.pipeline.report.command_results import Check, Judgement, Profile
+from semcast.pipeline.report.result_files import Answered, Findings, Recorded, SweepFound, Table
+
+FAILURES_MAX: Final = 20
+COLUMNS_MAX: Final = 8
+LINES_OPEN: Final = 40  # A longer table is folded.
+DEEP: Final = 60
+ORDER: Final = ("fail", "pass", "not applicable")
+NAMING: Final = frozenset({"seed", "item", "digest", "run_id", "run", "key"})
+
+
+def write_page(name: str, found: Findings, now: datetime) -> str:
+    """The whole page."""
+    sections = {title: body for title, body in _sections(found) if body}
+    links = " ".join(f'<a href="#{_id(title)}">{escape(title)}</a>' for title in sections)
+    body = "".join(
+        f'<section id="{_id(title)}"><h2>{escape(title)}</h2>\n{inside}</section>\n'
+        for title, inside in sections.items()
+    )
+    written = f"Written on {now:%Y-%m-%d %H:%M} UTC by semcast {escape(__version__)}."
+    return document(
+        f"Semcast: {name}",
+        f"<h1>Semcast: {escape(name)}</h1>\n{_overall(found)}\n<nav>{links}</nav>\n{body}"
+        f'<footer class="soft"><p>{written}</p></footer>',
+    )
+
+
+def _sections(found: Findings) -> Iterator[tuple[str, str]]:
+    of = found.answers
+    yield "Verdicts", _verdicts(found)
+    yield "Checks", _join(_check(each) for each in of if isinstance(each.answer, Check))
+    yield "Profiles", _join(_profile(each) for each in of if isinstance(each.answer, Profile))
+    yield "Sweeps", _join(map(_sweep, found.sweeps))
+    yield "Figures", _join(_figure(*each) for each in found.pictures)
+    others = (each for each in of if not isinstance(each.answer, Check | Profile))
+    yield "Answers", _join(map(_answer, others))
+    yield "Tables", _join(_heading(each.source) + _lines(each) for each in found.tables)
+    yield "Runs", _ran(found)
+    yield "Not shown", _not_shown(found)
+
+
+def _overall(found: Findings) -> str:
+    verdicts = found.verdicts()
+    failed = sum(not verdict.passed for _, verdict in verdicts)
+    if not verdicts:
+        return '<p class="verdict">These results contain no verdicts.</p>'
+    if failed:
+        return f'<p class="verdict fail">{failed} of {len(verdicts)} verdicts failed.</p>'
+    said = "The verdict passed" if len(verdicts) == 1 else f"All {len(verdicts)} verdicts passed"
+    return f'<p class="verdict pass">{said}.</p>'
+
+
+def _verdicts(found: Findings) -> str:
+    rows = [
+        (_badge("pass" if judged.passed else "fail"), judged.what, judged.said, source)
+        for source, judged in found.verdicts()
+    ]
+    return table(("verdict", "of", "found", "file"), rows) if rows else ""
+
+
+def _check(each: Answered) -> str:
+    answer = each.answer
+    assert isinstance(answer, Check)
+    found = sorted(answer.properties.items(), key=lambda one: _place(one[1].status))
+    rows = [(name, _badge(one.status), one.violations, one.reason or "") for name, one in found]
+    proofs = _join(_proof(name, one) for name, one in found if one.examples)
+    head = _heading(each.source, f"{answer.events:,} events")
+    return head + table(("property", "status", "violations", "reason"), rows) + proofs
+
+
+def _place(status: str) -> int:
+    return ORDER.index(status) if status in ORDER else len(ORDER)
+
+
+def _proof(name: str, found: Judgement) -> str:
+    """Counterexamples that a person can follow, event by event."""
+    parts = [f"<h3>Counterexamples to {escape(name)}</h3>\n"]
+    for example in found.examples:
+        run = "" if example.run_id is None else f"Run {example.run_id}: "
+        parts.append(f"<p>{escape(run + example.what)}</p>\n{_records(example.events)}")
+    if found.violations > len(found.examples):
+        parts.append(f'<p class="soft">{found.violations - len(found.examples):,} more.</p>\n')
+    return _join(parts)
+
+
+def _profile(each: Answered) -> str:
+    answer = each.answer
+    assert isinstance(answer, Profile)
+    advice = answer.advice
+    if advice is None:
+        return _heading(each.source) + _facts(each.facts)
+    told = f'<p class="verdict">{escape(advice.reason)}</p>\n'
+    numbers = {n: v for n, v in each.facts["advice"].items() if n != "reason"}
+    return _heading(each.source) + told + _facts({**each.facts, "advice": numbers})
+
+
+def _sweep(sweep: SweepFound) -> str:
+    plan = sweep.plan
+    axes = "; ".join(f"{name} = {', '.join(map(str, v))}" for name, v in plan.grid.items())
+    kind = "live" if plan.is_live else "simulated"
+    about = f"{plan.experiment}, {kind}, {plan.repeat} of each, seed {plan.seed}; {axes}"
+    parts = [_heading(sweep.source, f"{about}; semcast {plan.version}")]
+    if sweep.png is not None:
+        parts.append(picture(f"{plan.experiment} over {', '.join(plan.grid)}", sweep.png))
+    if sweep.failures:
+        parts.append(_failures(sweep.failures))
+    if sweep.summary is None:
+        parts.append("<p>Not finished: run the same command again to resume.</p>\n")
+    else:
+        lines, title = _lines(sweep.summary), "Means and 95 % intervals"
+        is_long = len(sweep.summary.rows) > LINES_OPEN
+        parts.append(_folded(title, lines) if is_long else f"<p>{title}</p>\n{lines}")
+    return _join(parts)
+
+
+def _failures(failures: Sequence[Mapping[str, str]]) -> str:
+    """What went wrong how often, each with a command line that shows it."""
+    first = {line["error"]: line["replay"] for line in reversed(failures)}
+    counts = Counter(line["error"] for line in failures).most_common()
+    rows = [
+        (error, count, Markup(f"<code>{escape(first[error])}</code>"))
+        for error, count in counts[:FAILURES_MAX]
+    ]
+    left = f'<p class="soft">{len(counts) - FAILURES_MAX:,} more reasons.</p>\n'
+    shown = table(("failed", "runs", "replay"), rows)
+    return shown + (left if counts[FAILURES_MAX:] else "")
+
+
+def _figure(source: str, png: bytes, numbers: Table | None) -> str:
+    shown = "" if numbers is None else _folded(numbers.source, _lines(numbers))
+    return _heading(source) + picture(source, png) + shown
+
+
+def _answer(each: Answered) -> str:
+    return _heading(each.source, f"semcast {each.answer.command}") + _facts(each.facts)
+
+
+def _ran(found: Findings) -> str:
+    names = ("trace", "run", "name", "protocol", "order", "relation", "f", "seed", "complete")
+    rows = [
+        (*(trace.source, str(run.run_id), run.name, run.protocol, run.order, run.relation),
+         *(run.f, str(run.seed), run.complete))
+        for trace in found.traces
+        for run in trace.runs
+    ]  # fmt: skip
+    return table(names, rows) + _events(found.traces) if rows else ""
+
+
+def _events(traces: Sequence[Recorded]) -> str:
+    kinds = sorted({kind for trace in traces for kind in trace.events})
+    rows = [
+        (trace.source, sum(trace.events.values()), *(trace.events.get(kind, 0) for kind in kinds))
+        for trace in traces
+    ]
+    return table(("trace", "events", *kinds), rows, "Events by kind")
+
+
+def _not_shown(found: Findings) -> str:
+    rows = [(each.source, each.why) for each in found.not_shown]
+    return table(("file", "why"), rows) if rows else ""
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    """Plain values as one table, records as one each, alike ones together, the rest as JSON."""
+    plain = [(name, _shown(name, value)) for name, value in facts.items() if _is_plain(value)]
+    parts = [table(("", ""), plain)] if plain else []
+    alike: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
+    for name, value in facts.items():
+        if isinstance(value, dict) and value:
+            alike.setdefault(tuple(value), {})[name] = value
+        elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+            parts.append(f"<h3>{escape(name)}</h3>\n{_records(value)}")
+        elif not _is_plain(value) and value:
+            parts.append(_folded(name, _json(value)))
+    return _join(parts) + _join(map(_alike, alike.values()))
+
+
+def _alike(named: Mapping[str, Mapping[str, Any]]) -> str:
+    """Records with the same keys, one or several; what is nested in them is folded."""
+    nested = {f"{name}: {n}": v for name, r in named.items() for n, v in r.items() if _is_deep(v)}
+    flat = {name: {n: v for n, v in r.items() if not _is_deep(v)} for name, r in named.items()}
+    [(first, record), *others] = flat.items()
+    if others:
+        shown = _records([{"": name, **each} for name, each in flat.items()])
+    elif len(record) > COLUMNS_MAX:
+        shown = _folded(first, table(("", ""), [(n, _shown(n, v)) for n, v in record.items()]))
+    else:
+        shown = f"<h3>{escape(first)}</h3>\n{_records([record])}"
+    return shown + _join(_folded(name, _json(value)) for name, value in nested.items())
+
+
+def _is_deep(value: object) -> bool:
+    """Whether there is more in it than a cell can show."""
+    return len(json.dumps(value)) > DEEP if isinstance(value, dict | list) else False
+
+
+def _records(records: Sequence[Mapping[str, Any]]) -> str:
+    """One line each; columns in which there is nothing are left out."""
+    names = dict.fromkeys(n for each in records for n, v in each.items() if v is not None)
+    rows = [[_shown(name, each.get(name)) for name in names] for each in records]
+    return table(list(names), rows)
+
+
+def _is_plain(value: object) -> bool:
+    return not isinstance(value, dict | list)
+
+
+def _shown(name: str, value: object) -> object:
+    """A value for a table; numbers that only name something are words."""
+    if not _is_plain(value):
+        return Markup(f"<code>{escape(json.dumps(value))}</code>")
+    return str(value) if name in NAMING and value is not None else value
+
+
+def _json(value: object) -> str:
+    return f"<pre>{escape(json.dumps(value, indent=1))}</pre>\n"
+
+
+def _lines(shown: Table) -> str:
+    rows = [
+        [_shown(name, _typed(text)) for name, text in zip(shown.names, row, strict=True)]
+        for row in shown.rows
+    ]
+    left = f'<p class="soft">{shown.left:,} more lines.</p>\n' if shown.left else ""
+    return table(shown.names, rows) + left
+
+
+def _typed(text: str) -> object:
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return text or None
+
+
+def _badge(status: str) -> Markup:
+    kind = status if status in ("pass", "fail") else "soft"
+    return Markup(f'<span class="{kind}">{escape(status)}</span>')
+
+
+def _heading(source: str, about: str = "") -> str:
+    told = f'<p class="soft">{escape(about)}</p>\n' if about else ""
+    return f"<h3>{escape(source)}</h3>\n{told}"
+
+
+def _folded(title: str, inside: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>\n{inside}</details>\n"
+
+
+def _id(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def _join(parts: Iterable[str]) -> str:
+    return "".join(parts)

@@ -1,0 +1,281 @@
+"""What a directory of results holds: answers of commands, traces, sweeps, pictures, tables.
+
+Answers (`semcast … --json > DIR/NAME.json`) are recognised by their keys, the rest by the files
+they are made of.  Every file is shown, part of what is shown, or named with the reason.
+"""
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semcast.experiments.experiment import Value
+from semcast.pipeline.report.command_results import Answer, Judged, answer_of
+from semcast.pipeline.sweep.results import MANIFEST, PICTURE, RESULTS_CSV, SUMMARY
+from semcast.terms.errors import SemcastError
+from semcast.traces.errors import BadFile
+from semcast.traces.files import refuse_links
+from semcast.traces.parquet import read_runs
+from semcast.traces.schema import EVENTS, JOURNALS, RUNS, Run
+from semcast.traces.tables import check_kinds
+
+ROWS_MAX: Final = 200
+FILE_BYTES_MAX: Final = 32 << 20
+
+
+class Answered(NamedTuple):
+    """What a command answered; `source` is the file, `facts` all that it holds."""
+
+    source: str
+    answer: Answer
+    facts: dict[str, Any]
+
+
+class Recorded(NamedTuple):
+    """A trace or lake: its runs, and how many events of each kind it has."""
+
+    source: str
+    runs: Sequence[Run]
+    events: Mapping[str, int]
+
+
+class Table(NamedTuple):
+    """The first lines of a CSV file; `left` are not here."""
+
+    source: str
+    names: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a sweep says of itself."""
+
+    experiment: str
+    grid: dict[str, list[Value]]
+    parameters: dict[str, Value]
+    repeat: int
+    seed: int
+    is_live: bool
+    version: str
+
+
+class SweepFound(NamedTuple):
+    """A sweep; `summary` is None while it has not finished."""
+
+    source: str
+    plan: Plan
+    runs: int
+    failures: Sequence[Mapping[str, str]]
+    violations: int
+    summary: Table | None
+    png: bytes | None
+
+    def judged(self) -> Judged:
+        """How many runs failed."""
+        what = f"sweep of {self.plan.experiment}"
+        if self.summary is None:
+            return Judged(what, "not finished; run the same command again to resume", False)
+        told = f"{self.violations:,} violations" if self.violations else "no violation"
+        said = f"{self.runs:,} runs, {len(self.failures):,} failed, {told}"
+        return Judged(what, said, not self.failures and not self.violations)
+
+
+class Picture(NamedTuple):
+    """A picture, and the table of its numbers if one lies beside it."""
+
+    source: str
+    png: bytes
+    numbers: Table | None
+
+
+class NotShown(NamedTuple):
+    """A file that is not in the report."""
+
+    source: str
+    why: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """All of a directory."""
+
+    answers: list[Answered] = field(default_factory=list)
+    traces: list[Recorded] = field(default_factory=list)
+    sweeps: list[SweepFound] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    not_shown: list[NotShown] = field(default_factory=list)
+
+    def verdicts(self) -> list[tuple[str, Judged]]:
+        """Everything that was judged and where it stands, what failed first."""
+        judged = [(each.source, each.answer.judged()) for each in self.answers]
+        judged += [(sweep.source, sweep.judged()) for sweep in self.sweeps]
+        told = [(source, verdict) for source, verdict in judged if verdict is not None]
+        return sorted(told, key=lambda each: each[1].passed)
+
+
+def find(directory: str | Path, *, leaving_out: Path | None = None) -> Findings:
+    """Read a directory and what is below it; `leaving_out` is the report itself."""
+    top = Path(directory)
+    if not top.is_dir():
+        raise BadFile(f"{top}: not a directory")
+    found = Findings()
+    for folder, below, names in os.walk(top):
+        place = Path(folder)
+        below.sort()
+        reader = _whole(place)
+        if reader is not None:
+            below.clear()
+            _try(found, top, place, reader)
+            continue
+        links = [place / name for name in (*below, *names) if (place / name).is_symlink()]
+        for link in sorted(links):
+            why = "a symbolic link, which is not followed"
+            found.not_shown.append(NotShown(str(link.relative_to(top)), why))
+        files = [place / name for name in sorted(names)]
+        _read_files(found, top, [path for path in files if path not in (*links, leaving_out)])
+    return found
+
+
+_UNREADABLE: Final = (
+    *(SemcastError, OSError, ValueError, RecursionError, csv.Error),
+    *(msgspec.MsgspecError, pa.ArrowException),
+)
+_Reader = Callable[[Findings, Path, str], None]
+
+
+def _whole(place: Path) -> _Reader | None:
+    """Who reads this directory, if it is one thing."""
+    if (place / MANIFEST).exists():
+        return _read_sweep
+    if (place / RUNS).exists() or (place / EVENTS).is_dir() or (place / JOURNALS).is_dir():
+        return _read_trace
+    return None
+
+
+def _read_files(found: Findings, top: Path, files: Sequence[Path]) -> None:
+    pictures = {path.stem for path in files if path.suffix == ".png"}
+    readers: dict[str, _Reader] = {".json": _read_json, ".png": _read_png, ".csv": _read_csv}
+    for path in files:
+        if path.suffix == ".csv" and path.stem in pictures:
+            continue  # It is shown with its picture.
+        _try(found, top, path, readers.get(path.suffix, _refuse))
+
+
+def _try(found: Findings, top: Path, path: Path, read: _Reader) -> None:
+    source = str(path.relative_to(top)) if path != top else path.name
+    try:
+        read(found, path, source)
+    except _UNREADABLE as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        found.not_shown.append(NotShown(source, f"cannot be read: {why}"))
+
+
+def _refuse(found: Findings, path: Path, source: str) -> None:
+    size = path.stat().st_size
+    found.not_shown.append(NotShown(source, f"unsupported type of file, {size:,} bytes"))
+
+
+def _bytes(path: Path) -> bytes:
+    if not path.is_file():
+        raise BadFile("not a file")
+    size = path.stat().st_size
+    if size > FILE_BYTES_MAX:
+        raise BadFile(f"too large: {size:,} bytes, maximum is {FILE_BYTES_MAX:,}")
+    return path.read_bytes()
+
+
+def _read_json(found: Findings, path: Path, source: str) -> None:
+    for facts in _objects(_bytes(path).decode()):
+        answer = answer_of(facts)
+        if answer is None:
+            found.not_shown.append(NotShown(source, "JSON, but not the output of a command"))
+        else:
+            found.answers.append(Answered(source, answer, facts))
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """One object, or one a line, between lines that were meant for people."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    try:
+        try:
+            objects = [json.loads(text)]
+        except ValueError:
+            if not lines:
+                raise
+            objects = [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise BadFile(f"not JSON: {error}") from None
+    if not all(isinstance(each, dict) for each in objects):
+        raise BadFile("JSON, but not an object")
+    return objects
+
+
+def _read_png(found: Findings, path: Path, source: str) -> None:
+    png = _bytes(path)
+    if not png.startswith(b"\x89PNG\r\n\x1a\n"):
+        raise BadFile("not a PNG picture")
+    beside = path.with_suffix(".csv")
+    numbers = _table(beside, str(Path(source).with_suffix(".csv"))) if beside.exists() else None
+    found.pictures.append(Picture(source, png, numbers))
+
+
+def _read_csv(found: Findings, path: Path, source: str) -> None:
+    found.tables.append(_table(path, source))
+
+
+def _table(path: Path, source: str) -> Table:
+    with open(path, newline="", encoding="utf-8") as file:
+        reader = csv.reader(file, strict=True)
+        names = next(reader, None)
+        if not names:
+            raise BadFile("an empty table")
+        rows = list(islice(reader, ROWS_MAX))
+        left = sum(1 for _ in reader)
+    ragged = next((n for n, row in enumerate(rows, start=2) if len(row) != len(names)), None)
+    if ragged is not None:
+        raise BadFile(f"line {ragged} does not have {len(names)} columns")
+    return Table(source, names, rows, left)
+
+
+def _read_trace(found: Findings, path: Path, source: str) -> None:
+    runs = read_runs(path)
+    if not runs:
+        raise BadFile(f"an incomplete trace: {RUNS} is missing")
+    check_kinds(path / EVENTS)
+    found.traces.append(Recorded(source, runs, dict(_counted(path / EVENTS))))
+
+
+def _counted(events: Path) -> Iterator[tuple[str, int]]:
+    for kind in sorted(events.glob("kind=*")):
+        files = kind.rglob("*.parquet")
+        yield (
+            kind.name.removeprefix("kind="),
+            sum(pq.read_metadata(file).num_rows for file in files),
+        )
+
+
+def _read_sweep(found: Findings, path: Path, source: str) -> None:
+    refuse_links(path)
+    plan = msgspec.json.decode(_bytes(path / MANIFEST), type=Plan)
+    png = _bytes(path / PICTURE) if (path / PICTURE).exists() else None
+    if not (path / SUMMARY).exists():
+        found.sweeps.append(SweepFound(source, plan, 0, (), 0, None, png))
+        return
+    with open(path / RESULTS_CSV, newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    if not all(line.keys() >= {"error", "replay"} for line in lines):
+        raise BadFile(f"{RESULTS_CSV} has no column error or replay")
+    failures = [line for line in lines if line["error"]]
+    violations = sum(int(line.get("violations") or 0) for line in lines)
+    summary = _table(path / SUMMARY, str(Path(source) / SUMMARY))
+    found.sweeps.append(SweepFound(source, plan, len(lines), failures, violations, summary, png))

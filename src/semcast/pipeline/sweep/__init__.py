@@ -1,0 +1,1 @@
+"""Sweeps: simulated runs as Spark tasks, their stored outcomes, results and figure."""

@@ -1,0 +1,66 @@
+"""The papers' figures with their simulated points spread over Spark tasks.
+
+The files are those that a pool of processes writes.  Until they are there, OUT/part keeps what
+was run, and the same command goes on from it.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+import pyarrow as pa
+
+from semcast import __version__
+from semcast.experiments.experiment import Row
+from semcast.experiments.figures import Rendered, Told, render
+from semcast.experiments.point import Point, PointError
+from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.sweep.outcome_store import Waves, open_waves
+from semcast.pipeline.sweep.runs import Run, key_of
+from semcast.pipeline.sweep.scheduler import spread_into
+
+PART: Final = "part"
+
+
+def render_on_spark(
+    names: Sequence[str], out_dir: str | Path, *, target: Target, **options: Any
+) -> list[Rendered]:
+    """`render`, whose options these are, on Spark; live points run on this machine, last."""
+    part = Path(out_dir) / PART
+    rendered = render(names, out_dir, simulate=partial(run_points, part, target), **options)
+    rmtree(part, ignore_errors=True)
+    return rendered
+
+
+def run_points(part: Path, target: Target, points: Sequence[Point], tell: Told) -> dict[Point, Row]:
+    """Run what `part` does not have; the first point that fails is raised as `PointError`."""
+    runs = {key_of(version=__version__, **_told(point)): point for point in points}
+    missing = [Run(key, runs[key]) for key in runs.keys() - _succeeded(part).keys()]
+    missing.sort(key=lambda run: points.index(run.point))
+    done = len(runs) - len(missing)
+
+    def on_wave(table: pa.Table) -> None:
+        nonlocal done
+        for outcome in table.select(["key", "error"]).to_pylist():
+            point = runs[outcome["key"]]
+            if outcome["error"] is not None:
+                raise PointError(f"{point}: {outcome['error']}")
+            done += 1
+            tell(done, len(runs), str(point))
+
+    if missing:
+        with session(target) as spark, open_waves(part) as waves:
+            spread_into(waves, spark, missing, on_wave)
+    found = _succeeded(part)
+    return {point: found[key] for key, point in runs.items()}
+
+
+def _succeeded(part: Path) -> dict[str, Row]:
+    outcomes = Waves(part).outcomes()
+    return {key: each.read_row() for key, each in outcomes.items() if each.error is None}
+
+
+def _told(point: Point) -> dict[str, Any]:
+    return {**point._asdict(), "parameters": dict(point.parameters)}

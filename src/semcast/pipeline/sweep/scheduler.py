@@ -1,0 +1,130 @@
+"""Runs spread over Spark tasks, their outcomes wave by wave.
+
+A task takes a pack of runs that together last a few seconds, as far as the runs before tell; the
+last runs are dealt out singly.  A wave is a job of some tasks, at most an eighth of the slots, so
+it is small enough to be held here.  One more wave is under way than keeps every slot busy: no slot
+waits for the slowest task of a wave.  Nothing of this enters the outcomes.
+Rejected: all runs as one job, which shows nothing before its end and loses all to a crash.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+
+from semcast.pipeline.sweep.outcome_store import Waves
+from semcast.pipeline.sweep.runs import Run, performer
+from semcast.terms.errors import SemcastError
+
+TASK_S: Final = 3.0
+TASKS_MIN: Final = 4  # in a wave: what a job costs beside its tasks is shared
+LANES_MAX: Final = 8  # waves that together fill all slots
+
+SCHEMA: Final = StructType(
+    [
+        StructField("key", StringType()),
+        StructField("row", StringType()),
+        StructField("error", StringType()),
+        StructField("wall_s", DoubleType()),
+        StructField("cpu_s", DoubleType()),
+    ]
+)
+
+
+class WaveError(SemcastError):
+    """Spark could not run a wave; what was committed stays."""
+
+
+class Packing:
+    """Cuts waves from what waits, by how long runs have taken so far."""
+
+    def __init__(self, runs: Sequence[Run], slots: int, task_s: float) -> None:
+        self.waiting = deque(runs)
+        self.slots = slots
+        self.tasks = max(TASKS_MIN, -(-slots // LANES_MAX))
+        self.lanes = 1 + -(-slots // self.tasks)
+        self.task_s = task_s
+        self._done = 0
+        self._took_s = 0.0
+
+    def next_wave(self) -> list[list[Run]]:
+        """Packs for the tasks of one wave."""
+        return [self._next_pack() for _ in range(self.tasks) if self.waiting]
+
+    def on_wave(self, table: pa.Table) -> None:
+        """Learn from a wave that has come back."""
+        self._done += table.num_rows
+        self._took_s += sum(table.column("wall_s").to_pylist())
+
+    def _next_pack(self) -> list[Run]:
+        fitting = int(self.task_s * self._done / max(self._took_s, 1e-9))
+        fair = -(-len(self.waiting) // self.slots)
+        return [self.waiting.popleft() for _ in range(max(1, min(fitting, fair)))]
+
+
+def slots_of(spark: SparkSession) -> int:
+    """How many tasks can run at once: into so many parts Spark cuts a range by itself."""
+    parts = spark.range(1 << 16).select(sf.spark_partition_id().alias("part"))
+    [[last]] = parts.agg(sf.max("part")).collect()
+    return int(last) + 1
+
+
+def spread(
+    spark: SparkSession, runs: Sequence[Run], *, task_s: float = TASK_S
+) -> Generator[pa.Table, None, None]:
+    """The outcomes of all runs, a wave at a time, as they come; closing it ends what runs."""
+    packing = Packing(runs, slots_of(spark), task_s)
+    tag = f"semcast-{uuid4()}"
+    pool = ThreadPoolExecutor(packing.lanes)
+    under_way: set[Future[pa.Table]] = set()
+    try:
+        while packing.waiting or under_way:
+            while packing.waiting and len(under_way) < packing.lanes:
+                under_way.add(pool.submit(_wave, spark, packing.next_wave(), tag))
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for wave in done:
+                table = wave.result()
+                packing.on_wave(table)
+                yield table
+    except PySparkException as error:
+        raise WaveError(
+            f"spark: job failed: {_line(error)}; finished runs are saved, "
+            "run the command again to resume"
+        ) from error
+    finally:
+        if under_way:
+            spark.interruptTag(tag)
+        pool.shutdown(cancel_futures=True)
+
+
+def spread_into(
+    waves: Waves,
+    spark: SparkSession,
+    runs: Sequence[Run],
+    on_wave: Callable[[pa.Table], Any],
+    *,
+    task_s: float = TASK_S,
+) -> None:
+    """Run them all and keep every wave as it comes."""
+    with closing(spread(spark, runs, task_s=task_s)) as tables:
+        for table in tables:
+            waves.commit(table)
+            on_wave(table)
+
+
+def _wave(spark: SparkSession, packs: list[list[Run]], tag: str) -> pa.Table:
+    spark.addTag(tag)  # It marks what this thread starts.
+    tasks = spark.range(0, len(packs), 1, len(packs))
+    return tasks.mapInArrow(performer(packs), SCHEMA).toArrow()
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,148 @@
+"""A sweep as a picture: each result against the first numeric axis of the grid.
+
+Other axes are curves.  Bars are 95 % intervals.  A result `model_X` is a dashed line beside the
+result X, or the one whose name ends in X.  What is the same everywhere is not drawn.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Canvas
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+
+from semcast.experiments.experiment import Value
+from semcast.experiments.plot import (
+    COLOURS,
+    DOTS_PER_INCH,
+    INK,
+    LOOK,
+    OTHER,
+    PANEL_INCHES,
+    STYLES,
+)
+
+if TYPE_CHECKING:
+    from semcast.pipeline.sweep.results import Estimate
+
+MODEL: Final = "model_"
+CURVES_MAX: Final = 12  # that can be told apart
+COLUMNS: Final = 3
+
+
+def draw(name: str, axes: Sequence[str], estimates: Sequence["Estimate"]) -> bytes | None:
+    """The picture as PNG, or None if no axis is a number or nothing varies."""
+    x = next((axis for axis in axes if _is_numeric(axis, estimates)), None)
+    results = _varying(estimates)
+    shown = [result for result in results if _drawn_with(result, results) == result]
+    if x is None or not shown:
+        return None
+    columns = min(COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    width, height = PANEL_INCHES
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
+    with rc_context(LOOK):
+        canvas = Canvas(figsize=(width * columns, height * rows), layout=layout)
+        FigureCanvasAgg(canvas)
+        for place, result in enumerate(shown, start=1):
+            panel = canvas.add_subplot(rows, columns, place)
+            models = [m for m in results if m != result and _drawn_with(m, results) == result]
+            _draw_panel(panel, x, [result, *models], estimates)
+        entries = _legend(x, shown[0], estimates, len(shown) < len(results))
+        if entries:
+            canvas.legend(handles=entries, loc="outside lower center", ncols=2 * columns)
+        png = io.BytesIO()
+        canvas.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Title": name})
+    return png.getvalue()
+
+
+def _is_numeric(axis: str, estimates: Sequence["Estimate"]) -> bool:
+    values = {estimate.place[axis] for estimate in estimates}
+    return len(values) > 1 and all(type(value) in (int, float) for value in values)
+
+
+def _varying(estimates: Sequence["Estimate"]) -> list[str]:
+    means: dict[str, set[float]] = {}
+    for estimate in estimates:
+        means.setdefault(estimate.result, set()).add(estimate.mean)
+    return [result for result, values in means.items() if len(values) > 1]
+
+
+def _drawn_with(result: str, results: Sequence[str]) -> str:
+    """Itself, or the result that a model speaks of."""
+    about = result.removeprefix(MODEL)
+    if about == result:
+        return result
+    plain = [each for each in results if not each.startswith(MODEL)]
+    return next((each for each in plain if each == about or each.endswith(f"_{about}")), result)
+
+
+def _draw_panel(
+    panel: Axes, x: str, results: Sequence[str], estimates: Sequence["Estimate"]
+) -> None:
+    for result in results:
+        style = STYLES["simulation" if result == results[0] else "model"]
+        for number, (_, curve) in enumerate(_curves(x, result, estimates)[:CURVES_MAX]):
+            _draw_curve(panel, x, curve, number, style)
+    panel.set_title(results[0])
+    panel.set_xlabel(x)
+    if panel.dataLim.y0 >= 0:
+        panel.set_ylim(0, 1.05 * panel.get_ylim()[1])
+
+
+def _legend(x: str, result: str, estimates: Sequence["Estimate"], has_models: bool) -> list[Line2D]:
+    """One for all panels, whose curves are the same."""
+    labels = [label for label, _ in _curves(x, result, estimates) if label]
+    entries = [
+        Line2D([], [], color=_colour(n), label=label, **_look(n))
+        for n, label in enumerate(labels[:CURVES_MAX])
+    ]
+    if has_models:
+        entries.append(Line2D([], [], color=INK, label="model", **STYLES["model"]))
+    if labels[CURVES_MAX:]:
+        left = f"{len(labels) - CURVES_MAX} more are not drawn"
+        entries.append(Line2D([], [], linestyle="none", label=left))
+    return entries
+
+
+def _curves(
+    x: str, result: str, estimates: Sequence["Estimate"]
+) -> list[tuple[str, list["Estimate"]]]:
+    """By what else the grid varies, in the order of the grid."""
+    curves: dict[str, list[Estimate]] = {}
+    for estimate in estimates:
+        if estimate.result == result:
+            curves.setdefault(_label(x, estimate.place), []).append(estimate)
+    return list(curves.items())
+
+
+def _label(x: str, place: Mapping[str, Value]) -> str:
+    told = {n: f"{v:g}" if isinstance(v, float) else v for n, v in place.items() if n != x}
+    return ", ".join(f"{name} = {value}" for name, value in told.items())
+
+
+def _draw_curve(
+    panel: Axes, x: str, curve: Sequence["Estimate"], number: int, style: dict[str, Any]
+) -> None:
+    there = sorted(curve, key=lambda estimate: float(estimate.place[x] or 0))
+    xs = [float(estimate.place[x] or 0) for estimate in there]
+    means = [estimate.mean for estimate in there]
+    # An interval that is not known has no bar.
+    halves = [0.0 if each.high is None else each.high - each.mean for each in there]
+    look = style if style is STYLES["model"] else _look(number)
+    panel.plot(xs, means, color=_colour(number), **look)
+    if any(halves):
+        panel.errorbar(xs, means, halves, fmt="none", ecolor=_colour(number), capsize=3)
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def _look(number: int) -> dict[str, Any]:
+    """When the colours have all been used, they come again dotted."""
+    return STYLES["simulation"] if number < len(COLOURS) else OTHER
