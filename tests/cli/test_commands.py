@@ -69,7 +69,9 @@ def test_model_throughput(semcast):
     assert answer["receiver_rate"] == 25
     short = semcast(*argv.split(), "--k", "1", "--json").answer
     assert short["purge_ratio"] == pytest.approx(0.25)
-    assert "purge_ratio_limit  0.5" in semcast(*argv.split()).out
+    told = semcast(*argv.split()).out
+    assert "offers 100/s gets 50.0/s through" in told
+    assert "an unlimited buffer 50.0%" in told
 
 
 @pytest.fixture
@@ -113,3 +115,61 @@ def test_tables_and_bars():
     assert output.bar(0.5, 8) == "████"
     assert output.bar(0.3, 4) == "█▎"
     assert output.bar(2.0, 3) == "███"
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "120"])
+@pytest.mark.parametrize("words", ["", "sim", "join", "top", "profile", "model throughput"])
+def test_help_fits_the_terminal_and_cuts_nothing(words, columns, semcast, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    told = semcast(*words.split(), "-h").out
+    assert max(map(len, told.splitlines())) <= int(columns)
+    assert "..." not in told.replace("[ARGS]...", "").replace("CMD...", "")
+
+
+def test_every_command_stands_under_a_heading(semcast):
+    told = semcast("-h").out
+    assert "\nTry:\n  demo " in told
+    assert "\nMore:" not in told
+
+
+def test_python_runs_the_package():
+    command = [sys.executable, "-m", "semcast", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"semcast {__version__}\n")
+
+
+@pytest.mark.parametrize(("word", "meant"), [("topp", "top"), ("swarm", "sim swarm")])
+def test_a_misspelt_command_gets_a_suggestion(word, meant, semcast):
+    done = semcast(word)
+    assert done.code == 2
+    assert done.err == f"semcast: unknown command {word!r}; did you mean 'semcast {meant}'?\n"
+
+
+def test_a_shell_gets_completions(semcast, monkeypatch):
+    assert "complete_bash" in semcast("completion", "bash").out
+    assert "shell: unknown value 'tcsh'" in semcast("completion", "tcsh").err
+    for words, found in (("semcast mem", "members"), ("semcast top --sec", "--seconds")):
+        monkeypatch.setenv("_SEMCAST_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        assert semcast() == (0, f"{found}\n", "")
+
+
+def test_a_table_is_never_wider_than_the_terminal():
+    rows = [{"name": "a", "about": "many words that need a line of their own", "n": 1_000}]
+    assert output.table(rows, 40) == [
+        "name  about                            n",
+        "a     many words that need a line  1,000",
+        "      of their own",
+    ]
+    blocks = output.table(rows, 20)
+    assert blocks[0] == "name   a"
+    assert output.fit("  one two three", 10) == ["  one two", "    three"]
+    assert output.fit("\x1b[31mone two three\x1b[0m", 13) == ["\x1b[31mone two three\x1b[0m"]
+
+
+def test_sparklines_and_times():
+    assert output.sparkline([0, 1, 2, 3], 3) == "▃▆█"
+    assert output.sparkline([0, 0], 8) == "▁▁"
+    assert output.sparkline([5, 10], 8, top=10) == "▅█"
+    assert [output.clock(seconds) for seconds in (4.4, 65, 3_661)] == ["0:04", "1:05", "1:01:01"]

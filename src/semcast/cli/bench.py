@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from semcast.cli.commands import Commands, Json, new_app
-from semcast.cli.output import CYAN, Output, bar, cell, table, width
+from semcast.cli.output import Output, bar, cell, table, width
+from semcast.terms.palette import SEMANTIC
 
 if TYPE_CHECKING:
     from semcast.experiments.benchmark import Row, Settings, Ticks
@@ -226,7 +227,7 @@ def bars(rows: "list[Row]", key: str, about: str, output: Output) -> list[str]:
     for row, name, value, spread in zip(rows, labels, values, ranges, strict=True):
         blocks = bar((row[key] or 0.0) / scale, room)
         padding = " " * (room - len(blocks)) if spread else ""
-        painted = output.paint(blocks, CYAN) if row["system"] == "semcast" else blocks
+        painted = output.paint(blocks, SEMANTIC) if row["system"] == "semcast" else blocks
         lines.append(f"  {name:<{longest}}  {value:>{widest}} {painted}{padding}{spread}")
     return lines
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import GREEN, RED, Output, cell, table, width
+from semcast.cli.output import Output, cell, table, width
 from semcast.cli.spark import LOCAL, Conf, Remote, SomeMaster, some_target, target_of
+from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from semcast.pipeline.spark_session import Target
@@ -144,7 +145,7 @@ def _tell(output: Output, found: "CheckVerdict") -> None:
         if judged.examples:
             more = judged.violations - len(judged.examples)
             shown = f"{name}, the first of {cell(judged.violations)} violations" if more else name
-            output.say("", output.paint(shown, RED))
+            output.say("", output.paint(shown, WRONG))
             for example in judged.examples:
                 output.say(*_transcript(example))
     said = {
@@ -152,7 +153,7 @@ def _tell(output: Output, found: "CheckVerdict") -> None:
         FAIL: "a property was violated",
         NOT_APPLICABLE: "no property could be checked",
     }[found.status]
-    colour = GREEN if found.status == PASS else RED
+    colour = HOLDS if found.status == PASS else WRONG
     output.say("", output.paint(f"{found.events:,} events: {said}", colour))
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import GREEN, RED, Output, table
+from semcast.cli.output import Output, table
+from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,7 @@ def doctor(
         checks.append(check)
     verdict = worst(checks)
     output.say(
-        *describe(checks), "", output.paint(summary(checks), RED if verdict == FAIL else GREEN)
+        *describe(checks), "", output.paint(summary(checks), WRONG if verdict == FAIL else HOLDS)
     )
     output.answer({"checks": checks, "verdict": verdict})
     if verdict == FAIL:

@@ -58,9 +58,10 @@ def figures(
         seed=seed,
         quick=quick,
         live=live,
-        on_progress=lambda done, of, point: output.progress(f"{done:,} of {of:,} runs: {point}"),
+        on_progress=lambda done, of, point: output.bar(done, of, "runs", str(point)),
     )
-    output.say(*table(drawn))
+    output.say(f"drew {len(drawn)} figures into {out}", "", *table(drawn))
+    output.next(f"open {out / 'index.html'}")
     output.answer({"figures": drawn})
 
 

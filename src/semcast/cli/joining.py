@@ -16,9 +16,7 @@ MOST_USED: Final = (
     *("members", "peers", "name", "interface", "protocol", "order", "buffer", "key"),
     *("trace", "metrics", "config"),
 )
-HEADING: Final = (
-    "Group options; also settable in the environment (SEMCAST_MEMBERS=3) or a TOML file"
-)
+HEADING: Final = "Group options (or SEMCAST_MEMBERS=3, or a TOML file)"
 
 
 class JoiningCommand(TyperCommand):

@@ -22,7 +22,8 @@ JOIN_EXAMPLE = "Example: semcast join chat --members 2 --name ada"
 PUB_EXAMPLE = (
     "\b\nExample:\n"
     "  echo 101.25 | semcast pub quotes --members 3 --item ACME\n"
-    """  echo '{"item": "ACME", "payload": "1"}' | semcast pub quotes --members 3 --json-lines"""
+    """  echo '{"item": "ACME", "payload": "1"}' \\\n"""
+    "    | semcast pub quotes --members 3 --json-lines"
 )
 SUB_EXAMPLE = "Example: semcast sub quotes --members 3 --json-lines --item ACME --count 10"
 
@@ -115,7 +116,9 @@ def sub(
     rate: TakenRate = None,
     json: Json = False,
 ) -> None:
-    """Join a group and print each message as a line, until interrupted.
+    """Join a group and print each message as a line.
+
+    Printing continues until you interrupt it.
 
     A JSON line is {"sender": ..., "item": ..., "seq": ..., "skipped": ..., "payload": ...}, with
     "payload_base64" instead for bytes that are not text, and "never_purge" if the sender set it.

@@ -1,19 +1,20 @@
-"""The `semcast` command: finds the subcommand, runs it, and turns what happened into an exit code.
+"""The `semcast` command: finds the subcommand, runs it, and returns an exit code.
 
-0: success.  1: a verdict that failed.  2: bad input or environment, told in one line.
-Modules here import nothing but typer; what a command needs is imported when it runs, so that
-help comes at once.
+0: success.  1: a verdict that failed.  2: bad input or environment, explained in one line.
+Modules here import only typer; a command imports what it needs when it runs, so that help comes
+at once.
 """
 
 import io
+import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 import typer.main
@@ -22,6 +23,7 @@ from semcast import __version__
 from semcast.cli import (
     bench,
     check,
+    completion,
     demo,
     doctor,
     figures,
@@ -39,6 +41,7 @@ from semcast.cli import (
 )
 from semcast.cli.commands import Commands, new_app
 from semcast.cli.joining import ExplainingCommand, JoiningCommand
+from semcast.cli.output import STDERR
 from semcast.terms.errors import SemcastError, one_of
 
 BAD_INPUT: Final = 2
@@ -48,30 +51,42 @@ NOBODY_READS: Final = 141  # 128 + SIGPIPE, which not every system has
 # Newer versions of typer bring their own click, older ones depend on it; this is it in both.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
+
+class RootCommands(Commands):
+    """All commands, by what people want to do."""
+
+    headings: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Try": ("demo", "doctor"),
+        "Live groups": ("join", "pub", "sub", "members", "top", "keys", "relay"),
+        "Check and measure": ("sim", "check", "bench"),
+        "Data": ("profile", "lake", "sweep", "report"),
+        "Papers": ("figures", "model"),
+        "Shell": ("completion",),
+    }
+
+
 app = new_app(
-    Commands, "Semantically reliable multicast: run, inspect, simulate and measure groups."
+    RootCommands, "Semantically reliable multicast: run, inspect, simulate and measure groups."
 )
-app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command("join", cls=ExplainingCommand, epilog=live.JOIN_EXAMPLE)(live.join)
 app.command("pub", cls=JoiningCommand, epilog=live.PUB_EXAMPLE)(live.pub)
 app.command("sub", cls=JoiningCommand, epilog=live.SUB_EXAMPLE)(live.sub)
-for command, example in (
+for function, example in (
+    (demo.demo, demo.EXAMPLE),
+    (doctor.doctor, doctor.EXAMPLE),
     (members.members, members.EXAMPLE),
     (top.top, top.EXAMPLE),
-    (doctor.doctor, doctor.EXAMPLE),
     (relay.relay, relay.EXAMPLE),
+    (check.check, check.EXAMPLE),
+    (profile.profile, profile.EXAMPLE),
+    (sweep.sweep, sweep.EXAMPLE),
+    (report.report, report.EXAMPLE),
+    (figures.figures, figures.EXAMPLE),
+    (completion.completion, completion.EXAMPLE),
 ):
-    app.command(epilog=example)(command)
-app.add_typer(keys.app, name="keys")
-app.add_typer(bench.app, name="bench")
-app.add_typer(sim.app, name="sim")
-app.command("figures", epilog=figures.EXAMPLE)(figures.figures)
-app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
-app.command("check", epilog=check.EXAMPLE)(check.check)
-app.command("profile", epilog=profile.EXAMPLE)(profile.profile)
-app.command("report", epilog=report.EXAMPLE)(report.report)
-app.add_typer(model.app, name="model")
-app.add_typer(lake.app, name="lake")
+    app.command(epilog=example)(function)
+for group in (keys, bench, sim, model, lake):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
 def _version(asked: bool) -> None:
@@ -80,7 +95,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Example: semcast demo --seconds 5")
+@app.callback(epilog="Example: semcast demo")
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -94,12 +109,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # A poor terminal garbles a bar, not the run.
+    _own_standard_error()
     try:
         with _quiet_interrupts():
             code = _run(list(sys.argv[1:] if argv is None else argv) or ["--help"])
             sys.stdout.flush()
         return code
     except KeyboardInterrupt:
+        STDERR.clear()
         return INTERRUPTED
     except BrokenPipeError:
         # What is still buffered must not be flushed into the closed pipe at exit.
@@ -109,6 +126,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     command = typer.main.get_command(app)
+    if completion.is_completion():
+        return completion.complete(command)
     try:
         # Not command.main(), which has its own mind about interrupts, pipes and exit codes.
         with command.make_context("semcast", arguments) as context:
@@ -131,8 +150,15 @@ def _run(arguments: list[str]) -> int:
 
 
 def _refuse(reason: str) -> int:
-    print("semcast:", " ".join(reason.split()), file=sys.stderr)
+    STDERR.line(f"semcast: {' '.join(reason.split())}")
     return BAD_INPUT
+
+
+def _own_standard_error() -> None:
+    """Print the warnings of members through the owner of standard error."""
+    log = logging.getLogger("semcast")
+    if not log.handlers:
+        log.addHandler(STDERR)
 
 
 def _usage(error: Any) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from semcast.cli.commands import Commands, Json, new_app
-from semcast.cli.output import Output, pairs, table
+from semcast.cli.output import Output, table
 
 app = new_app(Commands, "Evaluate the papers' analytical models.")
 Reached: TypeAlias = Annotated[
@@ -30,7 +30,8 @@ def _model() -> None:
 
 @app.command(
     epilog="\b\nExample:\n"
-    "  semcast model throughput --r 0.5 --d 1 --buffer 20 --sender-rate 100 --receiver-rate 50"
+    "  semcast model throughput --r 0.5 --d 1 --buffer 20 \\\n"
+    "    --sender-rate 100 --receiver-rate 50"
 )
 def throughput(
     r: Annotated[float, typer.Option(help="Share of messages that overwrite an item.")],
@@ -66,7 +67,14 @@ def throughput(
         "purged_ratio": float(model.purged_share(sender_rate, receiver_rate, ratio)),
     }
     output = Output(json)
-    output.say(*pairs(facts))
+    output.say(
+        f"A sender that offers {sender_rate:g}/s gets {facts['sender_rate']:.1f}/s through; the "
+        f"receiver reads {facts['receiver_rate']:.1f}/s and skips {facts['purged_ratio']:.0%} of "
+        "the messages.",
+        f"The buffer can purge up to {facts['purge_ratio']:.1%} of the messages, an unlimited "
+        f"buffer {facts['purge_ratio_limit']:.1%}.",
+    )
+    output.next("semcast sim slow-receiver", "semcast profile FILE --key COLUMN")
     output.answer(facts)
 
 
@@ -106,7 +114,15 @@ def gossip(
         facts["probability_exact"] = exact
         facts["rounds_expected"] = model.expected_rounds(members, reached, mode)
     output = Output(json)
-    output.say(*pairs({k: v for k, v in facts.items() if not isinstance(v, list)}), "")
+    output.say(
+        f"After {needed} rounds the probability that a member misses the message is at most {error:g}."
+    )
+    if exact:
+        output.say(
+            f"The exact Markov chain says {facts['rounds_exact']} rounds; on average all have it "
+            f"after {facts['rounds_expected']:.1f}."
+        )
+    output.say("")
     output.say(
         *table(
             [

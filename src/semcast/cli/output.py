@@ -1,25 +1,82 @@
-"""What a command says, and where.
+"""Printing for people and for programs.
 
 People read standard output.  With `--json` a program does: it gets exactly one object, as the
 last line, and everything for people goes to standard error.  Progress is shown on terminals only,
-always on standard error.
+always on standard error, which one object owns: no other line ever mixes with the progress line.
 """
 
+import logging
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from textwrap import wrap
 from time import monotonic
 from typing import Final, TextIO
 
 import msgspec
 
-REFRESH_S: Final = 0.1
-WIDTH_MAX: Final = 100
+from semcast.terms.palette import Colour
 
-RED: Final = "31"
-GREEN: Final = "32"
-CYAN: Final = "36"
+REFRESH_S: Final = 0.1
+WAIT_REFRESH_S: Final = 0.5
+TIME_LEFT_AFTER_S: Final = 1.0  # earlier, an estimate of the time left is a guess
+BAR_COLUMNS: Final = 16
+WRAPPED_MIN: Final = 16  # columns that a wrapped column of a table gets at least
+WIDTH_MAX: Final = 100  # of prose; tables and screens use the whole terminal
+
+_SGR: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class StandardError(logging.Handler):
+    """The only writer to standard error.  A line replaces the progress line, never joins it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._writing = threading.Lock()
+        self._shown_at = 0.0
+        self._is_shown = False
+
+    def line(self, text: str) -> None:
+        """Print a line."""
+        with self._writing:
+            self._clear()
+            print(text, file=sys.stderr, flush=True)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a log record as one line."""
+        self.line(f"semcast: {' '.join(record.getMessage().split())}")
+
+    def progress(self, text: str) -> None:
+        """Replace the progress line, not too often."""
+        with self._writing:
+            now = monotonic()
+            if sys.stderr.isatty() and now - self._shown_at >= REFRESH_S:
+                print(f"\r\x1b[K{text[: terminal_columns() - 1]}", end="", file=sys.stderr)
+                sys.stderr.flush()
+                self._shown_at, self._is_shown = now, True
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a progress line on the terminal."""
+        return self._is_shown
+
+    def clear(self) -> None:
+        """Remove the progress line."""
+        with self._writing:
+            self._clear()
+
+    def _clear(self) -> None:
+        if self._is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._is_shown, self._shown_at = False, 0.0
+
+
+STDERR: Final = StandardError()
 
 
 class Output:
@@ -27,50 +84,112 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self._shown_at = 0.0
-        self._is_shown = False
+        self._began: dict[str, float] = {}  # of each bar, when it was first shown
 
     @property
     def people(self) -> TextIO:
-        """Where people read."""
+        """The stream that people read."""
         return sys.stderr if self.as_json else sys.stdout
 
-    def say(self, *lines: str) -> None:
-        """Tell people."""
-        self.clear()
+    def say(self, *lines: str, colour: Colour | None = None) -> None:
+        """Print lines for people; on a terminal none is wider than the terminal."""
+        STDERR.clear()
+        limit = terminal_columns() if self.people.isatty() else None
         for line in lines:
-            print(line, file=self.people)
+            for part in [line] if limit is None else fit(line, limit):
+                print(self.paint(part, colour), file=self.people)
+
+    def next(self, *commands: str) -> None:
+        """Print the commands to try next, as the last thing that people read."""
+        self.say("", *wrapped(f"next: {' · '.join(commands)}"))
 
     def answer(self, facts: Mapping[str, object]) -> None:
-        """Tell a program, once and last; numbers that JSON lacks become null."""
-        self.clear()
+        """Print the object for a program, once and last; numbers that JSON lacks become null."""
+        STDERR.clear()
         if self.as_json:
             self.people.flush()
             print(msgspec.json.encode(facts, enc_hook=float).decode())
 
     def progress(self, line: str) -> None:
         """Replace the progress line, not too often."""
+        STDERR.progress(line)
+
+    def bar(self, done: int, total: int, noun: str, note: str = "", *, label: str = "") -> None:
+        """Replace the progress line by a bar, with the time that is left."""
         now = monotonic()
-        if sys.stderr.isatty() and now - self._shown_at >= REFRESH_S:
-            print(f"\r\x1b[K{line[: width() - 1]}", end="", file=sys.stderr, flush=True)
-            self._shown_at, self._is_shown = now, True
+        elapsed_s = now - self._began.setdefault(noun, now)
+        left = f" · {note}" if note else ""
+        if 0 < done < total and elapsed_s >= TIME_LEFT_AFTER_S:
+            left += f" · {clock(elapsed_s * (total - done) / done)} left"
+        filled = bar(done / total if total else 1.0, BAR_COLUMNS)
+        STDERR.progress(f"{label}{filled:<{BAR_COLUMNS}} {done:,} of {total:,} {noun}{left}")
+
+    @contextmanager
+    def waiting(self, reason: str, limit_s: float | None = None) -> Iterator[None]:
+        """Show the reason of a wait and how long it lasts, until the block ends or prints."""
+        began, is_over = monotonic(), threading.Event()
+        limit = f" of at most {limit_s:g} s" if limit_s is not None else ""
+
+        def show() -> None:
+            while not is_over.wait(WAIT_REFRESH_S):
+                if STDERR.is_shown:  # A line that was printed meanwhile ended the wait.
+                    STDERR.progress(f"{reason} ({monotonic() - began:.0f} s{limit})")
+
+        STDERR.progress(reason)
+        clock_thread = threading.Thread(target=show, daemon=True)
+        clock_thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            clock_thread.join()
+            STDERR.clear()
 
     def clear(self) -> None:
-        """Take the progress line away."""
-        if self._is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._is_shown = False
+        """Remove the progress line."""
+        STDERR.clear()
 
-    def paint(self, text: str, colour: str) -> str:
-        """Coloured on a terminal whose user has not said NO_COLOR."""
-        if not self.people.isatty() or os.environ.get("NO_COLOR"):
+    def paint(self, text: str, colour: Colour | None) -> str:
+        """The text in a colour, on a terminal whose user has not set NO_COLOR."""
+        if colour is None or not self.people.isatty() or os.environ.get("NO_COLOR"):
             return text
-        return f"\x1b[{colour}m{text}\x1b[0m"
+        return f"\x1b[{colour.sgr}m{text}\x1b[0m"
+
+
+def terminal_columns() -> int:
+    """The width of the terminal."""
+    return shutil.get_terminal_size().columns
 
 
 def width() -> int:
-    """Columns to fill: those of the terminal, within reason."""
-    return min(shutil.get_terminal_size().columns, WIDTH_MAX)
+    """Columns for prose: those of the terminal, up to a width that reads well."""
+    return min(terminal_columns(), WIDTH_MAX)
+
+
+def wrapped(text: str, indent: str = "  ") -> list[str]:
+    """Prose as lines; those after the first are indented."""
+    return wrap(
+        text,
+        width(),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def fit(line: str, columns: int) -> list[str]:
+    """The line, or if it is too wide its parts, broken between words."""
+    if len(_SGR.sub("", line)) <= columns:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return wrap(
+        line.strip(),
+        columns,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def cell(value: object) -> str:
@@ -84,12 +203,64 @@ def cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def table(rows: Sequence[Mapping[str, object]]) -> list[str]:
-    """Rows with the same keys under their names: numbers to the right, words to the left."""
+def clock(seconds: float) -> str:
+    """A time as minutes and seconds, or hours too."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def table(rows: Sequence[Mapping[str, object]], columns: int | None = None) -> list[str]:
+    """Rows with the same keys under their names: numbers to the right, words to the left.
+
+    `columns` limits the width, by default to that of the terminal if there is one: the widest
+    column of words is wrapped then, and if that is not enough, each row becomes a block.
+    """
     if not rows:
         return []
-    columns = [_column(name, [row[name] for row in rows]) for name in rows[0]]
-    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    if columns is None and sys.stdout.isatty():
+        columns = terminal_columns()
+    cells = [[name, *(cell(row[name]) for row in rows)] for name in rows[0]]
+    widths = [max(map(len, texts)) for texts in cells]
+    if columns is not None and (excess := sum(widths) + 2 * (len(widths) - 1) - columns) > 0:
+        widest = max(
+            range(len(widths)), key=lambda each: (not _is_numeric(rows, each), widths[each])
+        )
+        widths[widest] -= excess
+        if widths[widest] < WRAPPED_MIN or _is_numeric(rows, widest):
+            return _blocks(rows)
+    is_numeric = [_is_numeric(rows, each) for each in range(len(widths))]
+    return [
+        line for texts in zip(*cells, strict=True) for line in _lines(texts, widths, is_numeric)
+    ]
+
+
+def _is_numeric(rows: Sequence[Mapping[str, object]], column: int) -> bool:
+    values = [list(row.values())[column] for row in rows]
+    return all(isinstance(value, int | float | None) for value in values)
+
+
+def _lines(texts: Sequence[str], widths: Sequence[int], is_numeric: Sequence[bool]) -> list[str]:
+    """One row of a table: more than one line if a column is wrapped."""
+    parts = [
+        [text] if len(text) <= size else wrap(text, size, break_on_hyphens=False)
+        for text, size in zip(texts, widths, strict=True)
+    ]
+    lines = []
+    for line in zip_longest(*parts, fillvalue=""):
+        aligned = [
+            text.rjust(size) if numeric else text.ljust(size)
+            for text, size, numeric in zip(line, widths, is_numeric, strict=True)
+        ]
+        lines.append("  ".join(aligned).rstrip())
+    return lines
+
+
+def _blocks(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    lines: list[str] = []
+    for row in rows:
+        lines += [*([""] if lines else []), *pairs(row)]
+    return lines
 
 
 def pairs(facts: Mapping[str, object]) -> list[str]:
@@ -98,17 +269,18 @@ def pairs(facts: Mapping[str, object]) -> list[str]:
     return [f"{name:<{longest}}  {cell(value)}" for name, value in facts.items()]
 
 
-def _column(name: str, values: Iterable[object]) -> list[str]:
-    values = list(values)
-    numeric = all(isinstance(value, int | float | None) for value in values)
-    texts = [name, *map(cell, values)]
-    longest = max(map(len, texts))
-    align: Callable[[str, int], str] = str.rjust if numeric else str.ljust
-    return [align(text, longest) for text in texts]
-
-
 def bar(share: float, columns: int) -> str:
-    """A share of a line of that many columns, to an eighth of one."""
+    """A share of a line of this many columns, to an eighth of one."""
     eighths = round(max(0.0, min(1.0, share)) * columns * 8)
     full, rest = divmod(eighths, 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def sparkline(values: Iterable[float], columns: int, top: float | None = None) -> str:
+    """The last values as one character each, from 0 to `top`, by default the largest."""
+    recent = list(values)[-columns:]
+    highest = max(recent, default=0.0) if top is None else top
+    if highest <= 0:
+        return "▁" * len(recent)
+    marks = "▁▂▃▄▅▆▇█"
+    return "".join(marks[round(max(0.0, min(1.0, value / highest)) * 7)] for value in recent)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "\b\nExamples:\n"
-    "  semcast profile edits.csv.gz --key page --sender-rate 1000 --receiver-rate 250\n"
+    "  semcast profile edits.csv.gz --key page \\\n"
+    "    --sender-rate 1000 --receiver-rate 250\n"
     "  semcast profile out/trace --out out/profile"
 )
 _SHOWN = ("messages", "items", "never_obsolete", "distance_p50", "distance_p90")

@@ -11,7 +11,8 @@ import typer
 import typer.main
 
 from semcast.cli.commands import Commands, Jobs, Json, Seed, new_app
-from semcast.cli.output import Output, cell, pairs, table
+from semcast.cli.output import Output, pairs, table
+from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,12 +118,15 @@ def run_experiment(
     run = experiment.live if live else experiment.run
     if run is None:
         raise ConfigError(f"live: {experiment.name} cannot run live; remove --live")
-    output.progress(f"running {experiment.name}")
-    row = run(parameters, seed, trace)
+    with output.waiting(f"running {experiment.name}"):
+        row = run(parameters, seed, trace)
     results = {name: value for name, value in row.items() if name != "violations"}
     violations = int(row.get("violations") or 0)
-    output.say(*pairs(results))
-    output.say("", f"{cell(violations)} violations" if violations else "no violation")
+    verdict = f"FAIL  {violations:,} violations" if violations else "ok  no violation"
+    output.say(verdict, colour=WRONG if violations else HOLDS)
+    output.say("", *pairs(results))
+    if trace is not None:
+        output.next(f"semcast check {trace}", f"semcast profile {trace}")
     output.answer(
         {
             "experiment": experiment.name,
@@ -168,18 +172,28 @@ def swarm(
             range(first, first + seeds),
             mutant=mutant,
             jobs=jobs,
-            on_progress=lambda so_far: output.progress(_progress(so_far, seeds)),
+            on_progress=lambda so_far: _show_progress(output, so_far, seeds),
             run_one=run_one,
         )
+    _show_summary(output, summary)
+    output.answer(msgspec.to_builtins(summary))
+    return 1 if summary.violations else 0
+
+
+def _show_summary(output: Output, summary: "Summary") -> None:
     output.say(
-        f"{summary.protocol}: {summary.seeds:,} seeds, {summary.events:,} events, "
-        f"{summary.events_per_second:,.0f} per second and core, {summary.crashes:,} crashes, "
-        f"{summary.violations:,} violations"
+        f"{'FAIL' if summary.violations else 'ok'}  {summary.protocol}: "
+        f"{summary.violations:,} violations in {summary.seeds:,} seeds",
+        colour=WRONG if summary.violations else HOLDS,
+    )
+    output.say(
+        f"{summary.events:,} events, {summary.events_per_second:,.0f} per second and core, "
+        f"{summary.crashes:,} crashes"
     )
     if summary.first_failure is not None:
         output.say("", summary.explanation, "", f"replay: {summary.first_failure}")
-    output.answer(msgspec.to_builtins(summary))
-    return 1 if summary.violations else 0
+    else:
+        output.next(f"semcast sim mutants --protocol {summary.protocol}", "semcast sim list")
 
 
 @contextmanager
@@ -219,9 +233,9 @@ def mutants(
     output = Output(json)
     names = of_protocol(protocol)
     hunts = []
-    for number, name in enumerate(names, start=1):
-        say = partial(_hunting, output, f"{number} of {len(names)}: {name}", seeds)
-        hunts.append(hunt(name, range(seeds), jobs=jobs, on_progress=say))
+    for done, name in enumerate(names):
+        show = partial(_show_hunt, output, done, len(names), name)
+        hunts.append(hunt(name, range(seeds), jobs=jobs, on_progress=show))
     survivors = [one.name for one in hunts if not one.caught]
     rows = [
         {
@@ -233,21 +247,20 @@ def mutants(
         }
         for one in hunts
     ]
-    output.say(*table([{key: row[key] for key in ("name", "caught", "by")} for row in rows]))
-    survived = (
-        f"{len(survivors)} survived: {', '.join(survivors)}" if survivors else "none survived"
-    )
-    output.say("", f"{len(rows)} mutants, {survived}")
+    caught = f"{len(rows) - len(survivors)} of {len(rows)} broken protocols were caught"
+    missed = f"; missed: {', '.join(survivors)}" if survivors else ""
+    output.say(caught + missed, colour=WRONG if survivors else HOLDS)
+    output.say("", *table([{key: row[key] for key in ("name", "caught", "by")} for row in rows]))
     output.answer({"mutants": rows})
     return 1 if survivors else 0
 
 
-def _hunting(output: Output, label: str, seeds: int, summary: "Summary") -> None:
-    output.progress(f"{label}, {_progress(summary, seeds)}")
+def _show_hunt(output: Output, done: int, total: int, name: str, summary: "Summary") -> None:
+    output.bar(done, total, "mutants", f"{name}: {summary.seeds:,} seeds")
 
 
-def _progress(summary: "Summary", seeds: int) -> str:
-    return f"{summary.seeds:,} of {seeds:,} seeds, {summary.violations:,} violations"
+def _show_progress(output: Output, summary: "Summary", seeds: int) -> None:
+    output.bar(summary.seeds, seeds, "seeds", f"{summary.violations:,} violations")
 
 
 def _setting(text: str) -> tuple[str, "Value"]:

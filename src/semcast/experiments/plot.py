@@ -20,10 +20,11 @@ from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from semcast.experiments.figure import LIVE, Curve, Figure, Panel, Reading
 from semcast.experiments.figures import Results
+from semcast.terms.palette import REFERENCE
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-GREY = "#767676"
+GREY = REFERENCE.light
 INK = "#333333"
 STYLES: dict[str, dict[str, Any]] = {
     "model": {"linestyle": (0, (5, 2.5)), "linewidth": 1.3, "alpha": 0.85},
