@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from semcast.core.recipe import Recipe
+from semcast.terms.events import NACK, REPAIR
 from semcast.terms.messages import Ballot, Data, Message, Nack, StabilityGossip, WindowEmpty
 
 
@@ -352,3 +353,27 @@ def test_evidence_of_a_gap_is_no_evidence_of_what_was_only_heard(wire):
     assert nacks(w) == []
     assert asked_at(w) == pytest.approx(1.102)
     assert nacks(w)[0][2].ranges == ((2, 2),)
+
+
+def test_a_request_and_its_answer_are_recorded(wire):
+    """The numbers of data are plain, those of purge notices have a tilde."""
+    w = wire(Recipe(members=2, protocol="s-sm", relation="item", buffer=4, period_s=1000.0))
+    w.items(0, 7, 8, 7, 9)
+    gap(w, last=4)
+    w.items(0, 5)  # The buffer is full: the sender purges 1, which 3 made obsolete.
+    w.transit.clear()
+    w.tick()
+    w.carry()
+    (asked,), (answered,) = w.kinds(NACK, 1), w.kinds(REPAIR, 0)
+    assert (asked.sender, asked.seq, asked.peer, asked.note) == (0, 1, 0, "1-4")
+    assert (answered.sender, answered.seq, answered.peer) == (0, 1, 1)
+    assert answered.note == "2-4 ~1"
+
+
+def test_a_request_that_nobody_can_answer_leaves_no_repair(wire):
+    w = wire(Recipe(members=2, protocol="s-sm", period_s=1000.0))
+    gap(w)
+    w.tick()
+    w.carry()
+    assert len(w.kinds(NACK, 1)) == 1
+    assert w.kinds(REPAIR, 0) == []

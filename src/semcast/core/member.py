@@ -156,6 +156,7 @@ class Member(Machine):
         for part in parts:
             out.send.append(((source,), part))
         if last.messages or last.purged:
+            self.trace.repaired(nack.sender, messages, notices, source, out)
             # It closes the request: were the first part to, the rest would be asked for twice.
             out.send.append(((source,), replace(last, answers=nack.number)))
 

@@ -161,6 +161,7 @@ class RepairRequester:
         request.repeat(self.number, now, now + self.window.timeout_s)
         self.asked[sender] = request
         self.deadline = min(self.deadline, request.deadline)
+        self.holdings.trace.requested(sender, ranges, target, out)
         out.send.append(((target,), Nack(sender, ranges, limit, self.number)))
 
     def _limit(self, sender: Rank, out: Effects) -> int:

@@ -4,11 +4,12 @@ In a view, machines name members by rank and count messages from the first of th
 names processes and counts over their lives.  An event is born with these names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from semcast.core.ranges import Ranges
 from semcast.terms.effects import Effects
 from semcast.terms.events import (
     CONFIRM,
@@ -19,14 +20,16 @@ from semcast.terms.events import (
     INSTALL,
     LEAVE,
     MULTICAST,
+    NACK,
     ORDER,
     PURGE,
     RECEIVE,
+    REPAIR,
     SKIP,
     SUSPECT,
     Event,
 )
-from semcast.terms.ids import Life, Pid, Rank, Seq
+from semcast.terms.ids import Life, Pid, Rank, Seq, Span
 from semcast.terms.messages import Message, Purged
 from semcast.terms.views import View
 
@@ -127,6 +130,36 @@ class Trace:
     def advanced(self, kind: str, sender: Rank, seq: Seq, held: int, out: Effects) -> None:
         """A stream is STABLE or SAFE up to a number, or was reclaimed up to there."""
         self._say(out, kind, sender, seq, buffered=held)
+
+    def requested(self, sender: Rank, spans: Sequence[Span], target: Rank, out: Effects) -> None:
+        """The member requests missing messages from `target`."""
+        if out.events is not None:
+            numbers = self._numbers(sender, spans)
+            self._say(out, NACK, sender, spans[0][0], note=numbers, peer=target)
+
+    def repaired(
+        self,
+        sender: Rank,
+        messages: Sequence[Message],
+        notices: Sequence[Purged],
+        peer: Rank,
+        out: Effects,
+    ) -> None:
+        """The member answers a request of `peer` with messages and purge notices."""
+        if out.events is None:
+            return
+        sent = Ranges((message.seq, message.seq) for message in messages)
+        gone = Ranges((notice.first, notice.last) for notice in notices)
+        numbers = [self._numbers(sender, sent), self._numbers(sender, gone, "~")]
+        first = min([*sent.firsts[:1], *gone.firsts[:1]])
+        self._say(out, REPAIR, sender, first, note=" ".join(filter(None, numbers)), peer=peer)
+
+    def _numbers(self, sender: Rank, spans: Iterable[Span], mark: str = "") -> str:
+        base = 0 if self.view is None else self.view.bases[sender]
+        return " ".join(
+            f"{mark}{first + base}" + (f"-{last + base}" if last > first else "")
+            for first, last in spans
+        )
 
     def forgot(self, member: Rank, drained: bool, out: Effects) -> None:
         """The group goes on without a member."""

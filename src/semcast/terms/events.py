@@ -35,6 +35,8 @@ CRASH: Final = "crash"
 RECOVER: Final = "recover"
 APPEND: Final = "append"
 ACKNOWLEDGE: Final = "acknowledge"
+NACK: Final = "nack"
+REPAIR: Final = "repair"
 REQUEST: Final = "request"
 EXECUTE: Final = "execute"
 REPLY: Final = "reply"
@@ -58,6 +60,8 @@ KIND_MEANINGS: Final = {
     RECOVER: "the process started again, with what its disk holds",
     APPEND: "the message is durable at this logger",
     ACKNOWLEDGE: "the logger reported to the sender that the message is durable",
+    NACK: "the process requested missing messages of the sender from peer; seq is the first",
+    REPAIR: "the process sent peer the requested messages of the sender; seq is the first",
     REQUEST: "a request of a client arrived",
     EXECUTE: "the server executed the request",
     REPLY: "the server answered the request",
@@ -67,7 +71,7 @@ _SHOWN: Final = 60  # characters of an unknown kind
 _OF_A_MESSAGE: Final = frozenset(
     (
         *(MULTICAST, RECEIVE, DELIVER, PURGE, SKIP, RECLAIM, DISCARD, STABLE, SAFE, CONFIRM),
-        *(APPEND, ACKNOWLEDGE),
+        *(APPEND, ACKNOWLEDGE, NACK, REPAIR),
     )
 )
 _OF_A_REQUEST: Final = frozenset((REQUEST, EXECUTE, REPLY))
@@ -174,6 +178,7 @@ class Event(msgspec.Struct, gc=False):
             meaning="purge: the buffer; discard, skip, reclaim, leave, crash, recover: the reason; "
             'join: the last numbers that the subscriber is not owed, as "sender:seq sender:seq"; '
             "install: 0 if the view is not primary; execute: update or query; "
+            'nack, repair: the numbers, as "4-6 9"; ~ marks numbers answered by a purge notice; '
             "multicast: order, if it only gives other messages their positions",
             names={
                 **dict.fromkeys(KINDS, "note"),
@@ -182,6 +187,7 @@ class Event(msgspec.Struct, gc=False):
                 JOIN: "after",
                 INSTALL: "primary",
                 EXECUTE: "op",
+                **dict.fromkeys((NACK, REPAIR), "spans"),
             },
             journal=FIRST,
         ),
@@ -282,8 +288,8 @@ DERIVED_COLUMNS: Final[Mapping[str, Column]] = {
     "size": _small("bytes of the payload", kinds=frozenset((MULTICAST, DELIVER))),
     "attrs": Column(
         type=STRING_MAP,
-        meaning="attributes: where, reason, after, primary, op, note, lineage; of a message deps "
-        "and never_purge",
+        meaning="attributes: where, reason, after, primary, op, spans, note, lineage; of a message "
+        "deps and never_purge",
         minimum=None,
     ),
 }
