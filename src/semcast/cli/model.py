@@ -114,15 +114,7 @@ def gossip(
         facts["probability_exact"] = exact
         facts["rounds_expected"] = model.expected_rounds(members, reached, mode)
     output = Output(json)
-    output.say(
-        f"After {needed} rounds the probability that a member misses the message is at most {error:g}."
-    )
-    if exact:
-        output.say(
-            f"The exact Markov chain says {facts['rounds_exact']} rounds; on average all have it "
-            f"after {facts['rounds_expected']:.1f}."
-        )
-    output.say("")
+    output.say(*_rounds(facts, error), "")
     output.say(
         *table(
             [
@@ -132,3 +124,16 @@ def gossip(
         )
     )
     output.answer(facts)
+
+
+def _rounds(facts: dict[str, object], error: float) -> list[str]:
+    """The answer in words."""
+    lines = [
+        f"After {facts['rounds']} rounds all have it, with a probability of error of {error:g}."
+    ]
+    if facts["rounds_exact"] is not None:
+        lines.append(
+            f"The exact Markov chain says {facts['rounds_exact']} rounds; on average all have it "
+            f"after {facts['rounds_expected']:.1f}."
+        )
+    return lines
