@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 
 from semcast.pipeline.check.verdict import check
 from semcast.pipeline.reading.trace import read_trace
-from semcast.pipeline.spark_session import Target, session
-from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, Run, arrow_schema
+from semcast.pipeline.spark_session import SparkTarget, session
+from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RunInfo, arrow_schema
 from semcast.traces.tables import write_runs, write_table
 
 N, SLOW, SENDERS = 3, 2, (0, 1)
@@ -166,7 +166,7 @@ def write_trace(path: Path, deliveries: int, hot: bool) -> int:
     for member in members:
         for writer in member.writers.values():
             writer.close()
-    run = Run(
+    run = RunInfo(
         name="bench",
         protocol="s-rm",
         order="fifo",
@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default="2g", help="of the driver")
     given = parser.parse_args()
-    target = Target(given.master, None, {"spark.driver.memory": given.memory})
+    target = SparkTarget(given.master, None, {"spark.driver.memory": given.memory})
     with tempfile.TemporaryDirectory() as folder, session(target) as spark:
         write_trace(Path(folder) / "warm", 100_000, False)
         for _ in range(WARM):

@@ -23,7 +23,7 @@ from semcast.terms.messages import Message
 from semcast.traces.errors import BadFile
 from semcast.traces.journal_file import FRAME, MAGIC, read_journal
 from semcast.traces.parquet import TraceWriter, read_runs, read_trace
-from semcast.traces.schema import Run
+from semcast.traces.schema import RunInfo
 
 MINE = "mine"  # a file beside the trace that nobody but its owner may touch
 PATHS = (f"../{MINE}", f"../../{MINE}", f"../../../{MINE}", "..", ".", "", "a/b", "deliver/../x")
@@ -190,7 +190,7 @@ def _mangle(file: Path, script: Script) -> None:
 def _good_trace() -> Path:
     folder = mkdtemp()
     atexit.register(rmtree, folder)
-    run = Run(name="x", protocol="s-rm", order="fifo", relation="bitmap", f=0, seed=1, run_id=7)
+    run = RunInfo(name="x", protocol="s-rm", order="fifo", relation="bitmap", f=0, seed=1, run_id=7)
     with TraceWriter(Path(folder) / "trace", run, ["a"], items={5: "five"}) as writer:
         for n in range(1, 4):
             message = Message(0, n, 5, b"\1", deps=((0, 1),), payload=b"x")

@@ -16,12 +16,12 @@ from side_by_side import report, side_by_side
 from semcast.terms.events import DELIVER, MULTICAST, RECEIVE, Event
 from semcast.terms.messages import Message
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import TraceWriter
-from semcast.traces.schema import Run
+from semcast.traces.schema import RunInfo
 
 MESSAGES = 20_000
-HEADER = Header(
+HEADER = JournalHeader(
     run_id=1,
     pid=0,
     names=("a", "b"),
@@ -32,7 +32,7 @@ HEADER = Header(
     relation="item",
     f=0,
 )
-RUN = Run(name="bench", protocol="s-rm", order="fifo", relation="item", f=0, seed=0)
+RUN = RunInfo(name="bench", protocol="s-rm", order="fifo", relation="item", f=0, seed=0)
 
 
 def receiving(batch: int, size: int) -> list[list[Event]]:

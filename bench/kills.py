@@ -23,13 +23,13 @@ from pyspark.sql import SparkSession
 from semcast.pipeline.lake.compact import compact
 from semcast.pipeline.lake.ingest import ingest
 from semcast.pipeline.lake.lake import Lake
-from semcast.pipeline.reading.keyed_text import Columns
+from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.pipeline.reading.trace import read_trace
-from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.spark_session import SparkTarget, session
 
 STEPS = ("staged", "linked", "named", "switched")
 ROWS = 20_000
-COLUMNS = Columns("key")
+COLUMNS = KeyedColumns("key")
 
 
 def work(lake: Path, source: str, step: str) -> None:
@@ -39,7 +39,7 @@ def work(lake: Path, source: str, step: str) -> None:
         if done == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with session(Target("local[1]")) as spark:
+    with session(SparkTarget("local[1]")) as spark:
         print("ready", flush=True)
         if source:
             ingest(spark, Lake(lake, die), source, COLUMNS)
@@ -88,7 +88,7 @@ def main() -> None:
         work(Path(given.work[0]), *given.work[1:])
         return
     random = Random(given.seed)
-    with tempfile.TemporaryDirectory() as folder, session(Target("local[1]")) as spark:
+    with tempfile.TemporaryDirectory() as folder, session(SparkTarget("local[1]")) as spark:
         lake = Path(folder, "lake")
         sources = []
         for number in range(6):

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 
-from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.spark_session import SparkTarget, session
 
 
 def free_port() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
-    with session(Target("local[2]", conf=conf)):
+    with session(SparkTarget("local[2]", conf=conf)):
         env = {**os.environ, "SEMCAST_TEST_REMOTE": f"sc://127.0.0.1:{port}"}
         return subprocess.run([sys.executable, *sys.argv[1:]], env=env, check=False).returncode
 

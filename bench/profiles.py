@@ -27,16 +27,16 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from semcast.pipeline.profile.profile import CONF, profile_file, profile_trace
-from semcast.pipeline.reading.keyed_text import Columns
-from semcast.pipeline.spark_session import Target, session
-from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, Run, arrow_schema
+from semcast.pipeline.profile.profile import SPARK_CONF, profile_file, profile_trace
+from semcast.pipeline.reading.keyed_text import KeyedColumns
+from semcast.pipeline.spark_session import SparkTarget, session
+from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RunInfo, arrow_schema
 from semcast.traces.tables import write_runs, write_table
 from semcast.workloads.stock import stock_probabilities
 
 ITEMS = 100_000
 CORES = 2
-TARGET = Target(f"local[{CORES}]", conf=CONF)
+TARGET = SparkTarget(f"local[{CORES}]", conf=SPARK_CONF)
 TICKS = os.sysconf("SC_CLK_TCK")
 Answer = tuple[int, int, int, float]  # messages, items, median distance, R(1000)
 
@@ -76,7 +76,7 @@ def write_trace(path: Path, keys: np.ndarray) -> None:
     """A trace of as many multicasts of one sender."""
     folder = path / "events" / "kind=multicast"
     folder.mkdir(parents=True)
-    run = Run(name="bench", protocol="s-rm", order="fifo", relation="item", f=1, seed=1)
+    run = RunInfo(name="bench", protocol="s-rm", order="fifo", relation="item", f=1, seed=1)
     write_runs(path / "runs.parquet", run, complete=True)
     write_table(path / "processes.parquet", PROCESS_COLUMNS, [(1, 0, "p0", True)])
     seq = np.arange(1, len(keys) + 1)
@@ -146,7 +146,7 @@ def keyed(spark: object, path: Path) -> dict[str, Callable[[], Answer]]:
     """Those who profile a keyed file."""
 
     def in_spark() -> Answer:
-        return answer_of(profile_file(spark, path, Columns("key"))[0])
+        return answer_of(profile_file(spark, path, KeyedColumns("key"))[0])
 
     read, numbered = f"read_parquet('{path}')", f"read_parquet('{path}', file_row_number=true)"
     if path.suffix == ".csv":  # A file is read in order, so this numbers its lines.

@@ -12,9 +12,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from semcast.pipeline.spark_session import Target, session
-from semcast.pipeline.sweep.runs import Run
-from semcast.pipeline.sweep.scheduler import spread
+from semcast.pipeline.spark_session import SparkTarget, session
+from semcast.pipeline.sweep.runs import SweepRun
+from semcast.pipeline.sweep.scheduler import run_jobs
 from semcast.pipeline.sweep.sweep import plan
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -30,7 +30,7 @@ class Cost(NamedTuple):
     cpu_s: float
 
 
-def runs_of(count: int, seed: int, settings: dict[str, str]) -> list[Run]:
+def runs_of(count: int, seed: int, settings: dict[str, str]) -> list[SweepRun]:
     """So many runs of one point, never the same ones for two seeds."""
     sweep = plan("slow-receiver", {"r": ["0.5"]}, settings, repeat=count, seed=seed)
     return [each.run for each in sweep.runs()]
@@ -50,11 +50,11 @@ def cpu_s(pid: int) -> float:
     return sum(map(int, fields[11:15])) / TICKS_PER_S
 
 
-def measure(spark: object, runs: list[Run], task_s: float) -> Cost:
+def measure(spark: object, runs: list[SweepRun], task_s: float) -> Cost:
     """Run them."""
     before = {pid: cpu_s(pid) for pid in family(os.getpid())}
     started, own_wall_s, own_cpu_s = perf_counter(), 0.0, 0.0
-    for table in spread(spark, runs, task_s=task_s):
+    for table in run_jobs(spark, runs, task_s=task_s):
         own_wall_s += sum(table.column("wall_s").to_pylist())
         own_cpu_s += sum(table.column("cpu_s").to_pylist())
     wall_s = perf_counter() - started
@@ -66,7 +66,7 @@ def price_of_tasks(tasks: int, rounds: int) -> None:
     """Processor milliseconds for each task, round by round: the JVM warms up."""
     print(f"\none run in each task, local[2], rounds of {tasks} tasks")
     print(f"{'round':>6}{'CPU ms/task':>14}{'wall ms/task':>14}")
-    with session(Target("local[2]")) as spark:
+    with session(SparkTarget("local[2]")) as spark:
         for number in range(rounds):
             cost = measure(spark, runs_of(tasks, number, QUEUE), task_s=0.0)
             price = 1000 * (cost.cpu_s - cost.own_cpu_s) / tasks
@@ -93,7 +93,7 @@ def cores(rounds: int, count: int) -> None:
     for number in range(rounds):
         rates = []
         for slots in (1, 2):
-            with session(Target(f"local[{slots}]")) as spark:
+            with session(SparkTarget(f"local[{slots}]")) as spark:
                 measure(spark, runs_of(2 * slots, 3000, settings), task_s=0.0)
                 cost = measure(spark, runs_of(count, number, settings), task_s=3.0)
             rates.append(count / cost.wall_s)

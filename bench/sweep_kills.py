@@ -16,7 +16,7 @@ from time import monotonic, sleep
 
 import duckdb
 
-from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.spark_session import SparkTarget, session
 
 DEADLINE_S = 300.0
 RUNS = 60
@@ -74,7 +74,7 @@ def main() -> int:
         files = f"{out}/results/*.parquet"
         query = "SELECT count(*), count(DISTINCT key), count(error) FROM"
         by_duckdb = duckdb.sql(f"{query} '{files}'").fetchall()[0]
-        with session(Target("local[1]")) as spark:
+        with session(SparkTarget("local[1]")) as spark:
             spark.read.parquet(f"{out}/results").createOrReplaceTempView("results")
             by_spark = tuple(spark.sql(f"{query} results").collect()[0])
     same = resumed["digest"] == whole["digest"]

@@ -10,7 +10,7 @@ from random import Random
 
 from semcast.models.advice import Rates, advise
 from semcast.pipeline.profile.profile import profile_rows
-from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.workloads.stock import quotes
 
 stream = islice(quotes(Random(1)), 10_000)
@@ -18,7 +18,7 @@ rows = [("exchange", place, str(quote.item), "U") for place, quote in enumerate(
 
 # %% Its profile, on Spark: how far back lies the quote that each one supersedes?
 rates = Rates(sender=1000, receiver=250)
-with session(Target("local[2]", conf={"spark.sql.shuffle.partitions": "2"})) as spark:
+with session(SparkTarget("local[2]", conf={"spark.sql.shuffle.partitions": "2"})) as spark:
     frame = spark.createDataFrame(rows, "sender string, place bigint, key string, kind string")
     profile = profile_rows(frame, rates)
 distances = profile.total.distances

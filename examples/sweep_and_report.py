@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from semcast.pipeline.report.report import report
-from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.pipeline.sweep.sweep import plan, run_sweep
 
 folder = Path(tempfile.mkdtemp(prefix="semcast-"))
@@ -36,7 +36,7 @@ print(f"{len(sweep.runs())} runs; the first: {sweep.runs()[0].run.point.replay()
 # The session is shared by all that follows.  Interrupted, `run_sweep` goes on where it was.
 
 # %%
-with session(Target("local[*]")) as spark:
+with session(SparkTarget("local[*]")) as spark:
     swept = run_sweep(sweep, folder / "buffers")
     results = spark.read.parquet(swept.files["results"])
     best = (

@@ -15,9 +15,9 @@ from semcast.experiments.plan import Result, Tick
 from semcast.runtime.options import Options
 from semcast.specs.verdict import FAIL, PASS, CheckVerdict, PropertyResult
 from semcast.terms.events import DELIVER, MULTICAST, PURGE
-from semcast.traces.schema import Run
+from semcast.traces.schema import RunInfo
 
-RUN = Run(name="demo", protocol="s-rm", order="fifo", relation="item", f=1, seed=1)
+RUN = RunInfo(name="demo", protocol="s-rm", order="fifo", relation="item", f=1, seed=1)
 SETTINGS = Settings(seconds=4.0, members=4)
 
 

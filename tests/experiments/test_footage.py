@@ -15,11 +15,11 @@ from semcast.experiments.footage import TICK_NS, Footage, Period, read_footage
 from semcast.terms.events import DELIVER, DELIVERY, MULTICAST, PURGE, RETRANSMISSION, SKIP, Event
 from semcast.terms.messages import Message
 from semcast.traces.parquet import TraceWriter
-from semcast.traces.schema import Run
+from semcast.traces.schema import RunInfo
 
 START_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
-RUN = Run(name="run", protocol="s-rm", order="fifo", relation="item", f=1, seed=1, run_id=5)
+RUN = RunInfo(name="run", protocol="s-rm", order="fifo", relation="item", f=1, seed=1, run_id=5)
 PIDS = range(3)
 ITEMS = (11, -7)
 

@@ -21,10 +21,10 @@ from semcast.terms.events import CRASH, DELIVER, DRAINED, LEAVE, MULTICAST, STAB
 from semcast.terms.messages import Message
 from semcast.terms.promises import PROPERTIES, promised
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_conversion import write_run
+from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import read_trace
-from semcast.traces.schema import Run
-from semcast.traces.settling import write_run
+from semcast.traces.schema import RunInfo
 
 SKEWS_NS = (0, -7_000_000_000, 3_000_000_000, 90_000_000, -500_000, 1_000_000_000)
 
@@ -36,8 +36,8 @@ JOURNALLED = [name for name, mutant in MUTANTS.items() if mutant.scenario in SCE
 SEEN_ONLY_BY_CLOCKS = {"purge-before-safe", "sent-counts-as-held", "f-votes-suffice"}
 
 
-def header(recipe: Recipe, pid: int) -> Header:
-    return Header(
+def header(recipe: Recipe, pid: int) -> JournalHeader:
+    return JournalHeader(
         run_id=1,
         pid=pid,
         names=tuple(f"p{rank}" for rank in range(recipe.members)),
@@ -67,7 +67,7 @@ def record(case: Case, path: Path, skews_ns: tuple[int, ...]) -> set[str]:
     outcome = run(case, observe)
     for journal in journals:
         journal.close()
-    told = Run(
+    told = RunInfo(
         name="judged",
         protocol=recipe.protocol,
         order=recipe.order,

@@ -20,14 +20,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semcast.cli.main import main
-from semcast.pipeline.reading.trace import Trace, read_trace
-from semcast.pipeline.spark_session import Target, open_session
+from semcast.pipeline.reading.trace import TraceTables, read_trace
+from semcast.pipeline.spark_session import SparkTarget, open_session
 from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
 from semcast.terms.messages import Message
-from semcast.traces.distances import Distances
+from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.event_rows import row_of
 from semcast.traces.parquet import TraceWriter
-from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, Run, arrow_schema
+from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS, RunInfo, arrow_schema
 from semcast.traces.tables import event_table, write_table
 
 # A JVM that compiles quickly rather than well, and starts with room for what it will load.
@@ -52,7 +52,7 @@ def spark() -> Iterator[SparkSession]:
         conf["spark.driver.extraJavaOptions"] = SHORT_LIFE
     if remote is None and master is None:
         conf |= AS_PLANNED
-    target = Target(master or "local[2]", remote, conf)
+    target = SparkTarget(master or "local[2]", remote, conf)
     opened = open_session(target)
     yield opened
     opened.stop()
@@ -107,7 +107,7 @@ def write_trace(path: Path, events: list[Event] | None = None, **run: Any) -> Pa
             Event(DELIVER, 1, 0, 2, second, n=2, ts_ns=40),
             Event(DELIVER, 1, 0, 3, third, n=3, ts_ns=41),
         ]
-    about = Run(**{**described, "f": 0, "seed": 1, **run})
+    about = RunInfo(**{**described, "f": 0, "seed": 1, **run})
     with TraceWriter(path, about, ["a", "b"], items={5: "price"}) as trace:
         trace.append(events)
         trace.close(complete=True)
@@ -115,7 +115,7 @@ def write_trace(path: Path, events: list[Event] | None = None, **run: Any) -> Pa
 
 
 @pytest.fixture(scope="session")
-def as_trace(spark: SparkSession) -> Callable[[Path, Sequence[Any]], Trace]:
+def as_trace(spark: SparkSession) -> Callable[[Path, Sequence[Any]], TraceTables]:
     """`as_trace(folder, runs)` records executions as one trace, numbered from 1."""
     return partial(_as_trace, spark)
 
@@ -126,7 +126,7 @@ def write_executions() -> Callable[[Path, Sequence[Any]], None]:
     return _write_executions
 
 
-def _as_trace(spark: SparkSession, folder: Path, runs: Sequence[Any]) -> Trace:
+def _as_trace(spark: SparkSession, folder: Path, runs: Sequence[Any]) -> TraceTables:
     _write_executions(folder, runs)
     return read_trace(spark, folder)
 
@@ -135,7 +135,7 @@ def _write_executions(folder: Path, runs: Sequence[Any]) -> None:
     rows: dict[str, list[Any]] = {}
     ids: dict[str, list[int]] = {}
     for run_id, run in enumerate(runs, 1):
-        distances = Distances(run.relation)
+        distances = DistanceTracker(run.relation)
         for event in run.events:
             rows.setdefault(event.kind, []).append(row_of(event, distances))
             ids.setdefault(event.kind, []).append(run_id)

@@ -19,7 +19,7 @@ from semcast.pipeline.check import streams
 from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES
 from semcast.pipeline.check.verdict import check, violations_in
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.sim.scenarios import SCENARIOS
 from semcast.specs.service import WITNESSLESS
 from semcast.specs.verdict import AT_THE_END, NOT_APPLICABLE
@@ -85,7 +85,7 @@ def found(as_trace, executions, simulated, pool, tmp_path_factory):
     return {name: pool.submit(find, name, folder) for name, folder in folders.items()}
 
 
-def asked(trace: Trace, names: Sequence[str]) -> DataFrame:
+def asked(trace: TraceTables, names: Sequence[str]) -> DataFrame:
     """On the runs that promise it where a trace has others too, or else directly."""
     if len(names) > 1 or names == [MIXED]:
         return violations_in(trace, names)

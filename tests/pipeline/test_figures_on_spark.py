@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from semcast.experiments.figure import Curve, Figure, Panel
 from semcast.experiments.figures import FIGURES, render
 from semcast.experiments.point import PointError
-from semcast.pipeline.spark_session import Target
+from semcast.pipeline.spark_session import SparkTarget
 from semcast.pipeline.sweep.figures_on_spark import PART, render_on_spark
 
 ONE_QUEUE = FIGURES["slow-receiver"].panels[2]  # no protocol: quick to run
@@ -33,13 +33,13 @@ def test_the_files_are_those_of_the_pool(
     render(["one-queue"], tmp_path / "pool", quick=True, jobs=1)
     out = tmp_path / "spark"
     with pytest.raises(Interrupted):
-        render_on_spark(["one-queue"], out, target=Target(), quick=True, on_progress=interrupt)
+        render_on_spark(["one-queue"], out, target=SparkTarget(), quick=True, on_progress=interrupt)
     assert [path.name for path in out.iterdir()] == [PART]
     told: list[tuple[int, int]] = []
     [files] = render_on_spark(
         ["one-queue"],
         out,
-        target=Target(),
+        target=SparkTarget(),
         quick=True,
         on_progress=lambda done, of, point: told.append((done, of)),
     )
@@ -55,7 +55,7 @@ def test_a_point_that_fails_is_named(
     curve = Curve("", "slow-receiver", "r", (7.0,), "accepted_rate", {"buffers": "queue"})
     monkeypatch.setitem(FIGURES, "bad", Figure("bad", "", "", (Panel("", "", "", (curve,)),)))
     with pytest.raises(PointError) as caught:
-        render_on_spark(["bad"], tmp_path, target=Target())
+        render_on_spark(["bad"], tmp_path, target=SparkTarget())
     assert str(caught.value) == (
         "slow-receiver buffers=queue r=7.0 (seed 1): r: 7.0 is not a number from 0 to 1"
     )

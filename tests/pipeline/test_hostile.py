@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semcast.pipeline.lake.lake import Batch, Lake
+from semcast.pipeline.lake.lake import Lake, LakeBatch
 from semcast.pipeline.report.report import report
-from semcast.pipeline.report.result_files import find
-from semcast.pipeline.sweep.outcome_store import Waves, open_waves, replacing
+from semcast.pipeline.report.result_files import scan_directory
+from semcast.pipeline.sweep.outcome_store import OutcomeStore, atomic_write, open_store
 from semcast.pipeline.sweep.runs import OUTCOMES
 from semcast.pipeline.sweep.sweep import plan, run_sweep
 from semcast.terms.errors import ConfigError
@@ -47,7 +47,7 @@ def lake(tmp_path, record):
             staged = staging / "in" / "events" / f"kind={kind}" / "part-0.parquet"
             staged.chmod(0o644)  # as Spark leaves it
             places[Path("events", f"kind={kind}", "batch=a", "0.parquet")] = staged
-        opened.commit([Batch("a", str(trace), {}, 5, 1, 6, 0)], places)
+        opened.commit([LakeBatch("a", str(trace), {}, 5, 1, 6, 0)], places)
     return path
 
 
@@ -183,11 +183,11 @@ def wave(path, **changed):
 
 def test_a_wave_that_a_sweep_could_have_left(tmp_path):
     wave(tmp_path)
-    assert Waves(tmp_path).outcomes()[KEY].read_row() == {"x": 1}
+    assert OutcomeStore(tmp_path).outcomes()[KEY].read_row() == {"x": 1}
     wave(tmp_path, row=None, error="no disk")
-    assert Waves(tmp_path).outcomes()[KEY].error == "no disk"
+    assert OutcomeStore(tmp_path).outcomes()[KEY].error == "no disk"
     wave(tmp_path, row='{"x": NaN, "violations": 0}')
-    assert Waves(tmp_path).outcomes()[KEY].read_row()["violations"] == 0
+    assert OutcomeStore(tmp_path).outcomes()[KEY].read_row()["violations"] == 0
 
 
 @pytest.mark.parametrize(
@@ -203,14 +203,14 @@ def test_a_wave_that_a_sweep_could_have_left(tmp_path):
 def test_a_wave_that_no_sweep_has_left(tmp_path, changed, says):
     wave(tmp_path, **changed)
     with pytest.raises(BadFile, match=rf"wave-00000000\.parquet: not an outcome: .*{says}"):
-        Waves(tmp_path).outcomes()
+        OutcomeStore(tmp_path).outcomes()
 
 
 def test_waves_are_counted(tmp_path):
     wave(tmp_path)
     (tmp_path / "wave-00000000.parquet").rename(tmp_path / "wave-next.parquet")
     with pytest.raises(BadFile, match=r"wave-next\.parquet: a wave is called"):
-        Waves(tmp_path).outcomes()
+        OutcomeStore(tmp_path).outcomes()
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_links_among_the_waves_of_figures_are_not_followed(tmp_path, mine, place
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(tmp_path if place == "." else mine)
     with pytest.raises(BadFile, match="a symbolic link"):
-        Waves(tmp_path / "part").outcomes()
-    with pytest.raises(BadFile, match="a symbolic link"), open_waves(tmp_path / "part"):
+        OutcomeStore(tmp_path / "part").outcomes()
+    with pytest.raises(BadFile, match="a symbolic link"), open_store(tmp_path / "part"):
         pytest.fail("opened")
 
 
@@ -254,9 +254,9 @@ def test_what_is_replaced_is_for_its_owner(tmp_path, mine, umask):
     before = os.umask(umask)
     try:
         (tmp_path / ".unfinished-x").symlink_to(mine)  # It was written through.
-        with replacing(tmp_path / "x") as path:
+        with atomic_write(tmp_path / "x") as path:
             path.write_text("x")
-        with open_waves(tmp_path / "waves"):
+        with open_store(tmp_path / "waves"):
             pass
     finally:
         os.umask(before)
@@ -281,7 +281,7 @@ def test_a_report_is_for_its_owner_and_shows_nothing_from_elsewhere(tmp_path, re
     assert told["not_shown"] == ["a.csv", "b", "c.json", "trace"]
     assert page.stat().st_mode & 0o777 == 0o600
     assert "swordfish" not in page.read_text()
-    assert [each.why for each in find(results).not_shown][:2] == [
+    assert [each.why for each in scan_directory(results).not_shown][:2] == [
         "a symbolic link, which is not followed"
     ] * 2
 
@@ -289,24 +289,24 @@ def test_a_report_is_for_its_owner_and_shows_nothing_from_elsewhere(tmp_path, re
 def test_a_report_on_a_sweep_with_links_names_them(tmp_path, mine):
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "sweep.json").symlink_to(mine)
-    [not_shown] = find(tmp_path / "sweep").not_shown
+    [not_shown] = scan_directory(tmp_path / "sweep").not_shown
     assert "a symbolic link" in not_shown.why
 
 
 @pytest.mark.parametrize("text", ["[" * 10**5, '{"x": 1'])
 def test_a_report_names_json_that_cannot_be_read(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
-    assert [each.source for each in find(tmp_path).not_shown] == ["a.json"]
+    assert [each.source for each in scan_directory(tmp_path).not_shown] == ["a.json"]
 
 
 def test_a_report_names_tables_that_cannot_be_read(tmp_path):
     (tmp_path / "a.csv").write_text('a\n"b"c\n')
-    [not_shown] = find(tmp_path).not_shown
+    [not_shown] = scan_directory(tmp_path).not_shown
     assert not_shown.source == "a.csv"
 
 
 def test_a_report_believes_only_known_kinds(tmp_path, record):
     events = record(tmp_path / "trace") / "events"
     (events / "kind=skip").rename(events / "kind=<b>")
-    [not_shown] = find(tmp_path / "trace").not_shown
+    [not_shown] = scan_directory(tmp_path / "trace").not_shown
     assert "kind: unknown value '<b>'" in not_shown.why

@@ -7,15 +7,15 @@ import pytest
 from pyspark.sql import functions as F
 
 from semcast.pipeline.lake import ingest_keyed
-from semcast.pipeline.lake.batch_files import Staged
+from semcast.pipeline.lake.batch_files import StagedCounts
 from semcast.pipeline.lake.ingest import ingest
 from semcast.pipeline.lake.lake import Lake
-from semcast.pipeline.reading.keyed_text import Columns
+from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.pipeline.reading.trace import read_trace
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_file import JournalHeader
 from semcast.workloads.items import item_tag
 
 CSV = "id,what,who\na,C,x\na,U,x\nb,Q,x\na,U,y\na,U,x\nb\nc,R,y\n"
@@ -213,24 +213,24 @@ def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch):
 
     def stage(*_):
         path.write_text("id\na\nb\n")
-        return Staged(1, 1, 0)
+        return StagedCounts(1, 1, 0)
 
     monkeypatch.setattr(ingest_keyed, "stage", stage)
     with pytest.raises(BadFile, match=r"x.csv: changed while it was read; try again"):
-        ingest(None, Lake(tmp_path / "lake"), path, Columns("id"))
+        ingest(None, Lake(tmp_path / "lake"), path, KeyedColumns("id"))
     assert Lake(tmp_path / "lake").snapshot().batches == []
 
 
 def test_an_empty_file(spark, tmp_path):
     (tmp_path / "x.csv").write_text("id\n")
     with pytest.raises(BadFile, match=r"x.csv: empty, it has no rows"):
-        ingest(spark, Lake(tmp_path / "lake"), tmp_path / "x.csv", Columns("id"))
+        ingest(spark, Lake(tmp_path / "lake"), tmp_path / "x.csv", KeyedColumns("id"))
     assert not (tmp_path / "lake" / "staging").exists()
 
 
 def test_a_trace_that_is_still_written(tmp_path):
     about = {"group": "g", "protocol": "s-rm", "order": "fifo", "relation": "item", "f": 0}
-    header = Header(run_id=7, pid=0, names=("a",), incarnations=(9,), **about)
+    header = JournalHeader(run_id=7, pid=0, names=("a",), incarnations=(9,), **about)
     with (
         Journal(tmp_path / "t", header),
         pytest.raises(BadFile, match=r"7-0-9.journal: still being written"),

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from semcast.pipeline.reading import keyed_text
 from semcast.pipeline.reading.keyed_files import read_keyed
-from semcast.pipeline.reading.keyed_text import Columns, read_blocks
-from semcast.pipeline.spark_session import Target, session
+from semcast.pipeline.reading.keyed_text import KeyedColumns, read_blocks
+from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 from semcast.traces.keyed import read_keyed as read_plain
@@ -23,7 +23,7 @@ JSON = "\n".join(
     json.dumps({"id": 7 if key == "7" else key, "when": when, "what": kind, "who": who})
     for key, kind, when, who in ROWS
 )
-ALL = Columns("id", "when", "who", "what")
+ALL = KeyedColumns("id", "when", "who", "what")
 
 
 def write(path, text):
@@ -76,7 +76,7 @@ def test_lines_of_any_text_agree_with_the_plain_reader(tmp_path_factory, rows, b
     path = tmp_path_factory.mktemp("text") / "rows.csv"
     lines = [",".join(row) for row in rows]
     path.write_text("key,kind,more\n" + "\n".join(lines), newline="")
-    found = blocks(path, Columns("key", kind="kind"), block_bytes)
+    found = blocks(path, KeyedColumns("key", kind="kind"), block_bytes)
     assert [row["row"] for row in found] == [n for n, line in enumerate(lines, 2) if line]
     assert [row["nth"] for row in found] == list(range(1, len(found) + 1))
     for row in found:
@@ -192,7 +192,7 @@ def test_bad_rows_of_parquet(spark, tmp_path):
 def test_a_file_that_breaks_off_names_itself(spark, tmp_path):
     path = tmp_path / "cut.csv.gz"
     path.write_bytes(gzip.compress(CSV.encode() * 99)[:-20])
-    with pytest.raises(BadFile) as caught, session(Target()) as shared:
+    with pytest.raises(BadFile) as caught, session(SparkTarget()) as shared:
         read_keyed(shared, path, key="id").rows.count()
     assert str(caught.value).startswith(f"{path}: cannot be read: ")
 

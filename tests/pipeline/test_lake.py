@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semcast.pipeline.lake.lake import Batch, Lake, Snapshot
+from semcast.pipeline.lake.lake import Lake, LakeBatch, LakeSnapshot
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 
@@ -19,7 +19,7 @@ class Killed(BaseException):
 
 
 def batch(name):
-    return Batch(name, f"/{name}", {}, 1, 1, 1, 0)
+    return LakeBatch(name, f"/{name}", {}, 1, 1, 1, 0)
 
 
 def add(path, name, *, kill_at=None):
@@ -147,4 +147,4 @@ def test_a_lake_that_cannot_be_understood(tmp_path, manifest, says):
 def test_an_empty_lake(tmp_path):
     with Lake(tmp_path).turn(create=True):
         pass
-    assert Lake(tmp_path).snapshot() == Snapshot(1, 0)
+    assert Lake(tmp_path).snapshot() == LakeSnapshot(1, 0)

@@ -15,7 +15,7 @@ from semcast.pipeline.profile.profile import profile_rows, profile_trace
 from semcast.specs.relation import Obsolescence
 from semcast.terms.events import CRASH, MULTICAST, Event
 from semcast.terms.messages import Message
-from semcast.traces.distances import covers_of
+from semcast.traces.distance_tracker import covers_of
 from semcast.traces.keyed import read_keyed
 from semcast.workloads.distances import never_obsolete
 from semcast.workloads.replay import row_distances, row_links

@@ -15,7 +15,7 @@ import pytest
 from semcast.cli.main import main
 from semcast.experiments.experiment import Parameters
 from semcast.experiments.registry import experiment
-from semcast.pipeline.report.command_results import ANSWERS, answer_of
+from semcast.pipeline.report.command_results import RESULT_TYPES, parse_result
 from semcast.pipeline.report.report import report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -233,7 +233,7 @@ SAID: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("command", SAID)
 def test_answers_are_recognised_by_their_keys(command: str) -> None:
-    answer = answer_of(SAID[command])
+    answer = parse_result(SAID[command])
     assert answer is not None
     assert answer.command == command
     judged = answer.judged()
@@ -241,7 +241,7 @@ def test_answers_are_recognised_by_their_keys(command: str) -> None:
 
 
 def test_every_answer_that_is_recognised_is_tried_here() -> None:
-    assert {kind.command for kind in ANSWERS} == SAID.keys()
+    assert {kind.command for kind in RESULT_TYPES} == SAID.keys()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

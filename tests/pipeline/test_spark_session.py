@@ -11,7 +11,7 @@ import pytest
 
 from semcast.cli.spark import target_of
 from semcast.pipeline import java
-from semcast.pipeline.spark_session import Target, open_session, session
+from semcast.pipeline.spark_session import SparkTarget, open_session, session
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 
@@ -34,7 +34,7 @@ def closed_port():
 
 def test_without_java(no_java):
     with pytest.raises(ConfigError, match=r"^java: not found.*pip install 'semcast\[java\]'$"):
-        open_session(Target())
+        open_session(SparkTarget())
 
 
 def test_a_java_home_that_is_none(monkeypatch, tmp_path):
@@ -79,27 +79,33 @@ def test_a_command_without_java_says_so_in_one_line(tmp_path):
         [*command, *words], env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"semcast: {java.ABSENT}\n"
+    assert done.stderr == f"semcast: {java.NOT_FOUND}\n"
     assert not (tmp_path / "lake").exists()
 
 
 @pytest.mark.parametrize(
     ("target", "says"),
     [
-        (Target(remote="sc://127.0.0.1:{port}"), r"remote: sc://127.0.0.1:\d+ cannot be reached"),
-        (Target("spark://127.0.0.1:{port}"), r"master: spark://127.0.0.1:\d+ cannot be reached"),
-        (Target(remote="127.0.0.1"), "remote: '127.0.0.1' is not a Spark Connect address"),
+        (
+            SparkTarget(remote="sc://127.0.0.1:{port}"),
+            r"remote: sc://127.0.0.1:\d+ cannot be reached",
+        ),
+        (
+            SparkTarget("spark://127.0.0.1:{port}"),
+            r"master: spark://127.0.0.1:\d+ cannot be reached",
+        ),
+        (SparkTarget(remote="127.0.0.1"), "remote: '127.0.0.1' is not a Spark Connect address"),
     ],
     ids=["remote", "master", "no-url"],
 )
 def test_where_nobody_answers(closed_port, target, says):
     remote = target.remote and target.remote.format(port=closed_port)
     with pytest.raises(ConfigError, match=says):
-        open_session(Target(target.master.format(port=closed_port), remote))
+        open_session(SparkTarget(target.master.format(port=closed_port), remote))
 
 
 def test_an_open_session_is_shared_and_stays_open(spark):
-    with session(Target("local[7]")) as shared:
+    with session(SparkTarget("local[7]")) as shared:
         assert shared is spark
     assert spark.range(3).count() == 3
 
@@ -109,7 +115,7 @@ def test_what_a_task_says_of_a_file_is_an_error_of_one_line(spark):
         raise BadFile("x.csv: cannot be read")
         yield from batches
 
-    with pytest.raises(BadFile, match=r"^x.csv: cannot be read$"), session(Target()) as shared:
+    with pytest.raises(BadFile, match=r"^x.csv: cannot be read$"), session(SparkTarget()) as shared:
         shared.range(1).mapInArrow(complain, "id bigint").count()
 
 
@@ -120,15 +126,15 @@ def test_a_worker_that_crashes_is_an_error_of_one_line(spark):
         os._exit(1)
         yield from batches
 
-    with pytest.raises(BadFile, match=r"^a Spark worker crashed"), session(Target()) as shared:
+    with pytest.raises(BadFile, match=r"^a Spark worker crashed"), session(SparkTarget()) as shared:
         shared.range(1).mapInArrow(crash, "id bigint").count()
-    with pytest.raises(ZeroDivisionError), session(Target()):
+    with pytest.raises(ZeroDivisionError), session(SparkTarget()):
         raise ZeroDivisionError
 
 
 def test_settings_of_the_command_line():
     target = target_of("yarn", None, ["spark.a=b=c", "spark.d="])
-    assert target == Target("yarn", None, {"spark.a": "b=c", "spark.d": ""})
+    assert target == SparkTarget("yarn", None, {"spark.a": "b=c", "spark.d": ""})
     for wrong in ("spark.a", "a=b", "=b"):
         with pytest.raises(ConfigError, match="conf: "):
             target_of(conf=[wrong])

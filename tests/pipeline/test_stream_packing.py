@@ -6,11 +6,11 @@ import pyarrow.parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.pipeline.check.event_encoding import Cells, cells_of, first_seq
+from semcast.pipeline.check.event_encoding import EncodedEvents, encode_events, first_seq
 from semcast.pipeline.check.event_fields import columns_of
-from semcast.pipeline.check.event_files import Share, in_tasks, read_share
+from semcast.pipeline.check.event_files import RowGroupShare, assign_tasks, read_share
 from semcast.pipeline.check.event_table import FIELDS
-from semcast.pipeline.check.stream_block import ANY_SKEW, NEVER, Block, Stream
+from semcast.pipeline.check.stream_block import ANY_SKEW, NEVER, StreamBlock, StreamInfo
 from semcast.pipeline.check.stream_packing import BLOCK, _packed
 from semcast.terms.events import MULTICAST
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
@@ -28,7 +28,7 @@ def numbers(width: str) -> st.SearchStrategy[int]:
     )
 
 
-STREAM = Stream(
+STREAM = StreamInfo(
     run_id=1,
     sender=0,
     sender_inc=0,
@@ -52,9 +52,9 @@ def test_cells_hold_what_was_written(rows, cuts) -> None:
         for name, column in zip(FIELDS, zip(*rows, strict=True), strict=True)
     }
     starts = np.array([0, *sorted(cut for cut in cuts if cut < len(rows))])
-    cells = list(cells_of(fields, starts, len(rows)))
+    cells = list(encode_events(fields, starts, len(rows)))
     assert [first_seq(cell) for cell in cells] == fields["seq"][starts].tolist()
-    found = Cells(cells)
+    found = EncodedEvents(cells)
     assert found.size == len(rows)
     for name, values in fields.items():
         assert found.column(name).tolist() == values.tolist()
@@ -62,9 +62,9 @@ def test_cells_hold_what_was_written(rows, cuts) -> None:
 
 def test_a_column_that_is_not_given_is_zero_and_takes_no_room() -> None:
     few = {"seq": np.arange(5, 9), "pid": np.full(4, 2)}
-    [cell] = cells_of(few, np.array([0]), 4)
-    assert Cells([cell]).column("ts").tolist() == [0, 0, 0, 0]
-    [longer] = cells_of({**few, "ts": np.arange(4)}, np.array([0]), 4)
+    [cell] = encode_events(few, np.array([0]), 4)
+    assert EncodedEvents([cell]).column("ts").tolist() == [0, 0, 0, 0]
+    [longer] = encode_events({**few, "ts": np.arange(4)}, np.array([0]), 4)
     assert len(longer) == len(cell) + 4 * 2
 
 
@@ -87,7 +87,7 @@ def test_what_a_footer_tells_is_as_if_it_had_been_read(tmp_path) -> None:
     read = [
         row
         for part in range(3)
-        for columns in read_share(Share(f"file://{file}", part, 3), NAMES)
+        for columns in read_share(RowGroupShare(f"file://{file}", part, 3), NAMES)
         for row in zip(*(columns[name].to_pylist() for name in NAMES), strict=True)
     ]
     whole = [dict(zip(told, row, strict=True)) for row in zip(*told.values(), strict=True)]
@@ -100,21 +100,21 @@ def test_little_is_one_task_and_every_share_has_one(tmp_path) -> None:
     files = [f"file://{tmp_path}/{name}" for name in "ab"]
     for name in "ab":
         (tmp_path / name).write_bytes(b"x")
-    assert in_tasks(files, 16) == [[Share(file, 0, 1) for file in files]]
+    assert assign_tasks(files, 16) == [[RowGroupShare(file, 0, 1) for file in files]]
     (tmp_path / "a").write_bytes(bytes(20 << 20))
-    dealt = in_tasks(files, 16)
+    dealt = assign_tasks(files, 16)
     assert len(dealt) == 3
     assert sorted(share for task in dealt for share in task) == [
-        *(Share(files[0], part, 3) for part in range(3)),
-        Share(files[1], 0, 1),
+        *(RowGroupShare(files[0], part, 3) for part in range(3)),
+        RowGroupShare(files[1], 0, 1),
     ]
     (tmp_path / "b").unlink()
-    assert len(in_tasks(files, 16)) == 16
-    assert len(in_tasks(["elsewhere://a"], 16)) == 16
-    assert in_tasks([], 16) == []
+    assert len(assign_tasks(files, 16)) == 16
+    assert len(assign_tasks(["elsewhere://a"], 16)) == 16
+    assert assign_tasks([], 16) == []
     for name in "ab":
         (tmp_path / name).write_bytes(b"")
-    assert len(in_tasks(files, 16)) == 1, "who reads them says what is wrong"
+    assert len(assign_tasks(files, 16)) == 1, "who reads them says what is wrong"
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 6))
@@ -140,5 +140,5 @@ def test_what_messages_list_is_theirs_in_whatever_order_tasks_end(rng, tasks) ->
         share = {name: column.take(some) for name, column in whole.items()}
         parts += _packed(share, MULTICAST, BLOCK).to_pylist()
     rng.shuffle(parts)
-    covers = Block(STREAM, parts).covers
+    covers = StreamBlock(STREAM, parts).covers
     assert covers == {n + 1: [*range(1, n % 4 + 1)] for n in range(size) if n % 4}

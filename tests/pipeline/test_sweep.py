@@ -19,11 +19,11 @@ from semcast.cli.main import main
 from semcast.experiments.experiment import Experiment
 from semcast.experiments.registry import EXPERIMENTS
 from semcast.pipeline.sweep import sweep as sweeps
-from semcast.pipeline.sweep.outcome_store import Waves, open_waves
+from semcast.pipeline.sweep.outcome_store import OutcomeStore, open_store
 from semcast.pipeline.sweep.results import interval
-from semcast.pipeline.sweep.runs import as_batch, key_of, perform
-from semcast.pipeline.sweep.scheduler import Packing
-from semcast.pipeline.sweep.sweep import Progress, Sweep, Swept, plan, run_sweep
+from semcast.pipeline.sweep.runs import as_batch, key_of, run_one
+from semcast.pipeline.sweep.scheduler import TaskPlanner
+from semcast.pipeline.sweep.sweep import Sweep, SweepProgress, SweepSummary, plan, run_sweep
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 
@@ -41,17 +41,17 @@ def small(**changed: Any) -> Sweep:
 
 
 @pytest.fixture(scope="module")
-def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Swept:
+def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SweepSummary:
     """A sweep from beginning to end."""
     return run_sweep(small(), tmp_path_factory.mktemp("sweep") / "new" / "out")
 
 
-def lines(swept: Swept) -> list[dict[str, str]]:
+def lines(swept: SweepSummary) -> list[dict[str, str]]:
     with open(swept.files["csv"], newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_every_run_has_its_line_and_failures_say_why(swept: Swept) -> None:
+def test_every_run_has_its_line_and_failures_say_why(swept: SweepSummary) -> None:
     assert (swept.runs, swept.skipped, swept.failed, swept.violations) == (12, 0, 4, 0)
     assert swept.explanation == "r: 7.0 is not a number from 0 to 1"
     told = lines(swept)
@@ -60,16 +60,16 @@ def test_every_run_has_its_line_and_failures_say_why(swept: Swept) -> None:
         assert bool(line["error"]) == (line["r"] == "7.0") == (line["accepted_rate"] == "")
 
 
-def test_the_results_are_what_the_runs_give_here(swept: Swept) -> None:
+def test_the_results_are_what_the_runs_give_here(swept: SweepSummary) -> None:
     for planned, line in zip(small().runs(), lines(swept), strict=True):
-        outcome = perform(planned.run)
+        outcome = run_one(planned.run)
         assert outcome.error == (line["error"] or None)
         assert all(str(value) == line[name] for name, value in outcome.read_row().items())
 
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_replay_line_replays_exactly(
-    failed: bool, swept: Swept, capsys: pytest.CaptureFixture[str]
+    failed: bool, swept: SweepSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = next(line for line in lines(swept) if bool(line["error"]) == failed)
     code = main([*shlex.split(line["replay"])[1:], "--json"])
@@ -82,7 +82,7 @@ def test_a_replay_line_replays_exactly(
         assert all(str(value) == line[name] for name, value in results.items())
 
 
-def test_spark_and_duckdb_count_the_same(swept: Swept, spark: SparkSession) -> None:
+def test_spark_and_duckdb_count_the_same(swept: SweepSummary, spark: SparkSession) -> None:
     read = spark.read.parquet(swept.files["results"])
     types = dict(read.dtypes)
     assert (types["r"], types["buffer"], types["protocol"]) == ("double", "bigint", "string")
@@ -95,7 +95,7 @@ def test_spark_and_duckdb_count_the_same(swept: Swept, spark: SparkSession) -> N
     assert counted[1] == pytest.approx(other[1])
 
 
-def test_the_summary_has_means_and_intervals(swept: Swept) -> None:
+def test_the_summary_has_means_and_intervals(swept: SweepSummary) -> None:
     with open(swept.files["summary"], newline="") as file:
         summary = list(csv.DictReader(file))
     found = [line for line in lines(swept) if (line["r"], line["delay_ms"]) == ("0.5", "40.0")]
@@ -111,26 +111,28 @@ def test_the_summary_has_means_and_intervals(swept: Swept) -> None:
     assert Path(swept.files["png"]).read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_interrupted_sweep_goes_on_where_it_was(swept: Swept, tmp_path: Path) -> None:
+def test_an_interrupted_sweep_goes_on_where_it_was(swept: SweepSummary, tmp_path: Path) -> None:
     """Nor do other tasks change anything: first one run in each, then as many as fit."""
 
-    def interrupt(so_far: Progress) -> None:
+    def interrupt(so_far: SweepProgress) -> None:
         raise Interrupted
 
     with pytest.raises(Interrupted):
         run_sweep(small(), tmp_path, on_progress=interrupt, task_s=0.0)
     assert not (tmp_path / "results.csv").exists()
-    succeeded = [each for each in Waves(tmp_path / "waves").outcomes().values() if not each.error]
+    succeeded = [
+        each for each in OutcomeStore(tmp_path / "waves").outcomes().values() if not each.error
+    ]
     assert 0 < len(succeeded) < 8
 
-    seen: list[Progress] = []
+    seen: list[SweepProgress] = []
     resumed = run_sweep(small(), tmp_path, on_progress=seen.append)
     assert (resumed.skipped, resumed.digest) == (len(succeeded), swept.digest)
     assert seen[-1].done == seen[-1].runs == 12
 
 
 def test_what_is_there_needs_no_spark_and_what_failed_is_tried_again(
-    swept: Swept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    swept: SweepSummary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeps, "session", lambda target: pytest.fail("a session"))
     good = small(grid={**GRID, "r": ["0.25", "0.5"]})
@@ -242,40 +244,40 @@ def test_a_key_is_of_all_that_decides_and_of_nothing_else() -> None:
 
 
 def table(*keys: str, wall_s: float = 0.1, error: str | None = None) -> pa.Table:
-    outcome = perform(small().runs()[0].run)
+    outcome = run_one(small().runs()[0].run)
     return pa.Table.from_batches(
         [as_batch(*(outcome._replace(key=key, wall_s=wall_s, error=error) for key in keys))]
     )
 
 
 def test_of_a_key_the_later_outcome_counts(tmp_path: Path) -> None:
-    with open_waves(tmp_path / "waves") as waves:
+    with open_store(tmp_path / "waves") as waves:
         waves.commit(table("a", "b", error="no disk"))
         waves.commit(table("b"))
-    found = Waves(tmp_path / "waves").outcomes()
+    found = OutcomeStore(tmp_path / "waves").outcomes()
     assert {key: each.error for key, each in found.items()} == {"a": "no disk", "b": None}
 
 
 def test_what_a_crash_left_is_cleared_and_never_read(tmp_path: Path) -> None:
-    with open_waves(tmp_path / "waves") as waves:
+    with open_store(tmp_path / "waves") as waves:
         waves.commit(table("a"))
     (tmp_path / "waves" / ".unfinished-wave-00000001.parquet").write_bytes(b"PAR1 half")
-    assert Waves(tmp_path / "waves").outcomes().keys() == {"a"}
-    with open_waves(tmp_path / "waves") as waves:
+    assert OutcomeStore(tmp_path / "waves").outcomes().keys() == {"a"}
+    with open_store(tmp_path / "waves") as waves:
         assert [path.name for path in waves.path.glob(".unfin*")] == []
 
 
 def test_two_do_not_write_to_one_directory(tmp_path: Path) -> None:
     with (
-        open_waves(tmp_path / "waves"),
+        open_store(tmp_path / "waves"),
         pytest.raises(ConfigError, match="another process is writing"),
-        open_waves(tmp_path / "waves"),
+        open_store(tmp_path / "waves"),
     ):
         pytest.fail("opened twice")
 
 
 def test_a_damaged_wave_is_named(tmp_path: Path) -> None:
-    with open_waves(tmp_path / "waves") as waves:
+    with open_store(tmp_path / "waves") as waves:
         waves.commit(table("a"))
         [file] = waves.files()
     file.write_bytes(file.read_bytes()[:-9])
@@ -289,7 +291,7 @@ def test_a_damaged_wave_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("slots", [1, 2, 3, 40])
 def test_packs_grow_to_a_task_and_shrink_at_the_end(slots: int) -> None:
     runs = [each.run for each in small(repeat=400).runs()]
-    packing = Packing(runs, slots, task_s=3.0)
+    packing = TaskPlanner(runs, slots, task_s=3.0)
     first = packing.next_wave()
     assert [len(pack) for pack in first] == [1] * packing.tasks
     assert packing.tasks * (packing.lanes - 1) >= slots

@@ -12,7 +12,7 @@ from semcast.terms.events import MULTICAST, Event
 from semcast.terms.messages import Message
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_file import JournalHeader
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
 from semcast.traces.trace_files import check_trace_files
 
@@ -34,7 +34,7 @@ def test_a_recorded_run(spark, tmp_path, record):
     assert trace.items.first().asDict() == {"run_id": 1, "item": 5, "name": "price"}
 
 
-HEADER = Header(
+HEADER = JournalHeader(
     run_id=7,
     pid=0,
     names=("a",),

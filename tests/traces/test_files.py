@@ -15,13 +15,13 @@ from semcast.terms.messages import Message
 from semcast.traces.errors import BadFile
 from semcast.traces.files import new_file, new_folder, refuse_links
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_conversion import write_run
+from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import TraceWriter
-from semcast.traces.schema import Run
-from semcast.traces.settling import write_run
+from semcast.traces.schema import RunInfo
 
-RUN = Run(name="demo", protocol="s-rm", order="fifo", relation="item", f=0, seed=1, run_id=7)
-HEADER = Header(
+RUN = RunInfo(name="demo", protocol="s-rm", order="fifo", relation="item", f=0, seed=1, run_id=7)
+HEADER = JournalHeader(
     run_id=7,
     pid=0,
     names=("a", "b"),

@@ -18,13 +18,13 @@ from semcast.terms.errors import LocalProtocolError
 from semcast.terms.events import DELIVER, KINDS, MULTICAST, RECEIVE, Event
 from semcast.terms.messages import Message
 from semcast.traces import journal as writing
-from semcast.traces import journal_file, settling
+from semcast.traces import journal_conversion, journal_file
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header, read_journal
+from semcast.traces.journal_conversion import convert_journals, write_run
+from semcast.traces.journal_file import JournalHeader, read_journal
 from semcast.traces.parquet import TraceWriter, read_runs, read_trace
-from semcast.traces.schema import Run
-from semcast.traces.settling import settle, write_run
+from semcast.traces.schema import RunInfo
 
 HEADER = {
     "run_id": 7,
@@ -41,7 +41,7 @@ WITH_VIEWS = {**HEADER, "names": ["a"], "incarnations": [], "inc": 4}
 EVENT = [DELIVER, 1, 1, 0, "", 1, 0, 5, b"", False, [], 1, bytes(8)]
 SENT = [MULTICAST, 0, 1, 0, "", -1, 0, 5, b"", False, [], 1, bytes(8)]
 INSIDE = [4, 4, -1, 1, 2, 0, [0]]
-RUN = Run(name="demo", protocol="s-rm", order="fifo", relation="item", f=0, seed=1, run_id=7)
+RUN = RunInfo(name="demo", protocol="s-rm", order="fifo", relation="item", f=0, seed=1, run_id=7)
 KEPT = b"mine"
 
 
@@ -197,7 +197,7 @@ def test_a_process_multicasts_for_itself_and_counts(tmp_path: Path) -> None:
 def test_many_distances_are_not_held_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "_VALUES_MAX", 100)
+    monkeypatch.setattr(journal_conversion, "_VALUES_MAX", 100)
     bitmap = {**HEADER, "relation": "bitmap"}
     wide = [change(change(EVENT, 2, seq), 8, b"\xff" * 8) for seq in range(1, 7)]
     forge(tmp_path, [1, wide], header=bitmap)
@@ -279,9 +279,9 @@ PLACES = [
 READERS: dict[str, Callable[[Path], object]] = {
     "read_trace": read_trace,
     "read_runs": read_runs,
-    "settle": settle,
+    "settle": convert_journals,
     "write_run": lambda path: write_run(path, RUN, ["a"], complete=True),
-    "Journal": lambda path: Journal(path, Header(**{**HEADER, "run_id": 8})),
+    "Journal": lambda path: Journal(path, JournalHeader(**{**HEADER, "run_id": 8})),
     "TraceWriter": lambda path: TraceWriter(path, RUN, ["a"]),
 }
 
@@ -320,12 +320,12 @@ def test_the_links_of_a_lake_lead_nowhere_else(tmp_path: Path) -> None:
         lake.mkdir()
         (lake / name).symlink_to(target)
         with pytest.raises(BadFile, match="a symbolic link"):
-            settle(lake)
+            convert_journals(lake)
         shutil.rmtree(lake)
         (lake / "below").mkdir(parents=True)
         (lake / "below" / "current").symlink_to("snapshots/00000000")
         with pytest.raises(BadFile, match="a symbolic link"):
-            settle(lake)  # A lake has its links at its top only.
+            convert_journals(lake)  # A lake has its links at its top only.
         shutil.rmtree(lake)
 
 
@@ -361,9 +361,9 @@ def test_a_writer_says_what_no_reader_would_accept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(LocalProtocolError, match="header: no reader would accept it"):
-        Journal(tmp_path, Header(**{**HEADER, "run_id": -1}))
+        Journal(tmp_path, JournalHeader(**{**HEADER, "run_id": -1}))
     assert list(tmp_path.iterdir()) == []
-    with Journal(tmp_path, Header(**HEADER)) as journal:
+    with Journal(tmp_path, JournalHeader(**HEADER)) as journal:
         with pytest.raises(LocalProtocolError, match="kind: unknown value '/etc'"):
             journal.record([Event(RECEIVE, 0, 1, 1), Event("/etc", 0)], 1)
         monkeypatch.setattr(writing, "BODY_BYTES_MAX", 100)

@@ -17,7 +17,7 @@ from semcast.terms.events import MULTICAST, RECEIVE, Event
 from semcast.terms.messages import Message
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import read_trace
 from semcast.traces.schema import ITEM_COLUMNS
 from semcast.traces.tables import read_rows
@@ -30,7 +30,7 @@ finally:
     sys.path.remove(BENCH)
 
 SEEDS = list(targets.seeds())
-HEADER = Header(
+HEADER = JournalHeader(
     run_id=7,
     pid=0,
     names=("a", "b"),

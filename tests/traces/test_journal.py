@@ -35,17 +35,17 @@ from semcast.terms.events import (
     Event,
 )
 from semcast.terms.messages import Message
-from semcast.traces import settling
+from semcast.traces import journal_conversion
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header, read_journal
+from semcast.traces.journal_conversion import convert_journals, run_id_of, write_run
+from semcast.traces.journal_file import JournalHeader, read_journal
 from semcast.traces.parquet import TraceWriter, read_runs, read_trace
-from semcast.traces.schema import Process, Run
-from semcast.traces.settling import run_id_of, settle, write_run
+from semcast.traces.schema import ProcessInfo, RunInfo
 
-RUN = Run(name="demo", protocol="s-rm", order="fifo", relation="item", f=1, seed=42, run_id=7)
+RUN = RunInfo(name="demo", protocol="s-rm", order="fifo", relation="item", f=1, seed=42, run_id=7)
 NAMES = ("a", "b", "c")
-HEADER = Header(
+HEADER = JournalHeader(
     run_id=7,
     pid=0,
     names=NAMES,
@@ -58,7 +58,7 @@ HEADER = Header(
 )
 
 
-def header(pid: int, relation: str = "item") -> Header:
+def header(pid: int, relation: str = "item") -> JournalHeader:
     return msgspec.structs.replace(HEADER, pid=pid, relation=relation)
 
 
@@ -211,7 +211,7 @@ def test_a_run_that_nobody_launched(tmp_path: Path) -> None:
         journal.record(received(1), 1)
     left_behind(Journal(tmp_path, header(1)))
     trace = read_trace(tmp_path)
-    assert trace.processes == (Process(0, "a", True), Process(1, "b", False))
+    assert trace.processes == (ProcessInfo(0, "a", True), ProcessInfo(1, "b", False))
     assert trace.run == replace(
         RUN, name="quotes", seed=0, complete=False, parameters={"members": "3"}
     )
@@ -248,9 +248,9 @@ def test_who_launched_the_run_knows_better(tmp_path: Path) -> None:
     trace = read_trace(tmp_path)
     assert trace.run == replace(run, complete=True)
     assert trace.processes == (
-        Process(0, "a", False),
-        Process(1, "b", True),
-        Process(2, "c", False),
+        ProcessInfo(0, "a", False),
+        ProcessInfo(1, "b", True),
+        ProcessInfo(2, "c", False),
     )
     assert [(e.kind, e.pid, e.n, e.ts_ns) for e in trace.events[3:]] == [
         (CRASH, 0, 4, 6),
@@ -341,7 +341,7 @@ def test_kill_9_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
     assert rest == 0
     assert returned <= batches <= returned + 1
     assert [e.seq for e in trace.events] == list(range(1, 3 * batches + 1))
-    assert trace.processes == (Process(0, "a", False),)
+    assert trace.processes == (ProcessInfo(0, "a", False),)
 
 
 def test_the_journal_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
@@ -350,12 +350,12 @@ def test_the_journal_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"not finished: .*still being written: 7-1-5\.journal"):
         read_trace(tmp_path)
     Journal(tmp_path, header(0)).close()
-    assert settle(tmp_path) == [living.path]
+    assert convert_journals(tmp_path) == [living.path]
     assert read_trace(tmp_path).events == []
     living.record(received(1, first=2), 2)
     living.close()
     living.close()
-    assert settle(tmp_path) == []
+    assert convert_journals(tmp_path) == []
     assert [e.seq for e in read_trace(tmp_path).events] == [1, 2]
 
 
@@ -381,8 +381,8 @@ def test_a_reader_that_dies_leaves_the_work_to_the_next(
         named = Message(0, 1, item=5, name="five")
         journal.record([*received(2), Event(MULTICAST, 0, 0, 1, named)], 1)
         left_behind(journal)
-    settle(tmp_path / "whole")
-    publish, calls = settling._publish, iter(range(published))
+    convert_journals(tmp_path / "whole")
+    publish, calls = journal_conversion._publish, iter(range(published))
 
     def dying(*args: Any, **options: Any) -> None:
         if next(calls, None) is None:
@@ -390,13 +390,13 @@ def test_a_reader_that_dies_leaves_the_work_to_the_next(
         publish(*args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(settling, "_publish", dying)
+        patch.setattr(journal_conversion, "_publish", dying)
         with pytest.raises(KeyboardInterrupt):
-            settle(tmp_path / "interrupted")
+            convert_journals(tmp_path / "interrupted")
     killed = tmp_path / "interrupted" / "journals" / "7-0-4"
     killed.mkdir()  # An exception clears it away, a signal does not.
     (killed / "multicast").write_bytes(b"half a fi")
-    assert settle(tmp_path / "interrupted") == []
+    assert convert_journals(tmp_path / "interrupted") == []
     assert contents(tmp_path / "interrupted") == contents(tmp_path / "whole")
 
 
@@ -409,7 +409,7 @@ def test_without_pyarrow_closing_leaves_the_journal(
             journal.record(received(2), 1)
     assert contents(tmp_path).keys() == {"journals/7-0-4.journal"}
     trace = read_trace(tmp_path)
-    assert trace.processes == (Process(0, "a", True),)
+    assert trace.processes == (ProcessInfo(0, "a", True),)
     assert len(trace.events) == 2
 
 

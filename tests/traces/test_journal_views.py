@@ -3,16 +3,16 @@
 from semcast.terms.events import CRASH, DELIVER, INSTALL, MULTICAST, PURGE, SUSPECT, Event
 from semcast.terms.messages import Message
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_conversion import write_run
+from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import read_runs, read_trace
-from semcast.traces.schema import Process
-from semcast.traces.settling import write_run
+from semcast.traces.schema import ProcessInfo
 
 ADA, BOB, CY = 1_999_999_999, 5, 700_000_000  # what they number themselves
 
 
-def header(pid: int, name: str, inc: int) -> Header:
-    return Header(
+def header(pid: int, name: str, inc: int) -> JournalHeader:
+    return JournalHeader(
         run_id=7,
         pid=pid,
         inc=inc,
@@ -47,7 +47,7 @@ def test_events_say_in_which_life_and_view_they_happened(tmp_path):
         journal.record([sent(ADA, 20, 4, 2)], 500)
 
     trace = read_trace(tmp_path)
-    assert trace.processes == (Process(0, "ada", True), Process(1, "bob", True))
+    assert trace.processes == (ProcessInfo(0, "ada", True), ProcessInfo(1, "bob", True))
     _, installed, first, delivered, purged, suspected, again = trace.events
     assert (installed.pid, installed.inc, installed.view, installed.members) == (1, 30, 2, (0, 1))
     assert (first.sender, first.sender_inc, first.message.sender, first.seq) == (1, 30, 1, 1)
@@ -80,6 +80,6 @@ def test_a_crash_follows_what_its_life_recorded(tmp_path):
     write_run(tmp_path, run, {BOB: "bob", ADA: "ada"}, complete=True, crashes={BOB: 2_000})
     trace = read_trace(tmp_path)
     assert trace.run.complete
-    assert trace.processes == (Process(0, "ada", True), Process(1, "bob", False))
+    assert trace.processes == (ProcessInfo(0, "ada", True), ProcessInfo(1, "bob", False))
     [crash] = [event for event in trace.events if event.kind == CRASH]
     assert (crash.pid, crash.inc, crash.n, crash.ts_ns) == (1, 30, 3, 2_000)

@@ -45,9 +45,9 @@ from semcast.terms.messages import Message
 from semcast.traces.errors import BadFile
 from semcast.traces.event_rows import digest
 from semcast.traces.parquet import TraceWriter, read_trace
-from semcast.traces.schema import Process, Run
+from semcast.traces.schema import ProcessInfo, RunInfo
 
-RUN = Run(
+RUN = RunInfo(
     name="demo",
     protocol="s-rm",
     order="fifo",
@@ -107,9 +107,9 @@ def test_round_trip(tmp_path: Path, row_group: int) -> None:
     assert trace.run == replace(RUN, complete=True)
     assert trace.items == {-5: "price"}
     assert trace.processes == (
-        Process(0, "a", True),
-        Process(1, "b", True),
-        Process(2, "c", False),  # it crashed
+        ProcessInfo(0, "a", True),
+        ProcessInfo(1, "b", True),
+        ProcessInfo(2, "c", False),  # it crashed
     )
 
 

@@ -16,7 +16,7 @@ from semcast.cli.spark import LOCAL, Conf, Remote, SomeMaster, some_target, targ
 from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
-    from semcast.pipeline.spark_session import Target
+    from semcast.pipeline.spark_session import SparkTarget
     from semcast.specs.verdict import CheckVerdict, ViolationExample
 
 EXAMPLE = (
@@ -87,7 +87,7 @@ def check(
 
 def _on_spark(
     output: Output,
-    target: "Target",
+    target: "SparkTarget",
     trace: Path,
     properties: list[str] | None,
     skew_ms: float | None,

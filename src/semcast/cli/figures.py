@@ -13,7 +13,7 @@ from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
 
 if TYPE_CHECKING:
     from semcast.experiments.figures import Rendered
-    from semcast.pipeline.spark_session import Target
+    from semcast.pipeline.spark_session import SparkTarget
 
 EXAMPLE = "Example: semcast figures all --out out/figures --quick"
 
@@ -73,7 +73,7 @@ def _list(output: Output) -> None:
     output.answer({"figures": rows})
 
 
-def _renderer(target: "Target | None") -> Callable[..., list["Rendered"]]:
+def _renderer(target: "SparkTarget | None") -> Callable[..., list["Rendered"]]:
     """Who runs the points: processes of this machine, or Spark."""
     if target is None:
         from semcast.experiments.figures import render

@@ -10,8 +10,8 @@ from semcast.cli.output import Output, pairs, table
 from semcast.cli.spark import LOCAL, Conf, Key, Kind, Master, Order, Remote, Sender, target_of
 
 if TYPE_CHECKING:
-    from semcast.pipeline.lake.lake import Batch, Lake
-    from semcast.pipeline.reading.keyed_text import Columns
+    from semcast.pipeline.lake.lake import Lake, LakeBatch
+    from semcast.pipeline.reading.keyed_text import KeyedColumns
 
 Place: TypeAlias = Annotated[Path, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
 ID_SHOWN = 12
@@ -50,7 +50,7 @@ def ingest(
 
     output = Output(json)
     output.progress("starting Spark")
-    batches: list[Batch] = []
+    batches: list[LakeBatch] = []
     skipped = 0
     with session(target) as spark:
         for each in source:
@@ -119,18 +119,18 @@ def vacuum(lake: Place, json: Json = False) -> None:
 
 def _columns(
     key: str | None, order: str | None, sender: str | None, kind: str | None
-) -> "Columns | None":
-    from semcast.pipeline.reading.keyed_text import Columns
+) -> "KeyedColumns | None":
+    from semcast.pipeline.reading.keyed_text import KeyedColumns
     from semcast.terms.errors import ConfigError
 
     if key is not None:
-        return Columns(key, order, sender, kind)
+        return KeyedColumns(key, order, sender, kind)
     if order or sender or kind:
         raise ConfigError("key: required with --order, --sender and --kind; add --key COLUMN")
     return None
 
 
-def _rows(batches: "list[Batch]") -> list[dict[str, object]]:
+def _rows(batches: "list[LakeBatch]") -> list[dict[str, object]]:
     return [
         {
             "batch": batch.id[:ID_SHOWN],
@@ -143,7 +143,7 @@ def _rows(batches: "list[Batch]") -> list[dict[str, object]]:
     ]
 
 
-def _sums(batches: "list[Batch]") -> dict[str, int]:
+def _sums(batches: "list[LakeBatch]") -> dict[str, int]:
     return {
         "files": sum(batch.files for batch in batches),
         "rows": sum(batch.rows for batch in batches),

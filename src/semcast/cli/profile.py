@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from semcast.models.advice import Rates
     from semcast.pipeline.profile.profile import BadRows, Profile
-    from semcast.pipeline.reading.keyed_text import Columns
+    from semcast.pipeline.reading.keyed_text import KeyedColumns
 
 EXAMPLE = (
     "\b\nExamples:\n"
@@ -88,17 +88,17 @@ def profile(
     With --sender-rate and --receiver-rate, recommends a buffer size for these rates.
     """
     from semcast.models.advice import Rates
-    from semcast.pipeline.profile.profile import CONF
+    from semcast.pipeline.profile.profile import SPARK_CONF
     from semcast.pipeline.profile.profile_files import facts_of, write_profile
-    from semcast.pipeline.reading.keyed_text import Columns
+    from semcast.pipeline.reading.keyed_text import KeyedColumns
     from semcast.pipeline.spark_session import session
 
     rates = Rates.given(sender_rate, receiver_rate)
-    columns = None if key is None else Columns(key, order, sender, kind)
+    columns = None if key is None else KeyedColumns(key, order, sender, kind)
     _refuse_mixtures(source, columns, {"order": order, "sender": sender, "kind": kind})
     output = Output(json)
     output.progress("starting Spark")
-    with session(target_of(master, remote, conf, CONF)) as spark:
+    with session(target_of(master, remote, conf, SPARK_CONF)) as spark:
         output.progress(f"reading {source}")
         found, bad = _profile(spark, source, columns, rates)
     facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad.rows}
@@ -111,7 +111,7 @@ def profile(
 
 
 def _refuse_mixtures(
-    source: Path, columns: "Columns | None", others: Mapping[str, str | None]
+    source: Path, columns: "KeyedColumns | None", others: Mapping[str, str | None]
 ) -> None:
     is_recorded = any((source / name).exists() for name in ("events", "current", "journals"))
     if is_recorded and columns is not None:
@@ -127,7 +127,7 @@ def _refuse_mixtures(
 
 
 def _profile(
-    spark: "SparkSession", source: Path, columns: "Columns | None", rates: "Rates | None"
+    spark: "SparkSession", source: Path, columns: "KeyedColumns | None", rates: "Rates | None"
 ) -> "tuple[Profile, BadRows]":
     """The profile, and the rows that could not be understood."""
     from semcast.pipeline.profile.profile import BadRows, profile_file, profile_trace

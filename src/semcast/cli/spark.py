@@ -8,7 +8,7 @@ import typer
 from semcast.terms.errors import ConfigError
 
 if TYPE_CHECKING:
-    from semcast.pipeline.spark_session import Target
+    from semcast.pipeline.spark_session import SparkTarget
 
 Master: TypeAlias = Annotated[
     str, typer.Option(metavar="URL", help="Spark master: local[N], spark://HOST:PORT, yarn, …")
@@ -61,18 +61,20 @@ def target_of(
     remote: str | None = None,
     conf: list[str] | None = None,
     ours: Mapping[str, str] | None = None,
-) -> "Target":
+) -> "SparkTarget":
     """What these options mean; `ours` are settings that suit the command."""
-    from semcast.pipeline.spark_session import Target
+    from semcast.pipeline.spark_session import SparkTarget
 
     settings = [each.partition("=") for each in conf or ()]
     for name, equals, _ in settings:
         if not equals or not name.startswith("spark."):
             raise ConfigError(f"conf: {name!r} is not a Spark setting; write spark.NAME=VALUE")
     given = {name: value for name, _, value in settings}
-    return Target(master, remote, {**(ours or {}), **given})
+    return SparkTarget(master, remote, {**(ours or {}), **given})
 
 
-def some_target(master: str | None, remote: str | None, conf: list[str] | None) -> "Target | None":
+def some_target(
+    master: str | None, remote: str | None, conf: list[str] | None
+) -> "SparkTarget | None":
     """The same for a command that can do without Spark: None if nothing was said of it."""
     return target_of(master or LOCAL, remote, conf) if master or remote or conf else None

@@ -11,7 +11,7 @@ from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
 from semcast.terms.errors import ConfigError
 
 if TYPE_CHECKING:
-    from semcast.pipeline.sweep.sweep import Progress, Swept
+    from semcast.pipeline.sweep.sweep import SweepProgress, SweepSummary
 
 EXAMPLE = (
     "Example: semcast sweep slow-receiver --grid r=0.25,0.5 --grid delay_ms=10,20,40 --repeat 5 "
@@ -74,7 +74,7 @@ def sweep(
     return 1 if swept.failed or swept.violations else 0
 
 
-def _tell(output: Output, swept: "Swept") -> None:
+def _tell(output: Output, swept: "SweepSummary") -> None:
     import msgspec
 
     facts = msgspec.to_builtins(swept)
@@ -98,7 +98,7 @@ def _settings(option: str, given: list[str]) -> dict[str, str]:
     return settings
 
 
-def _progress(so_far: "Progress") -> str:
+def _progress(so_far: "SweepProgress") -> str:
     filled = bar(so_far.done / so_far.runs, BAR_COLUMNS)
     failed = f", {so_far.failed:,} failed" if so_far.failed else ""
     left = "" if so_far.left_s is None else f", {_duration(so_far.left_s)} left"

@@ -161,9 +161,9 @@ def recording(
         yield Recording()
         return
     from semcast.traces.parquet import TraceWriter  # pyarrow is an extra, and slow to import
-    from semcast.traces.schema import Run
+    from semcast.traces.schema import RunInfo
 
-    run = Run(
+    run = RunInfo(
         name=name,
         protocol=recipe.protocol,
         order=recipe.order,

@@ -16,9 +16,9 @@ from semcast.specs.verdict import CheckVerdict, check_names
 from semcast.terms.promises import PROPERTIES
 from semcast.terms.promises import PROTOCOLS as FIXED
 from semcast.traces.errors import BadFile
-from semcast.traces.parquet import Trace, read_processes, read_runs_in
+from semcast.traces.parquet import RunTrace, read_processes, read_runs_in
 from semcast.traces.recorded_events import RecordedEvents, read_events
-from semcast.traces.schema import EVENTS, PROCESSES, RUNS, Process, Run
+from semcast.traces.schema import EVENTS, PROCESSES, RUNS, ProcessInfo, RunInfo
 from semcast.traces.trace_files import root_of
 
 EVENTS_MAX: Final = 2_000_000  # of a trace that `semcast check` judges in this process
@@ -54,8 +54,8 @@ def judge(
 
 
 def judge_run(
-    run: Run,
-    processes: Sequence[Process],
+    run: RunInfo,
+    processes: Sequence[ProcessInfo],
     events: RecordedEvents,
     names: Iterable[str],
     results: CheckResults,
@@ -69,7 +69,7 @@ def judge_run(
     check_run(info, streams, events.multicasts(run.run_id), names, results)
 
 
-def _check_listed(run: Run, processes: Iterable[Process], events: RecordedEvents) -> None:
+def _check_listed(run: RunInfo, processes: Iterable[ProcessInfo], events: RecordedEvents) -> None:
     spoken = events.processes(run.run_id)
     if run.protocol in FIXED:  # Where processes come and go, one may have left no record.
         spoken |= events.senders(run.run_id)
@@ -77,7 +77,7 @@ def _check_listed(run: Run, processes: Iterable[Process], events: RecordedEvents
         raise BadFile(f"{PROCESSES}: run {run.run_id} has events of process {pid}, not listed")
 
 
-def judge_trace(trace: Trace, *, skew_s: float | None = None) -> CheckVerdict:
+def judge_trace(trace: RunTrace, *, skew_s: float | None = None) -> CheckVerdict:
     """Judge a run that was read."""
     results = CheckResults()
     streams = streams_of(trace.events, len(trace.processes))
@@ -86,7 +86,7 @@ def judge_trace(trace: Trace, *, skew_s: float | None = None) -> CheckVerdict:
     return results.verdict(PROPERTIES)
 
 
-def describe(run: Run, processes: Iterable[Process], skew_s: float | None) -> RecordedRun:
+def describe(run: RunInfo, processes: Iterable[ProcessInfo], skew_s: float | None) -> RecordedRun:
     """What the monitors need to know of a run."""
     pids = {process.pid for process in processes}
     n = max(pids, default=-1) + 1
@@ -101,13 +101,13 @@ def describe(run: Run, processes: Iterable[Process], skew_s: float | None) -> Re
     )
 
 
-def _members(run: Run) -> int:
+def _members(run: RunInfo) -> int:
     """The number of processes that the run says it has; 0 if they come and go."""
     text = run.parameters.get("members", "0")
     return int(text) if text.isdecimal() else 0
 
 
-def _skew_ns(run: Run) -> float:
+def _skew_ns(run: RunInfo) -> float:
     try:
         return float(run.parameters.get(SKEW, "inf")) * 1e6
     except ValueError:

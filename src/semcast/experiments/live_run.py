@@ -80,8 +80,8 @@ def record(
     directory: str | Path, name: str, names: Sequence[str], fleet: Fleet, *, is_quiet: bool
 ) -> None:
     """Add to the processes' own records what only their launcher knows."""
+    from semcast.traces.journal_conversion import write_run
     from semcast.traces.parquet import read_runs  # pyarrow is an extra, and slow to import
-    from semcast.traces.settling import write_run
 
     [run] = read_runs(directory)
     if run.protocol in VIEW_PROTOCOLS:

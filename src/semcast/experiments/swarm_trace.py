@@ -14,7 +14,7 @@ from semcast.sim.views.case import ViewCase
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.events import CRASH, Event
 from semcast.traces.arrow import pyarrow
-from semcast.traces.distances import Distances
+from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.event_rows import row_of
 from semcast.traces.files import FOLDER_MODE, new_folder
 from semcast.traces.schema import (
@@ -62,7 +62,7 @@ class SwarmRecorder:
         write_table(self._path / RUNS, RUN_COLUMNS, self._runs)
 
     def _keep(self, case: AnyCase, events: list[Event]) -> None:
-        distances = Distances(case.recipe.relation)
+        distances = DistanceTracker(case.recipe.relation)
         rows: dict[str, list[Any]] = {}
         for event in events:
             rows.setdefault(event.kind, []).append(row_of(event, distances))

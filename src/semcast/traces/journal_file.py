@@ -37,7 +37,7 @@ from semcast.terms.events import (
 from semcast.terms.ids import SEQ_MAX
 from semcast.terms.messages import COVERS_MAX, DEPS_MAX
 from semcast.terms.views import MEMBERS_MAX
-from semcast.traces.distances import BITMAP_BYTES_MAX, RELATIONS
+from semcast.traces.distance_tracker import BITMAP_BYTES_MAX, RELATIONS
 from semcast.traces.errors import BadFile
 from semcast.traces.files import open_file
 
@@ -62,7 +62,7 @@ _Distances: TypeAlias = Annotated[tuple[_Distance, ...], Meta(max_length=COVERS_
 _Deps: TypeAlias = Annotated[tuple[tuple[_Int, _Long], ...], Meta(max_length=DEPS_MAX)]
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Who writes, and in which run.
 
     `names` and `incarnations` are those of all members by pid, the writer's own among them.  With
@@ -119,8 +119,8 @@ def _fields(part: str) -> list[tuple[str, Any, Any]]:
 
 # What msgspec checks; mypy cannot see fields that come from a table.
 if TYPE_CHECKING:
-    Recorded: TypeAlias = Any
-    InView: TypeAlias = Any
+    JournalEvent: TypeAlias = Any
+    JournalViewFields: TypeAlias = Any
 else:
     _OF_A_MESSAGE: Final = [
         ("item", _Item | None, None),
@@ -131,33 +131,35 @@ else:
         ("digest", Annotated[bytes, Meta(min_length=8, max_length=8)] | None, None),
     ]
     # One event; from `item` on only where it has a message or a later field.
-    Recorded = msgspec.defstruct(
-        "Recorded",
+    JournalEvent = msgspec.defstruct(
+        "JournalEvent",
         [*((name, kind) for name, kind, _ in _fields(FIRST)), *_OF_A_MESSAGE, *_fields(LATER)],
         frozen=True,
         array_like=True,
         gc=False,
     )
     # What an event has in addition where there are views; an older version wrote fewer fields.
-    InView = msgspec.defstruct("InView", _fields(VIEWS), frozen=True, array_like=True, gc=False)
+    JournalViewFields = msgspec.defstruct(
+        "JournalViewFields", _fields(VIEWS), frozen=True, array_like=True, gc=False
+    )
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class JournalBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Events recorded at one time, and item names not told before.  `last`: the journal was
     closed, so its process did not crash.  With views, `inside` has one for each event."""
 
     ts_ns: _Item
-    events: list[Recorded]
+    events: list[JournalEvent]
     names: list[tuple[_Item, str]] = []
     last: bool = False
-    inside: list[InView] = []
+    inside: list[JournalViewFields] = []
 
 
-_header = msgspec.msgpack.Decoder(Header)
-_batch = msgspec.msgpack.Decoder(Batch)
+_header = msgspec.msgpack.Decoder(JournalHeader)
+_batch = msgspec.msgpack.Decoder(JournalBatch)
 
 
-def decode_header(body: bytes) -> Header:
+def decode_header(body: bytes) -> JournalHeader:
     """The header that these bytes are; a `ValueError` says what is wrong with it."""
     header = _header.decode(body)
     if header.has_views:
@@ -173,7 +175,7 @@ def decode_header(body: bytes) -> Header:
     return header
 
 
-def read_journal(path: Path) -> tuple[Header, Iterator[Batch]]:
+def read_journal(path: Path) -> tuple[JournalHeader, Iterator[JournalBatch]]:
     """The header and the batches that were completely written."""
     bodies = _bodies(path)
     try:
@@ -186,7 +188,7 @@ def read_journal(path: Path) -> tuple[Header, Iterator[Batch]]:
     return header, _batches(path, header, bodies)
 
 
-def _batches(path: Path, header: Header, bodies: Iterator[bytes]) -> Iterator[Batch]:
+def _batches(path: Path, header: JournalHeader, bodies: Iterator[bytes]) -> Iterator[JournalBatch]:
     before = 0
     for body in bodies:
         try:
@@ -200,7 +202,7 @@ def _batches(path: Path, header: Header, bodies: Iterator[bytes]) -> Iterator[Ba
         yield batch
 
 
-def _fault(header: Header, batch: Batch, events: int) -> str | None:
+def _fault(header: JournalHeader, batch: JournalBatch, events: int) -> str | None:
     """What its writer cannot have said; `events` are those up to the end of the batch."""
     if len(batch.inside) != (len(batch.events) if header.has_views else 0):
         return f"a batch of {len(batch.events)} events tells of {len(batch.inside)} views"

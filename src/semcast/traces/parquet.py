@@ -18,10 +18,11 @@ from typing import Any, Final, Self
 
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, Event
-from semcast.traces.distances import Distances
+from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.errors import BadFile
 from semcast.traces.event_rows import EventRow, row_of
 from semcast.traces.files import FOLDER_MODE, new_folder, refuse_links
+from semcast.traces.journal_conversion import convert_journals
 from semcast.traces.recorded_events import read_events
 from semcast.traces.schema import (
     EVENT_COLUMNS,
@@ -33,11 +34,10 @@ from semcast.traces.schema import (
     PROCESSES,
     RUN_COLUMNS,
     RUNS,
-    Process,
-    Run,
+    ProcessInfo,
+    RunInfo,
     arrow_schema,
 )
-from semcast.traces.settling import settle
 from semcast.traces.tables import (
     check_kinds,
     event_table,
@@ -68,7 +68,7 @@ class TraceWriter:
     def __init__(
         self,
         directory: str | Path,
-        run: Run,
+        run: RunInfo,
         names: Sequence[str],
         *,
         items: Mapping[int, str] | None = None,
@@ -84,7 +84,7 @@ class TraceWriter:
         self._schema = arrow_schema(EVENT_COLUMNS)
         self._run, self._names, self._items = run, tuple(names), items
         self._row_group = row_group
-        self._distances = Distances(run.relation)
+        self._distances = DistanceTracker(run.relation)
         self._crashed: set[int] = set()
         self._rows: dict[str, list[EventRow]] = {}
         self._files: dict[str, Any] = {}
@@ -144,23 +144,23 @@ class TraceWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class RunTrace:
     """A run as read back: its row of `runs`, its processes, item names by tag, its events."""
 
-    run: Run
-    processes: tuple[Process, ...]
+    run: RunInfo
+    processes: tuple[ProcessInfo, ...]
     items: dict[int, str]
     events: list[Event]
 
 
-def read_trace(directory: str | Path, run_id: int | None = None) -> Trace:
+def read_trace(directory: str | Path, run_id: int | None = None) -> RunTrace:
     """Read one run; `run_id` is needed only where the directory holds several.
 
     Journals that processes left behind become Parquet first; what living ones are still writing
     is not read.
     """
     path = Path(directory)
-    living = settle(path)
+    living = convert_journals(path)
     for part in (RUNS, PROCESSES, EVENTS):
         if not (path / part).exists():
             writing = f" (still being written: {living[0].name})" if living else ""
@@ -172,7 +172,7 @@ def read_trace(directory: str | Path, run_id: int | None = None) -> Trace:
     items = []
     if (path / ITEMS).exists():
         items = read_rows(path / ITEMS, ITEM_COLUMNS, _OF_ITEMS, run_id)
-    return Trace(
+    return RunTrace(
         run=run,
         processes=processes,
         items={row["item"]: row["name"] for row in items},
@@ -180,25 +180,25 @@ def read_trace(directory: str | Path, run_id: int | None = None) -> Trace:
     )
 
 
-def read_runs(directory: str | Path) -> list[Run]:
+def read_runs(directory: str | Path) -> list[RunInfo]:
     """The runs of a directory by number, as far as processes have ended or were killed."""
     path = Path(directory)
-    settle(path)
+    convert_journals(path)
     return read_runs_in(path)
 
 
-def read_runs_in(root: Path) -> list[Run]:
+def read_runs_in(root: Path) -> list[RunInfo]:
     """The runs of a trace or a lake by number, without a look for journals."""
     rows = read_rows(root / RUNS, RUN_COLUMNS, _OF_RUNS) if (root / RUNS).exists() else []
-    runs = [Run(**{**row, "parameters": dict(row["parameters"] or ())}) for row in rows]
+    runs = [RunInfo(**{**row, "parameters": dict(row["parameters"] or ())}) for row in rows]
     return sorted(runs, key=lambda run: run.run_id)
 
 
-def read_processes(root: Path) -> dict[int, tuple[Process, ...]]:
+def read_processes(root: Path) -> dict[int, tuple[ProcessInfo, ...]]:
     """The processes of each run by number."""
-    found: dict[int, dict[int, Process]] = {}
+    found: dict[int, dict[int, ProcessInfo]] = {}
     for row in read_rows(root / PROCESSES, PROCESS_COLUMNS, _OF_PROCESSES):
-        process = Process(row["pid"], row["name"], row["correct"])
+        process = ProcessInfo(row["pid"], row["name"], row["correct"])
         found.setdefault(row["run_id"], {})[process.pid] = process
     return {
         run_id: tuple(processes[pid] for pid in sorted(processes))
@@ -206,7 +206,7 @@ def read_processes(root: Path) -> dict[int, tuple[Process, ...]]:
     }
 
 
-def _chosen(runs: Sequence[Run], path: Path, run_id: int | None) -> Run:
+def _chosen(runs: Sequence[RunInfo], path: Path, run_id: int | None) -> RunInfo:
     chosen = [run for run in runs if run_id in (None, run.run_id)]
     if len(chosen) != 1:
         ids = ", ".join(str(run.run_id) for run in runs) or "none"

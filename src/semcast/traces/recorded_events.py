@@ -15,7 +15,7 @@ from semcast.terms.events import DEFAULTS, INSTALL, KINDS, MULTICAST, Event
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
 from semcast.traces.event_rows import events_of, fault_in
-from semcast.traces.schema import EVENT_COLUMNS, Run
+from semcast.traces.schema import EVENT_COLUMNS, RunInfo
 from semcast.traces.tables import kind_in, read_tables
 
 _NEEDED: Final = ("run_id", "pid", "n", "ts_ns")  # A row without them means nothing.
@@ -44,12 +44,12 @@ class RecordedEvents:
     def __len__(self) -> int:
         return 0 if self._table is None else int(self._table.num_rows)
 
-    def of(self, run: Run) -> Iterator[Event]:
+    def of(self, run: RunInfo) -> Iterator[Event]:
         """The events of one run in order; a row that no writer wrote is a `BadFile`."""
         rows = self._rows.get(run.run_id)
         return iter(()) if rows is None else self._events(run, rows)
 
-    def of_process(self, run: Run, pid: int) -> Iterator[Event]:
+    def of_process(self, run: RunInfo, pid: int) -> Iterator[Event]:
         """The events of one process of a run in local order."""
         rows = self._rows.get(run.run_id)
         if rows is None:
@@ -79,7 +79,7 @@ class RecordedEvents:
             self._columns[name] = column.fill_null(DEFAULTS.get(name, 0)).to_numpy()
         return self._columns[name]
 
-    def _events(self, run: Run, rows: Any) -> Iterator[Event]:
+    def _events(self, run: RunInfo, rows: Any) -> Iterator[Event]:
         lineages = self._lineages(rows)
         for start in range(0, len(rows), _AT_A_TIME):
             table = self._table.take(rows[start : start + _AT_A_TIME])

@@ -26,7 +26,7 @@ QUARANTINE: Final = "quarantine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunInfo:
     """One row of `runs`.  `complete`: left to fall quiet, so that liveness can be judged."""
 
     name: str
@@ -41,7 +41,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessInfo:
     """One row of `processes`.  `correct`: it never crashed."""
 
     pid: int

@@ -11,7 +11,7 @@ from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
 from semcast.traces.event_rows import EventRow, columns_of
 from semcast.traces.files import new_file
-from semcast.traces.schema import EVENT_COLUMNS, RUN_COLUMNS, Run, arrow_schema
+from semcast.traces.schema import EVENT_COLUMNS, RUN_COLUMNS, RunInfo, arrow_schema
 
 _KIND: Final = "kind="
 
@@ -24,7 +24,7 @@ def write_table(path: Path, columns: Mapping[str, str], rows: Sequence[tuple[Any
     pyarrow("parquet").write_table(table, new_file(path), compression="zstd")
 
 
-def write_runs(path: Path, run: Run, *, complete: bool) -> None:
+def write_runs(path: Path, run: RunInfo, *, complete: bool) -> None:
     """The table of runs with one row."""
     run = replace(run, complete=complete)
     cells = {name: getattr(run, name) for name in RUN_COLUMNS}

@@ -12,6 +12,7 @@ from typing import Any, Final
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
 from semcast.traces.files import refuse_links
+from semcast.traces.journal_conversion import convert_journals
 from semcast.traces.schema import (
     CURRENT,
     EVENT_COLUMNS,
@@ -24,7 +25,6 @@ from semcast.traces.schema import (
     RUNS,
     arrow_schema,
 )
-from semcast.traces.settling import settle
 from semcast.traces.tables import check_kinds
 
 # A row without these columns means nothing; others are null where a file lacks them.
@@ -60,7 +60,7 @@ def root_of(path: Path) -> Path:
 
 def check_trace_files(path: Path) -> None:
     """Raise `BadFile` unless the directory is a whole trace of this version."""
-    living = settle(path)
+    living = convert_journals(path)
     for part in (RUNS, PROCESSES, EVENTS):
         if not (path / part).exists():
             writing = f" (still being written: {living[0].name})" if living else ""

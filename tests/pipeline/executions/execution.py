@@ -7,7 +7,7 @@ from typing import Any
 from semcast.specs.monitors import Monitors
 from semcast.terms.events import Event
 from semcast.terms.messages import Message
-from semcast.traces.distances import Distances
+from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.event_rows import events_of, row_of
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
 from semcast.traces.tables import event_table
@@ -44,7 +44,7 @@ class Execution:
         """The events, as they are read back from a trace."""
         if not self.events:
             return []
-        distances = Distances(self.relation)
+        distances = DistanceTracker(self.relation)
         rows = [row_of(event, distances) for event in self.events]
         table = event_table(0, rows, arrow_schema(EVENT_COLUMNS))
         return events_of(table, [event.kind for event in self.events], self.relation)

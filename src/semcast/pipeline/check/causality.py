@@ -19,14 +19,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 
-from semcast.pipeline.check.completeness import Settled
+from semcast.pipeline.check.completeness import SatisfiedMessages
 from semcast.pipeline.check.event_fields import CODE
-from semcast.pipeline.check.event_table import Record, Records, joined
-from semcast.pipeline.check.stream_block import Block, Findings, Mask, Places, before
-from semcast.pipeline.check.stream_packing import packed
+from semcast.pipeline.check.event_table import EventRecord, EventTable, concat
+from semcast.pipeline.check.stream_block import (
+    Mask,
+    Places,
+    StreamBlock,
+    ViolationRows,
+    happened_before,
+)
+from semcast.pipeline.check.stream_packing import pack_events
 from semcast.pipeline.check.streams import block_of, with_facts
 from semcast.pipeline.check.violations import VIOLATIONS, arrow_rows
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import DELIVER, MULTICAST
 
 ORDER: Final = "causal_order"
@@ -34,10 +40,10 @@ COMPLETENESS: Final = "causal_completeness"
 NAMES: Final = (ORDER, COMPLETENESS)
 
 
-def violations(trace: Trace, judged: Mapping[str, Column | None]) -> DataFrame:
+def violations(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFrame:
     """The violations of either or both, each on the runs of which its condition holds (over the
     columns of `runs.with_processes`; None: on all).  A run is judged in the memory of one task."""
-    blocks = packed(trace.events, (MULTICAST, DELIVER))
+    blocks = pack_events(trace.events, (MULTICAST, DELIVER))
     runs = with_facts(blocks, trace, judged).groupBy("run_id")
     return runs.applyInArrow(_judge, VIOLATIONS)
 
@@ -46,8 +52,8 @@ def _judge(table: Any) -> Any:
     streams: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for row in table.to_pylist():
         streams.setdefault((row["sender"], row["sender_inc"]), []).append(row)
-    run = Run([block_of(streams[key]) for key in sorted(streams)])
-    findings = Findings()
+    run = CausalRun([block_of(streams[key]) for key in sorted(streams)])
+    findings = ViolationRows()
     judged = run.blocks[0].stream.judged
     if ORDER in judged:
         run.judge_order(findings)
@@ -57,26 +63,26 @@ def _judge(table: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class ProcessColumns:
     """The multicasts and deliveries of one process, in its order, as columns."""
 
-    records: Records
+    records: EventTable
     stream: NDArray[np.int64]  # whose message
     message: NDArray[np.int64]  # which row of `Run.past`
     is_delivery: Mask
     is_first: Mask  # the multicast that gave the number its meaning
 
 
-class Run:
+class CausalRun:
     """All streams of a run, each as one block."""
 
-    def __init__(self, blocks: list[Block]) -> None:
+    def __init__(self, blocks: list[StreamBlock]) -> None:
         self.blocks = blocks
         self._first = np.cumsum([0, *(len(block.messages.records) for block in blocks)])
         self._locals = [self._local(pid) for pid in range(blocks[0].n)]
         self.past = self._past()
 
-    def judge_order(self, findings: Findings) -> None:
+    def judge_order(self, findings: ViolationRows) -> None:
         """No process delivers m after m' if m causally precedes m'."""
         for local in self._locals:
             delivered = np.flatnonzero(local.is_delivery)[1:]
@@ -87,10 +93,10 @@ class Run:
             for i in np.flatnonzero(is_late):
                 self._report_late(findings, local, int(delivered[i]), int(knower[cells][i]))
 
-    def judge_completeness(self, findings: Findings) -> None:
+    def judge_completeness(self, findings: ViolationRows) -> None:
         """No correct process delivers m' without some m'' ⊒ m for each m before it."""
         for number, block in enumerate(self.blocks):
-            unsettled = ~Settled(block.stream).of(block) & block.stream.owed
+            unsettled = ~SatisfiedMessages(block.stream).of(block) & block.stream.owed
             messages = block.messages.records
             for pid in np.flatnonzero(unsettled.any(axis=0)):
                 local = self._locals[pid]
@@ -100,7 +106,9 @@ class Run:
                     by = int(knower[-1, number])
                     self._report_incomplete(findings, block, one, local, by)
 
-    def _report_late(self, findings: Findings, local: Local, late: int, by: int) -> None:
+    def _report_late(
+        self, findings: ViolationRows, local: ProcessColumns, late: int, by: int
+    ) -> None:
         block = self.blocks[local.stream[late]]
         one, other = local.records[late], local.records[by]
         m, later = self._name(local, late), self._name(local, by)
@@ -109,7 +117,12 @@ class Run:
         findings.add(block.stream, ORDER, what, source, other, one)
 
     def _report_incomplete(
-        self, findings: Findings, block: Block, one: Record, local: Local, by: int
+        self,
+        findings: ViolationRows,
+        block: StreamBlock,
+        one: EventRecord,
+        local: ProcessColumns,
+        by: int,
     ) -> None:
         other = local.records[by]
         what = (
@@ -118,10 +131,10 @@ class Run:
         )
         findings.add(block.stream, COMPLETENESS, what, one, other)
 
-    def _name(self, local: Local, i: int) -> str:
+    def _name(self, local: ProcessColumns, i: int) -> str:
         return f"{self.blocks[local.stream[i]].stream.sender}:{local.records['seq'][i]}"
 
-    def _local(self, pid: int) -> Local:
+    def _local(self, pid: int) -> ProcessColumns:
         parts, streams, messages, firsts = [], [], [], []
         for number, block in enumerate(self.blocks):
             records = block.of(MULTICAST, DELIVER)
@@ -129,16 +142,18 @@ class Run:
             known = block.messages.known(records["seq"] - block.base)
             records = records[known]
             source = block.messages.at(records["seq"] - block.base)
-            is_sent = before(block.stream, source["pid"], source["place"], source["ts"], records)
+            is_sent = happened_before(
+                block.stream, source["pid"], source["place"], source["ts"], records
+            )
             is_sent |= records["kind"] == CODE[MULTICAST]  # Others are integrity's concern.
             records, source = records[is_sent], source[is_sent]
             parts.append(records)
             streams.append(np.full(len(records), number))
             messages.append(self._first[number] + block.messages.index(records["seq"]))
             firsts.append((records["place"] == source["place"]) & (source["pid"] == pid))
-        records = joined(parts)
+        records = concat(parts)
         order = np.argsort(records["place"], kind="stable")
-        return Local(
+        return ProcessColumns(
             records[order],
             np.concatenate(streams)[order],
             np.concatenate(messages)[order],
@@ -152,11 +167,11 @@ class Run:
         for number, block in enumerate(self.blocks):
             own = slice(self._first[number], self._first[number + 1])
             past[own, number] = block.messages.records["seq"]
-        while sum(_pass_on(local, past) for local in self._locals):
+        while sum(_propagate(local, past) for local in self._locals):
             pass
         return past
 
-    def _known(self, local: Local) -> tuple[Places, Places]:
+    def _known(self, local: ProcessColumns) -> tuple[Places, Places]:
         """After each delivery, the latest number known of each stream, and the first delivery by
         which it was."""
         delivered = np.flatnonzero(local.is_delivery)
@@ -168,7 +183,7 @@ class Run:
         return known, knower
 
 
-def _pass_on(local: Local, past: Places) -> bool:
+def _propagate(local: ProcessColumns, past: Places) -> bool:
     """Let the multicasts of a process know what it knew; whether that was news."""
     sent, first = np.flatnonzero(~local.is_delivery), np.flatnonzero(local.is_first)
     learnt = past[local.message]

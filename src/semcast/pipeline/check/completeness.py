@@ -15,14 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.event_table import Record, Records
-from semcast.pipeline.check.running_state import PerItem
+from semcast.pipeline.check.event_table import EventRecord, EventTable
+from semcast.pipeline.check.running_state import PerItemState
 from semcast.pipeline.check.stream_block import (
     NEVER,
-    Block,
-    Findings,
     Mask,
-    Stream,
+    StreamBlock,
+    StreamInfo,
+    ViolationRows,
     has_item,
     is_kept,
 )
@@ -31,15 +31,15 @@ _SMALL: Final = 1 << 15  # Fewer numbers than this are ordered by radix.
 _ALL: Final = 0  # Under the relation `all` every message is about the same.
 
 
-class Settled:
+class SatisfiedMessages:
     """Which messages are settled at which processes; one per stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamInfo) -> None:
         self._stream = stream
-        self._items = PerItem(stream.n, False, np.bool_)
+        self._items = PerItemState(stream.n, False, np.bool_)
         self._listed: dict[int, NDArray[np.bool_]] = {}  # by number, for older messages
 
-    def of(self, block: Block) -> Mask:
+    def of(self, block: StreamBlock) -> Mask:
         """By message of the block, in the order of `block.messages.records`, and process."""
         messages = block.messages
         delivered: Mask = block.deliveries.happened[messages.rows]
@@ -50,7 +50,7 @@ class Settled:
             return self._by_item(messages.records, delivered, relation)
         return self._by_list(block, delivered)
 
-    def _by_item(self, messages: Records, delivered: Mask, relation: str) -> Mask:
+    def _by_item(self, messages: EventTable, delivered: Mask, relation: str) -> Mask:
         items = messages["item"] if relation == "item" else np.full(len(messages), _ALL)
         is_one = has_item(messages) if relation == "item" else np.ones(len(messages), bool)
         settled = delivered.copy()
@@ -73,7 +73,7 @@ class Settled:
             self._items.values[lines[ordered[has]], pid] = True
         return settled
 
-    def _by_list(self, block: Block, delivered: Mask) -> Mask:
+    def _by_list(self, block: StreamBlock, delivered: Mask) -> Mask:
         settled, listed, covers = delivered.copy(), self._listed, block.covers
         kept = is_kept(block.messages.records)
         numbers = block.messages.records["seq"].tolist()
@@ -90,16 +90,16 @@ class Settled:
         return settled
 
 
-class Completeness:
+class CompletenessCheck:
     """Judges the properties of this module that are asked for."""
 
-    def __init__(self, stream: Stream, findings: Findings) -> None:
+    def __init__(self, stream: StreamInfo, findings: ViolationRows) -> None:
         self._stream = stream
         self._findings = findings
-        self._settled = Settled(stream)
-        self._highest: list[Record | None] = [None] * stream.n  # delivered, by pid
+        self._settled = SatisfiedMessages(stream)
+        self._highest: list[EventRecord | None] = [None] * stream.n  # delivered, by pid
 
-    def on_block(self, block: Block) -> None:
+    def on_block(self, block: StreamBlock) -> None:
         """Find what is owed and not settled, and who had promised it."""
         unsettled = ~self._settled.of(block) & self._stream.owed
         if unsettled.any():
@@ -115,13 +115,13 @@ class Completeness:
     def on_end(self) -> None:
         """Nothing is left to judge."""
 
-    def validity(self, block: Block, unsettled: Mask) -> None:
+    def validity(self, block: StreamBlock, unsettled: Mask) -> None:
         """A correct process delivers some m' ⊒ m for each m that it multicast."""
         sender = self._stream.sender
         for i in np.flatnonzero(unsettled[:, sender]).tolist():
             self._report("validity", block, i, sender, "which it multicast")
 
-    def agreement(self, block: Block, unsettled: Mask) -> None:
+    def agreement(self, block: StreamBlock, unsettled: Mask) -> None:
         """If a correct process delivers m, all correct processes deliver some m' ⊒ m."""
         deliveries, rows = block.deliveries, block.messages.rows
         by_whom = deliveries.happened[rows] & self._stream.owed
@@ -130,7 +130,7 @@ class Completeness:
             witness = deliveries.record(int(rows[i]), at)
             self._report("agreement", block, i, pid, f"which process {at} delivered", witness)
 
-    def fifo_completeness(self, block: Block, unsettled: Mask) -> None:
+    def fifo_completeness(self, block: StreamBlock, unsettled: Mask) -> None:
         """A correct process that delivers m' delivers some m'' ⊒ m for each m before m'."""
         deliveries, rows, sender = block.deliveries, block.messages.rows, self._stream.sender
         for i, pid in np.argwhere(unsettled).tolist():
@@ -144,24 +144,24 @@ class Completeness:
             why = f"but delivered {sender}:{last['seq']}, which was multicast after it"
             self._report("fifo_completeness", block, i, pid, why, last)
 
-    def sender_reliability(self, block: Block, unsettled: Mask) -> None:
+    def sender_reliability(self, block: StreamBlock, unsettled: Mask) -> None:
         """All correct processes deliver some m' ⊒ m for each m that a correct process multicast."""
         if self._stream.owed[self._stream.sender]:
             for i, pid in np.argwhere(unsettled).tolist():
                 self._report("sender_reliability", block, i, pid, "whose sender never crashed")
 
     def _report(
-        self, name: str, block: Block, i: int, pid: int, why: str, *events: Record | None
+        self, name: str, block: StreamBlock, i: int, pid: int, why: str, *events: EventRecord | None
     ) -> None:
         message = block.messages.records[i]
         what = f"process {pid} delivered nothing for {self._stream.sender}:{message['seq']}, {why}"
         self._findings.add(self._stream, name, what, message, *events)
 
 
-_JUDGES: Final[Mapping[str, Callable[[Completeness, Block, Mask], None]]] = {
-    "validity": Completeness.validity,
-    "agreement": Completeness.agreement,
-    "fifo_completeness": Completeness.fifo_completeness,
-    "sender_reliability": Completeness.sender_reliability,
+_JUDGES: Final[Mapping[str, Callable[[CompletenessCheck, StreamBlock, Mask], None]]] = {
+    "validity": CompletenessCheck.validity,
+    "agreement": CompletenessCheck.agreement,
+    "fifo_completeness": CompletenessCheck.fifo_completeness,
+    "sender_reliability": CompletenessCheck.sender_reliability,
 }
 LIVENESS: Final = tuple(_JUDGES)

@@ -14,27 +14,27 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.evidence import of_kind, skews, with_event
+from semcast.pipeline.check.evidence import clock_skews, of_kind, with_event
 from semcast.pipeline.check.listed_relation import (
-    Link,
-    Told,
+    ListedMessage,
+    RowDict,
     annotated,
     annotation,
-    followed,
-    unsettled,
+    scan_streams,
+    unsatisfied,
 )
 from semcast.pipeline.check.violations import violations
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import ACKNOWLEDGE, APPEND, CRASH, DISK, MULTICAST
 
 _MESSAGE: Final = ("run_id", "sender", "seq")
 _CLAIM: Final = ("run_id", "pid", "inc", "n", "sender", "seq")
 
 
-def durability(trace: Trace) -> DataFrame:
+def durability(trace: TraceTables) -> DataFrame:
     """What is acknowledged is on the stable storage of `copies` loggers, which no crash took."""
     copies = F.coalesce(F.expr("try_cast(parameters['copies'] as int)"), F.lit(1))
-    runs = trace.runs.select("run_id", copies.alias("copies")).join(skews(trace), "run_id")
+    runs = trace.runs.select("run_id", copies.alias("copies")).join(clock_skews(trace), "run_id")
     claims = (
         of_kind(trace, ACKNOWLEDGE)
         .join(F.broadcast(runs), "run_id")
@@ -53,7 +53,7 @@ def durability(trace: Trace) -> DataFrame:
         *_MESSAGE, "is_listed", "is_kept", "line", "covers"
     )
     known = few.join(messages, [*_MESSAGE], "left")
-    by_line = _by_line(known.where("line is not null and not is_kept"), appended, messages)
+    by_line = _by_replace_key(known.where("line is not null and not is_kept"), appended, messages)
     by_lists = _by_lists(known.where("is_listed"), appended, messages.where("is_listed"))
     others = by_line.unionByName(by_lists)
     rows = (
@@ -69,7 +69,7 @@ def durability(trace: Trace) -> DataFrame:
     return violations(rows, "durability", what, F.col("this"))
 
 
-def _appended(trace: Trace) -> DataFrame:
+def _appended(trace: TraceTables) -> DataFrame:
     """Copies: at which logger, since when, and when its disk was lost, if it was."""
     losses = (
         of_kind(trace, CRASH)
@@ -90,7 +90,7 @@ def _appended(trace: Trace) -> DataFrame:
     )
 
 
-def _by_line(claims: DataFrame, appended: DataFrame, messages: DataFrame) -> DataFrame:
+def _by_replace_key(claims: DataFrame, appended: DataFrame, messages: DataFrame) -> DataFrame:
     """How many loggers had this or a later message of the same line: the greatest number of the
     line that each had appended by then, on the disk that it has."""
     line = ("run_id", "sender", "line")
@@ -126,10 +126,10 @@ def _by_lists(claims: DataFrame, appended: DataFrame, messages: DataFrame) -> Da
         .unionByName(messages.drop("is_listed", "line"), allowMissingColumns=True)
         .join(streams, ["run_id", "sender"], "left_semi")
     )
-    return followed(rows, ["run_id", "sender"], _follow, _SCHEMA)
+    return scan_streams(rows, ["run_id", "sender"], _check_stream, _SCHEMA)
 
 
-def _follow(numbers: Iterator[tuple[int, list[Told]]]) -> Iterator[Told]:
+def _check_stream(numbers: Iterator[tuple[int, list[RowDict]]]) -> Iterator[RowDict]:
     stream = list(numbers)
     rows = [row for _, told in stream for row in told]
     loggers = sorted({row["logger"] for row in rows if row["logger"] is not None})
@@ -139,7 +139,7 @@ def _follow(numbers: Iterator[tuple[int, list[Told]]]) -> Iterator[Told]:
             yield {**{name: row[name] for name in _CLAIM}, "there": there}
 
 
-def _copies(claim: Told, stream: list[tuple[int, list[Told]]], loggers: list[int]) -> int:
+def _copies(claim: RowDict, stream: list[tuple[int, list[RowDict]]], loggers: list[int]) -> int:
     """How many loggers had the message of this claim, or something for it."""
     links = []
     for seq, told in stream:
@@ -147,12 +147,12 @@ def _copies(claim: Told, stream: list[tuple[int, list[Told]]], loggers: list[int
             break
         has = sum(1 << loggers.index(at) for at in _holders(claim, told))
         asked = (1 << len(loggers)) - 1 if seq == claim["seq"] else 0
-        links.append(Link(seq, has, asked, *annotation(told)))
-    lacking = dict(unsettled(links)).get(claim["seq"], 0)
+        links.append(ListedMessage(seq, has, asked, *annotation(told)))
+    lacking = dict(unsatisfied(links)).get(claim["seq"], 0)
     return len(loggers) - lacking.bit_count()
 
 
-def _holders(claim: Told, told: list[Told]) -> set[int]:
+def _holders(claim: RowDict, told: list[RowDict]) -> set[int]:
     return {
         row["logger"]
         for row in told

@@ -18,7 +18,7 @@ _HEAD: Final = 1 + 2 * len(_NAMES)
 _WIDTHS: Final = (2, 4)
 
 
-def cells_of(fields: Mapping[str, Column], starts: Column, size: int) -> Iterator[bytes]:
+def encode_events(fields: Mapping[str, Column], starts: Column, size: int) -> Iterator[bytes]:
     """The cells that begin at these places; columns that are not given are zero."""
     ends = np.append(starts[1:], size)
     heads = np.zeros((len(starts), _HEAD), "<i8")
@@ -26,7 +26,7 @@ def cells_of(fields: Mapping[str, Column], starts: Column, size: int) -> Iterato
     columns = []
     for place, name in enumerate(_NAMES):
         if name in fields:
-            least, width, above = _above(fields[name], starts, heads[:, 0])
+            least, width, above = _offsets_from_min(fields[name], starts, heads[:, 0])
             heads[:, 1 + 2 * place], heads[:, 2 + 2 * place] = least, width
             if width:
                 columns.append(above)
@@ -34,7 +34,7 @@ def cells_of(fields: Mapping[str, Column], starts: Column, size: int) -> Iterato
         yield b"".join(part.data for part in (head, *(column[start:end] for column in columns)))
 
 
-def _above(values: Column, starts: Column, counts: Column) -> tuple[Any, int, Column]:
+def _offsets_from_min(values: Column, starts: Column, counts: Column) -> tuple[Any, int, Column]:
     """Of each cell the least value; of all values how far they are above that, and in how many
     bytes."""
     least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
@@ -48,7 +48,7 @@ def _above(values: Column, starts: Column, counts: Column) -> tuple[Any, int, Co
     return 0, 8, np.ascontiguousarray(values, "<i8")
 
 
-class Cells:
+class EncodedEvents:
     """The events of some cells, column by column."""
 
     def __init__(self, cells: Sequence[Any]) -> None:

@@ -23,7 +23,7 @@ from semcast.terms.events import (
 
 KINDS: Final = (MULTICAST, RECEIVE, SKIP, DELIVER, PURGE, SAFE, STABLE, RECLAIM)
 CODE: Final = {kind: code for code, kind in enumerate(KINDS)}
-WHERE: Final = (None, DELIVERY, RETRANSMISSION)
+PURGED_FROM: Final = (None, DELIVERY, RETRANSMISSION)
 HAS_MESSAGE: Final = 1
 HAS_ITEM: Final = 2
 KEEP: Final = 4
@@ -37,20 +37,20 @@ _SPREAD: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 Columns = Mapping[str, Any]
 
 
-class Lists(NamedTuple):
+class DistanceLists(NamedTuple):
     """The distances that each of some messages lists: how many, and all of them in a row."""
 
     counts: Any
     values: Any
 
-    def ordered(self, order: Any) -> "Lists":
+    def ordered(self, order: Any) -> "DistanceLists":
         """The same for the messages in another order."""
         if not len(self.values):
             return self
         counts = self.counts[order]
         first = (np.cumsum(self.counts) - self.counts)[order]
         shift = np.repeat(first - (np.cumsum(counts) - counts), counts)
-        return Lists(counts, self.values[shift + np.arange(len(shift))])
+        return DistanceLists(counts, self.values[shift + np.arange(len(shift))])
 
 
 def columns_of(kind: str) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def columns_of(kind: str) -> tuple[str, ...]:
     return (*_PLACE, *_MORE.get(kind, ()))
 
 
-def fields_of(kind: str, columns: Columns) -> tuple[dict[str, Any], Lists]:
+def fields_of(kind: str, columns: Columns) -> tuple[dict[str, Any], DistanceLists]:
     """The fields that events of this kind fill, as columns, and what the multicasts list."""
     size = len(columns["n"])
     place = (numbers(columns["inc"]).astype("i8") << 32) + numbers(columns["n"])
@@ -68,7 +68,7 @@ def fields_of(kind: str, columns: Columns) -> tuple[dict[str, Any], Lists]:
         "place": place,
         "ts": numbers(columns["ts_ns"]),
     }
-    lists = Lists(np.zeros(size, "i4"), np.zeros(0, "i4"))
+    lists = DistanceLists(np.zeros(size, "i4"), np.zeros(0, "i4"))
     if kind == PURGE:
         fields |= {"by": numbers(columns["by_seq"]), "flags": _where(columns["attrs"])}
     elif kind in _MORE:
@@ -90,13 +90,13 @@ def numbers(column: Any) -> Any:
 def _where(attrs: Any) -> Any:
     flags = np.zeros(len(attrs), "i2")
     rows, values = _attribute(attrs, "where")
-    for place, name in enumerate(WHERE):
+    for place, name in enumerate(PURGED_FROM):
         if name:
             flags[rows[_is(values, name)]] = place << FLAG_BITS
     return flags
 
 
-def _message(columns: Columns, covers: Lists) -> dict[str, Any]:
+def _message(columns: Columns, covers: DistanceLists) -> dict[str, Any]:
     item, digest, attrs = columns["item"], columns["digest"], columns["attrs"]
     flags, content = np.zeros(len(item), "i2"), numbers(digest)
     for column, flag in ((digest, HAS_MESSAGE), (item, HAS_ITEM)):
@@ -131,14 +131,14 @@ def _is(texts: Any, text: str) -> Any:
     return pc.fill_null(pc.equal(texts, text), False).to_numpy(zero_copy_only=False)
 
 
-def _lists(covers: Any, size: int) -> Lists:
+def _lists(covers: Any, size: int) -> DistanceLists:
     if covers.null_count == size:
-        return Lists(np.zeros(size, "i4"), np.zeros(0, "i4"))
+        return DistanceLists(np.zeros(size, "i4"), np.zeros(0, "i4"))
     counts = numbers(pc.list_value_length(covers)).astype("i4")
-    return Lists(counts, numbers(covers.flatten()).astype("i4"))
+    return DistanceLists(counts, numbers(covers.flatten()).astype("i4"))
 
 
-def _mixed(lists: Lists) -> Any:
+def _mixed(lists: DistanceLists) -> Any:
     """A number for each list; that of an empty one is 0."""
     ends = np.cumsum(lists.counts)
     within = np.arange(len(lists.values)) - np.repeat(ends - lists.counts, lists.counts)

@@ -27,7 +27,7 @@ _READ: Final = "n"  # in any case: it says how many rows there are
 _SOME: Final = "some"  # stands for values that are not known
 
 
-def files_behind(events: DataFrame) -> list[str]:
+def source_files(events: DataFrame) -> list[str]:
     """The files that hold these events and no others; none if they are not what a trace's files
     hold, but were made, or chosen from it."""
     files = sorted(events.inputFiles())
@@ -46,7 +46,7 @@ def kind_of(file: str) -> str:
     return found[2] if found else ""
 
 
-class Share(NamedTuple):
+class RowGroupShare(NamedTuple):
     """One of so many parts of a file: every so many-th row group."""
 
     file: str
@@ -54,7 +54,7 @@ class Share(NamedTuple):
     of: int
 
 
-def in_tasks(files: Sequence[str], most: int) -> list[list[Share]]:
+def assign_tasks(files: Sequence[str], most: int) -> list[list[RowGroupShare]]:
     """The files, dealt to at most so many tasks: few where there is little to read."""
     if not files:
         return []
@@ -64,7 +64,9 @@ def in_tasks(files: Sequence[str], most: int) -> list[list[Share]]:
     if sizes is not None:
         parts = [min(most, _tasks(size)) for size in sizes]
     shares = [
-        Share(file, part, of) for file, of in zip(files, parts, strict=True) for part in range(of)
+        RowGroupShare(file, part, of)
+        for file, of in zip(files, parts, strict=True)
+        for part in range(of)
     ]
     return [shares[task::count] for task in range(count)]
 
@@ -83,7 +85,7 @@ def _sizes(files: Sequence[str]) -> list[int] | None:
     return None if None in sizes else sizes
 
 
-def read_share(share: Share, names: Sequence[str]) -> Iterator[Columns]:
+def read_share(share: RowGroupShare, names: Sequence[str]) -> Iterator[Columns]:
     """These columns of a share, of events that have a sender."""
     system, path = pyarrow.fs.FileSystem.from_uri(share.file)
     with pyarrow.parquet.ParquetFile(system.open_input_file(path)) as source:

@@ -24,18 +24,18 @@ FIELDS: Final[Mapping[str, str]] = {
 }
 _ALL: Final = ("kind", *FIELDS)
 
-Record: TypeAlias = Mapping[str, int]  # one event
+EventRecord: TypeAlias = Mapping[str, int]  # one event
 Column: TypeAlias = NDArray[Any]
 
 
-class Records:
+class EventTable:
     """Some events; `column` makes one of theirs, `one` finds an event by its place."""
 
     def __init__(
         self,
         size: int,
         column: Callable[[str], Column],
-        one: Callable[[int], Record] | None = None,
+        one: Callable[[int], EventRecord] | None = None,
     ) -> None:
         self._size = size
         self._column = column
@@ -45,17 +45,19 @@ class Records:
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[EventRecord]:
         return map(self._one, range(self._size))
 
     @overload
     def __getitem__(self, key: str) -> Column: ...
     @overload
-    def __getitem__(self, key: int | np.integer[Any]) -> Record: ...
+    def __getitem__(self, key: int | np.integer[Any]) -> EventRecord: ...
     @overload
-    def __getitem__(self, key: Column) -> "Records": ...
+    def __getitem__(self, key: Column) -> "EventTable": ...
 
-    def __getitem__(self, key: str | int | np.integer[Any] | Column) -> "Column | Record | Records":
+    def __getitem__(
+        self, key: str | int | np.integer[Any] | Column
+    ) -> "Column | EventRecord | EventTable":
         if isinstance(key, str):
             if key not in self._made:
                 self._made[key] = self._column(key)
@@ -66,31 +68,33 @@ class Records:
             return self if key.all() else self._taken(np.flatnonzero(key))
         return self._one(int(key))
 
-    def _taken(self, places: NDArray[np.int64]) -> "Records":
-        return Records(
+    def _taken(self, places: NDArray[np.int64]) -> "EventTable":
+        return EventTable(
             len(places), lambda name: self[name][places], lambda i: self._one(int(places[i]))
         )
 
-    def _own(self, i: int) -> Record:
+    def _own(self, i: int) -> EventRecord:
         return {name: int(self[name][i]) for name in _ALL}
 
-    def detached(self) -> "Records":
+    def detached(self) -> "EventTable":
         """The same, without what they were taken from."""
-        return Records(len(self), {name: self[name] for name in _ALL}.__getitem__)
+        return EventTable(len(self), {name: self[name] for name in _ALL}.__getitem__)
 
 
-def joined(parts: Sequence[Records]) -> Records:
+def concat(parts: Sequence[EventTable]) -> EventTable:
     """All of them, in this order."""
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
         return parts[0] if parts else NONE
     ends = np.cumsum([len(part) for part in parts])
 
-    def one(i: int) -> Record:
+    def one(i: int) -> EventRecord:
         which = int(np.searchsorted(ends, i, "right"))
         return parts[which][i - int(ends[which]) + len(parts[which])]
 
-    return Records(int(ends[-1]), lambda name: np.concatenate([part[name] for part in parts]), one)
+    return EventTable(
+        int(ends[-1]), lambda name: np.concatenate([part[name] for part in parts]), one
+    )
 
 
-NONE: Final = Records(0, lambda name: np.zeros(0, FIELDS.get(name, "i2")))
+NONE: Final = EventTable(0, lambda name: np.zeros(0, FIELDS.get(name, "i2")))

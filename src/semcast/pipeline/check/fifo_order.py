@@ -10,39 +10,39 @@ that share an item, or of which one may not be purged.
 
 import numpy as np
 
-from semcast.pipeline.check.event_table import Record, Records
-from semcast.pipeline.check.running_state import Earliest, PerItem
+from semcast.pipeline.check.event_table import EventRecord, EventTable
+from semcast.pipeline.check.running_state import EarliestEvent, PerItemState
 from semcast.pipeline.check.stream_block import (
     NEVER,
-    Block,
-    Findings,
-    Firsts,
+    FirstEvents,
     Mask,
-    Stream,
+    StreamBlock,
+    StreamInfo,
+    ViolationRows,
     has_item,
     has_message,
     is_kept,
-    least,
+    scatter_min,
 )
 
 
-class FifoOrder:
+class FifoOrderCheck:
     """No process delivers m after m' if their sender multicast m before m'."""
 
-    def __init__(self, stream: Stream, findings: Findings) -> None:
+    def __init__(self, stream: StreamInfo, findings: ViolationRows) -> None:
         self._stream = stream
         self._findings = findings
-        self._later: dict[int, Earliest] = {}  # by life
+        self._later: dict[int, EarliestEvent] = {}  # by life
 
-    def on_block(self, block: Block) -> None:
+    def on_block(self, block: StreamBlock) -> None:
         """The numbers that a process delivers strictly increase."""
         for life, delivered in block.lives.items():
-            self._judge(delivered, self._later.setdefault(life, Earliest(self._stream.n)))
+            self._judge(delivered, self._later.setdefault(life, EarliestEvent(self._stream.n)))
 
     def on_end(self) -> None:
         """Nothing is left to judge."""
 
-    def _judge(self, delivered: Firsts, later: Earliest) -> None:
+    def _judge(self, delivered: FirstEvents, later: EarliestEvent) -> None:
         passed = later.passed(delivered)
         for i in np.flatnonzero(passed | ~delivered.is_first):
             one, row, pid = delivered.records[i], delivered.rows[i], delivered.pids[i]
@@ -52,19 +52,19 @@ class FifoOrder:
         later.carry(delivered)
 
 
-class ItemOrder:
+class ItemOrderCheck:
     """No process delivers m after m' if m' stands later and both are of one item, or one of them
     may not be purged: what is never obsolete may be what gives later values their meaning."""
 
-    def __init__(self, stream: Stream, findings: Findings) -> None:
+    def __init__(self, stream: StreamInfo, findings: ViolationRows) -> None:
         self._stream = stream
         self._findings = findings
-        self._lives: dict[int, Later] = {}
+        self._lives: dict[int, LaterDeliveries] = {}
 
-    def on_block(self, block: Block) -> None:
+    def on_block(self, block: StreamBlock) -> None:
         """Judge each delivery by what may not be crossed, or else by its item."""
         for life, delivered in block.lives.items():
-            later = self._lives.setdefault(life, Later(self._stream.n))
+            later = self._lives.setdefault(life, LaterDeliveries(self._stream.n))
             is_told = has_message(delivered.records)
             told = delivered if is_told.all() else block.firsts(delivered.records[is_told])
             self._judge(block, told, later)
@@ -72,7 +72,7 @@ class ItemOrder:
     def on_end(self) -> None:
         """Nothing is left to judge."""
 
-    def _judge(self, block: Block, every: Firsts, later: "Later") -> None:
+    def _judge(self, block: StreamBlock, every: FirstEvents, later: "LaterDeliveries") -> None:
         records = every.records
         is_fixed = ~has_item(records) | is_kept(records)
         fixed = block.firsts(records[is_fixed])
@@ -80,7 +80,9 @@ class ItemOrder:
             self._judge_late(every, fixed, is_fixed, later)  # Else it is FIFO Order: more.
         later.add(every, fixed, records[has_item(records)])
 
-    def _judge_late(self, every: Firsts, fixed: Firsts, is_fixed: Mask, later: "Later") -> None:
+    def _judge_late(
+        self, every: FirstEvents, fixed: FirstEvents, is_fixed: Mask, later: "LaterDeliveries"
+    ) -> None:
         records, rest = every.records, (every.rows + 1, every.pids)
         barrier = np.where(
             is_fixed, later.of_all.places(every, *rest), later.of_fixed.places(fixed, *rest)
@@ -94,7 +96,7 @@ class ItemOrder:
         is_about = has_item(records)
         self._judge_items(records[is_about], crossed[is_about], later.of_item)
 
-    def _judge_items(self, records: Records, is_judged: Mask, later: PerItem) -> None:
+    def _judge_items(self, records: EventTable, is_judged: Mask, later: PerItemState) -> None:
         order = np.lexsort((records["place"], records["item"], records["pid"]))
         records, is_judged = records[order], is_judged[order]
         pids, items, seqs = records["pid"], records["item"], records["seq"]
@@ -107,29 +109,29 @@ class ItemOrder:
             why = f"later messages of its item {records['item'][i]} had been delivered"
             self._report(records[i], None, why)
 
-    def _report(self, one: Record, last: Record | None, why: str) -> None:
+    def _report(self, one: EventRecord, last: EventRecord | None, why: str) -> None:
         what = f"{too_late(self._stream, one, last)}, {why}"
         self._findings.add(self._stream, "item_order", what, last, one)
 
 
-class Later:
+class LaterDeliveries:
     """What one life delivered beyond the block: of all messages, of those that may not be purged,
     and of each item the least place."""
 
     def __init__(self, n: int) -> None:
-        self.of_all = Earliest(n)
-        self.of_fixed = Earliest(n)
-        self.of_item = PerItem(n, NEVER, np.int64)
+        self.of_all = EarliestEvent(n)
+        self.of_fixed = EarliestEvent(n)
+        self.of_item = PerItemState(n, NEVER, np.int64)
 
-    def add(self, every: Firsts, fixed: Firsts, about: Records) -> None:
+    def add(self, every: FirstEvents, fixed: FirstEvents, about: EventTable) -> None:
         """Carry a block over to the older ones; `about`: those of its records with an item."""
         self.of_all.carry(every)
         self.of_fixed.carry(fixed)
         rows = self.of_item.rows(about["item"])
-        least(self.of_item.values, rows, about["pid"], about["place"])
+        scatter_min(self.of_item.values, rows, about["pid"], about["place"])
 
 
-def too_late(stream: Stream, one: Record, last: Record | None) -> str:
+def too_late(stream: StreamInfo, one: EventRecord, last: EventRecord | None) -> str:
     """What is wrong with a delivery."""
     what = f"process {one['pid']} delivered {stream.sender}:{one['seq']}"
     return f"{what} after {stream.sender}:{last['seq']}" if last is not None else what

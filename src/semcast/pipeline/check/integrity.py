@@ -7,19 +7,25 @@ that was multicast at all was multicast before.
 
 import numpy as np
 
-from semcast.pipeline.check.event_table import Record
-from semcast.pipeline.check.stream_block import Block, Findings, Stream, before, has_message
+from semcast.pipeline.check.event_table import EventRecord
+from semcast.pipeline.check.stream_block import (
+    StreamBlock,
+    StreamInfo,
+    ViolationRows,
+    happened_before,
+    has_message,
+)
 from semcast.terms.events import DELIVER
 
 
-class Integrity:
+class IntegrityCheck:
     """Each process delivers m at most once, only after m was multicast, and unchanged."""
 
-    def __init__(self, stream: Stream, findings: Findings) -> None:
+    def __init__(self, stream: StreamInfo, findings: ViolationRows) -> None:
         self._stream = stream
         self._findings = findings
 
-    def on_block(self, block: Block) -> None:
+    def on_block(self, block: StreamBlock) -> None:
         """Judge multicasts, then deliveries."""
         messages = block.messages
         multicasts, sender = messages.all, self._stream.sender
@@ -31,19 +37,19 @@ class Integrity:
             if first is not None and (first["ts"], first["place"]) < (one["ts"], one["place"]):
                 self._report(one, f"multicast {sender}:{one['seq']} twice", first)
         self._judge_deliveries(block)
-        for first, again in twice(block):
+        for first, again in repeated_deliveries(block):
             self._report(again, f"delivered {sender}:{again['seq']} twice", first)
 
     def on_end(self) -> None:
         """Nothing is left to judge."""
 
-    def _judge_deliveries(self, block: Block) -> None:
+    def _judge_deliveries(self, block: StreamBlock) -> None:
         delivered, messages, sender = block.of(DELIVER), block.messages, self._stream.sender
         known = messages.known(delivered["seq"] - block.base)
         sound = np.zeros(len(delivered), bool)
         there = delivered[known]
         source = messages.at(there["seq"] - block.base)
-        after = before(self._stream, source["pid"], source["place"], source["ts"], there)
+        after = happened_before(self._stream, source["pid"], source["place"], source["ts"], there)
         same = np.ones(len(there), bool)
         for name in ("content", "item", "flags"):
             same &= source[name] == there[name]
@@ -61,20 +67,20 @@ class Integrity:
                     one, f"delivered {sender}:{one['seq']}, which no process had multicast"
                 )
 
-    def _report(self, one: Record, what: str, first: Record | None = None) -> None:
+    def _report(self, one: EventRecord, what: str, first: EventRecord | None = None) -> None:
         self._findings.add(self._stream, "integrity", f"process {one['pid']} {what}", first, one)
 
 
-class AtMostOnce:
+class AtMostOnceCheck:
     """Each process delivers m at most once."""
 
-    def __init__(self, stream: Stream, findings: Findings) -> None:
+    def __init__(self, stream: StreamInfo, findings: ViolationRows) -> None:
         self._stream = stream
         self._findings = findings
 
-    def on_block(self, block: Block) -> None:
+    def on_block(self, block: StreamBlock) -> None:
         """A second delivery of the same message is one too many."""
-        for first, again in twice(block):
+        for first, again in repeated_deliveries(block):
             what = f"process {again['pid']} delivered {self._stream.sender}:{again['seq']} twice"
             self._findings.add(self._stream, "at_most_once", what, first, again)
 
@@ -82,7 +88,7 @@ class AtMostOnce:
         """Nothing is left to judge."""
 
 
-def twice(block: Block) -> list[tuple[Record | None, Record]]:
+def repeated_deliveries(block: StreamBlock) -> list[tuple[EventRecord | None, EventRecord]]:
     """Deliveries that were not the first of their message at their process, after the first."""
     return [
         (deliveries.record(again["seq"] - block.base, again["pid"]), again)

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from semcast.pipeline.check.event_files import kind_of
-from semcast.pipeline.check.evidence import LIFE, of_kind
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.check.evidence import INCARNATION, of_kind
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import INSTALL
 
 _LIVES: Final = "run_id bigint, pid int, inc int, own_id bigint"
@@ -23,7 +23,7 @@ _RUNS: Final = "run_id bigint, own_id bigint"
 _PROCESSES: Final = "run_id bigint, pid int, own_id bigint, is_last boolean"
 
 
-def by_lineage(trace: Trace) -> tuple[Trace, Callable[[DataFrame], DataFrame]]:
+def by_lineage(trace: TraceTables) -> tuple[TraceTables, Callable[[DataFrame], DataFrame]]:
     """The trace with a run for each lineage, and what gives its rows the run_id that they had.
 
     The first lineage of a run keeps its number and whatever happened to nobody's lineage.
@@ -41,11 +41,11 @@ def by_lineage(trace: Trace) -> tuple[Trace, Callable[[DataFrame], DataFrame]]:
     inside = sorted({(row.run_id, row.pid, row.own_id) for row in lives})
     of_process = [(*key, last[key[:2]] == key[2]) for key in inside]
     own = spark.createDataFrame(runs, _RUNS)
-    apart = Trace(
+    apart = TraceTables(
         _renamed(trace.runs, own, "run_id"),
         _processes(trace.processes, spark.createDataFrame(of_process, _PROCESSES)),
         _renamed(trace.items, own, "run_id"),
-        _renamed(trace.events, spark.createDataFrame(of_life, _LIVES), "run_id", *LIFE),
+        _renamed(trace.events, spark.createDataFrame(of_life, _LIVES), "run_id", *INCARNATION),
     )
     was = spark.createDataFrame(runs, "was bigint, run_id bigint")
 
@@ -56,12 +56,12 @@ def by_lineage(trace: Trace) -> tuple[Trace, Callable[[DataFrame], DataFrame]]:
     return apart, restored
 
 
-def _lives(trace: Trace) -> Sequence[Row]:
+def _lives(trace: TraceTables) -> Sequence[Row]:
     """The lives of runs with several lineages, each with the number of the run of its lineage."""
     told = of_kind(trace, INSTALL).select(
-        "run_id", *LIFE, "n", "ts_ns", F.col("attrs")["lineage"].alias("lineage")
+        "run_id", *INCARNATION, "n", "ts_ns", F.col("attrs")["lineage"].alias("lineage")
     )
-    by_life = told.where("lineage is not null").groupBy("run_id", *LIFE)
+    by_life = told.where("lineage is not null").groupBy("run_id", *INCARNATION)
     lives = by_life.agg(F.min_by("lineage", "n").alias("lineage"), F.min("ts_ns").alias("since"))
     begins = Window.partitionBy("run_id", "lineage")
     in_run = Window.partitionBy("run_id")
@@ -74,7 +74,7 @@ def _lives(trace: Trace) -> Sequence[Row]:
     )
     apart = F.xxhash64("run_id", "lineage")
     own = F.when(F.col("lineage") == F.col("first.lineage"), F.col("run_id")).otherwise(apart)
-    return found.select("run_id", *LIFE, own.alias("own_id")).collect()
+    return found.select("run_id", *INCARNATION, own.alias("own_id")).collect()
 
 
 def _renamed(rows: DataFrame, own: DataFrame, *names: str) -> DataFrame:

@@ -14,14 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from semcast.pipeline.check.evidence import of_kind
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 
 LISTS: Final = ("bitmap", "list", "update-fin")
 
-Told: TypeAlias = Mapping[str, Any]  # a row, by column
+RowDict: TypeAlias = Mapping[str, Any]  # a row, by column
 
 
-class Link(NamedTuple):
+class ListedMessage(NamedTuple):
     """One message: who has it, who is asked about it, and the distances that it lists."""
 
     seq: int
@@ -31,7 +31,7 @@ class Link(NamedTuple):
     covers: Sequence[int]
 
 
-def unsettled(newest_first: Iterable[Link]) -> Iterator[tuple[int, int]]:
+def unsatisfied(newest_first: Iterable[ListedMessage]) -> Iterator[tuple[int, int]]:
     """Messages with those who were asked about them and have nothing for them."""
     settled: dict[int, int] = {}  # by number, who has something that makes it obsolete
     for link in newest_first:
@@ -43,10 +43,10 @@ def unsettled(newest_first: Iterable[Link]) -> Iterator[tuple[int, int]]:
             settled[link.seq - distance] = settled.get(link.seq - distance, 0) | has
 
 
-def followed(
+def scan_streams(
     rows: DataFrame,
     key: Sequence[str],
-    follow: Callable[[Iterator[tuple[int, list[Told]]]], Iterator[Told]],
+    follow: Callable[[Iterator[tuple[int, list[RowDict]]]], Iterator[RowDict]],
     schema: pa.Schema,
 ) -> DataFrame:
     """What `follow` says of each stream, given its numbers from the newest down, each with the
@@ -64,25 +64,25 @@ def followed(
     return newest_first.mapInArrow(judge, from_arrow_schema(schema))
 
 
-def peeked(
-    numbers: Iterator[tuple[int, list[Told]]],
-) -> tuple[Told, Iterator[tuple[int, list[Told]]]]:
+def peek(
+    numbers: Iterator[tuple[int, list[RowDict]]],
+) -> tuple[RowDict, Iterator[tuple[int, list[RowDict]]]]:
     """A row of the newest number, and all numbers."""
     seq, told = next(numbers)
     return told[0], chain([(seq, told)], numbers)
 
 
-def _number(row: Told) -> int:
+def _number(row: RowDict) -> int:
     return int(row["seq"])
 
 
-def annotation(told: Sequence[Told]) -> tuple[bool, Sequence[int]]:
+def annotation(told: Sequence[RowDict]) -> tuple[bool, Sequence[int]]:
     """Whether a message is kept and what it lists, by the first row that knows it."""
     known = next((row for row in told if row["is_kept"] is not None), None)
     return (True, ()) if known is None else (known["is_kept"], known["covers"] or ())
 
 
-def annotated(trace: Trace, kind: str) -> DataFrame:
+def annotated(trace: TraceTables, kind: str) -> DataFrame:
     """Events of messages with their relation (`relation`, `is_listed`, `is_kept`); `line` is what
     a later message must share with one to replace it, null where nothing does."""
     relation = F.split_part("relation", F.lit(":"), F.lit(1))

@@ -13,11 +13,11 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.evidence import of_kind, skews, with_multicast
-from semcast.pipeline.check.subscriber_knowledge import settled
-from semcast.pipeline.check.subscriptions import last_owed_not, lasting, subscriptions
+from semcast.pipeline.check.evidence import clock_skews, of_kind, with_multicast
+from semcast.pipeline.check.subscriber_knowledge import resolved_messages
+from semcast.pipeline.check.subscriptions import active_at_end, last_not_owed, subscriptions
 from semcast.pipeline.check.violations import event, violations
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import (
     ACKNOWLEDGE,
     AGE,
@@ -33,15 +33,15 @@ _STREAM: Final = ("run_id", "pid", "subscription", "sender")
 _WORD: Final = 63  # bits of a mask
 
 
-def reliable_delivery(trace: Trace) -> DataFrame:
+def reliable_delivery(trace: TraceTables) -> DataFrame:
     """At the end every subscriber that is up is settled about every acknowledged message after its
     vector: it delivered it, was told that it will not come, or was told that it is obsolete and
     got, or was told of the loss of, what makes it so."""
-    subscribers = lasting(trace)
-    is_owed = F.col("seq") > last_owed_not(F.col("sender"))
+    subscribers = active_at_end(trace)
+    is_owed = F.col("seq") > last_not_owed(F.col("sender"))
     word, bit = F.expr(f"place div {_WORD}"), F.expr(f"cast(place % {_WORD} as int)")
     done = (
-        settled(trace)
+        resolved_messages(trace)
         .join(F.broadcast(subscribers), ["run_id", "pid"])
         .where(is_owed & F.col("is_settled"))
         .groupBy("run_id", *_MESSAGE, word.alias("word"))
@@ -53,7 +53,7 @@ def reliable_delivery(trace: Trace) -> DataFrame:
         )
     )
     vectors = subscribers.groupBy("run_id").agg(F.collect_list("after").alias("vectors"))
-    owed = F.filter("vectors", lambda v: F.col("seq") > last_owed_not(F.col("sender"), v))
+    owed = F.filter("vectors", lambda v: F.col("seq") > last_not_owed(F.col("sender"), v))
     wrong = (
         of_kind(trace, ACKNOWLEDGE)
         .groupBy("run_id", *_MESSAGE)
@@ -78,7 +78,7 @@ def reliable_delivery(trace: Trace) -> DataFrame:
     return violations(rows, "reliable_delivery", what, F.col("sent"), F.col("acknowledged"))
 
 
-def collection_safety(trace: Trace) -> DataFrame:
+def collection_safety(trace: TraceTables) -> DataFrame:
     """A logger reclaims a message only when every subscriber that is owed it has it, or by age.
 
     That includes who joins later with a vector before it.  Of each subscription and sender the
@@ -88,17 +88,17 @@ def collection_safety(trace: Trace) -> DataFrame:
         of_kind(trace, RECLAIM)
         .where(F.coalesce(F.col("attrs")["reason"], F.lit("")) != AGE)
         .select("run_id", *_MESSAGE, "ts_ns", event().alias("reclaim"))
-        .join(F.broadcast(skews(trace)), "run_id")
+        .join(F.broadcast(clock_skews(trace)), "run_id")
     )
     claims = (
         reclaims.join(F.broadcast(subscriptions(trace)), "run_id")
         .where("until is null or until > ts_ns + skew_ns")
-        .withColumn("last", last_owed_not(F.col("sender")))
+        .withColumn("last", last_not_owed(F.col("sender")))
         .where("seq > last")
         .withColumn("ts_ns", F.greatest("ts_ns", "joined.ts_ns"))  # Who joins later: by then.
     )
-    has = _has(trace, claims)
-    judged = _judged(claims, has, of_kind(trace, MULTICAST))
+    has = _first_had(trace, claims)
+    judged = _wrong_claims(claims, has, of_kind(trace, MULTICAST))
     first = judged.groupBy(*_STREAM).agg(
         *(F.min_by(name, F.struct("ts_ns", "seq")).alias(name) for name in _OF_CLAIM)
     )
@@ -116,7 +116,7 @@ def collection_safety(trace: Trace) -> DataFrame:
 _OF_CLAIM: Final = ("seq", "ts_ns", "skew_ns", "last", "reclaim", "joined")
 
 
-def _has(trace: Trace, claims: DataFrame) -> DataFrame:
+def _first_had(trace: TraceTables, claims: DataFrame) -> DataFrame:
     """When a subscriber first had a message that a logger let go of, by any event that says so."""
     furthest = claims.groupBy("run_id", "pid", "sender").agg(F.max("seq").alias("furthest"))
     return (
@@ -128,7 +128,7 @@ def _has(trace: Trace, claims: DataFrame) -> DataFrame:
     )
 
 
-def _judged(claims: DataFrame, has: DataFrame, multicasts: DataFrame) -> DataFrame:
+def _wrong_claims(claims: DataFrame, has: DataFrame, multicasts: DataFrame) -> DataFrame:
     """The claims that are wrong: up to there, the subscriber has fewer messages than there are, or
     got one of them later."""
     starts = claims.select(*_STREAM, "last").distinct()

@@ -21,35 +21,35 @@ from semcast.pipeline.check.service import exactly_once_requests, sequential_con
 from semcast.pipeline.check.total_order import confirmation, prefix_delivery, total_order
 from semcast.pipeline.check.view_synchrony import semantic_view_synchrony
 from semcast.pipeline.check.views import primary_order, sending_view_delivery, view_order
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
     """How a property is judged.  `needs_witness`: only from recorded positions and versions."""
 
-    violations: Callable[[Trace], DataFrame]
+    violations: Callable[[TraceTables], DataFrame]
     needs_witness: bool = False
 
 
-Family: TypeAlias = Callable[[Trace, Mapping[str, Column | None]], DataFrame]
+PropertyGroup: TypeAlias = Callable[[TraceTables, Mapping[str, Column | None]], DataFrame]
 
 # Properties that share one reading of the trace, by what reads it.
-FAMILIES: Final[Mapping[Family, Sequence[str]]] = {
+PROPERTY_GROUPS: Final[Mapping[PropertyGroup, Sequence[str]]] = {
     streams.violations: tuple(streams.RULES),
     causality.violations: causality.NAMES,
 }
 
 
-def _one_of(family: Family, name: str) -> Property:
-    def violations(trace: Trace) -> DataFrame:
+def _one_of(family: PropertyGroup, name: str) -> Property:
+    def violations(trace: TraceTables) -> DataFrame:
         return family(trace, {name: None})
 
     return Property(violations)
 
 
 PROPERTIES: Final[Mapping[str, Property]] = {
-    **{name: _one_of(family, name) for family, names in FAMILIES.items() for name in names},
+    **{name: _one_of(family, name) for family, names in PROPERTY_GROUPS.items() for name in names},
     "view_order": Property(view_order),
     "sending_view_delivery": Property(sending_view_delivery),
     "semantic_view_synchrony": Property(semantic_view_synchrony),
@@ -65,21 +65,21 @@ PROPERTIES: Final[Mapping[str, Property]] = {
 }
 
 
-def violations_of(trace: Trace, judged: Mapping[str, Column | None]) -> DataFrame | None:
+def violations_of(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFrame | None:
     """All violations of the named properties, each on the runs of which its condition holds
     (over the columns of `runs.with_processes`; None: on all)."""
     frames, left = [], dict(judged)
-    for family, names in FAMILIES.items():
+    for family, names in PROPERTY_GROUPS.items():
         if together := {name: left.pop(name) for name in names if name in left}:
             frames.append(family(trace, together))
     for name, where in left.items():
-        frames.append(PROPERTIES[name].violations(of_runs(trace, where)))
+        frames.append(PROPERTIES[name].violations(filter_runs(trace, where)))
     return reduce(DataFrame.unionByName, frames) if frames else None
 
 
-def of_runs(trace: Trace, condition: Column | None) -> Trace:
+def filter_runs(trace: TraceTables, condition: Column | None) -> TraceTables:
     """The trace without the runs of which the condition does not hold."""
     if condition is None:
         return trace
     runs = with_processes(trace).where(condition).select("run_id")
-    return Trace(*(table.join(F.broadcast(runs), "run_id", "left_semi") for table in trace))
+    return TraceTables(*(table.join(F.broadcast(runs), "run_id", "left_semi") for table in trace))

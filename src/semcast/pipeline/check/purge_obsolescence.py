@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from semcast.pipeline.check.event_fields import KEEP
-from semcast.pipeline.check.event_table import NONE, Record, Records, joined
+from semcast.pipeline.check.event_table import NONE, EventRecord, EventTable, concat
 from semcast.pipeline.check.stream_block import (
-    Block,
     Mask,
     Places,
-    Stream,
-    before,
+    StreamBlock,
+    StreamInfo,
+    happened_before,
     has_item,
     is_kept,
 )
@@ -28,43 +28,45 @@ _BY_ITEM = ("item", "all", "none")
 
 
 @dataclass(slots=True, eq=False)
-class Walk:
+class RelationWalk:
     """From the newer message of a purge towards the older one."""
 
-    purge: Record
+    purge: EventRecord
     found: bool = False
 
 
-class Obsolescence:
+class PurgeObsolescence:
     """One per stream; `refused` for each block, newest first, then `leftovers`."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamInfo) -> None:
         self._stream = stream
-        self._waiting: Records = NONE  # purges of messages in older blocks
+        self._waiting: EventTable = NONE  # purges of messages in older blocks
         self._item: Places = np.zeros(0, np.int64)  # of the newer message of each
-        self._walks: list[Walk] = []
-        self._at: dict[int, list[Walk]] = {}  # by number, the walks that will get there
+        self._walks: list[RelationWalk] = []
+        self._at: dict[int, list[RelationWalk]] = {}  # by number, the walks that will get there
 
-    def refused(self, block: Block, purges: Records) -> Iterator[Record]:
+    def refused(self, block: StreamBlock, purges: EventTable) -> Iterator[EventRecord]:
         """The purges, of this block or carried to it, whose message was not obsolete."""
         messages = block.messages
         rows = purges["by"] - block.base
         stands = messages.known(rows) & (purges["seq"] < purges["by"])
         there, source = purges[stands], messages.at(rows[stands])
-        stands[stands] = before(self._stream, source["pid"], source["place"], source["ts"], there)
+        stands[stands] = happened_before(
+            self._stream, source["pid"], source["place"], source["ts"], there
+        )
         yield from purges[~stands]
         if self._stream.relation in _BY_ITEM:
             yield from self._by_item(block, purges[stands])
         else:
             yield from self._by_list(block, purges[stands])
 
-    def leftovers(self) -> Iterator[Record]:
+    def leftovers(self) -> Iterator[EventRecord]:
         """The purges of what was never multicast."""
         yield from self._waiting
         for walk in self._walks:
             yield walk.purge
 
-    def _by_item(self, block: Block, purges: Records) -> Iterator[Record]:
+    def _by_item(self, block: StreamBlock, purges: EventTable) -> Iterator[EventRecord]:
         newer = block.messages.at(purges["by"] - block.base)
         if self._stream.relation == "none":
             yield from purges
@@ -72,13 +74,13 @@ class Obsolescence:
         if self._stream.relation == "item":
             yield from purges[~has_item(newer)]
             purges, newer = purges[has_item(newer)], newer[has_item(newer)]
-        waiting = joined((self._waiting, purges))
+        waiting = concat((self._waiting, purges))
         items = np.concatenate((self._item, newer["item"]))
         due = waiting["seq"] >= block.base
         self._waiting, self._item = waiting[~due].detached(), items[~due]
         yield from waiting[due][~self._is_obsolete(block, waiting[due], items[due])]
 
-    def _is_obsolete(self, block: Block, purges: Records, items: Places) -> Mask:
+    def _is_obsolete(self, block: StreamBlock, purges: EventTable, items: Places) -> Mask:
         rows = purges["seq"] - block.base
         obsolete: Mask = rows < block.size
         obsolete[obsolete] = block.messages.known(rows[obsolete])
@@ -89,10 +91,10 @@ class Obsolescence:
         obsolete[obsolete] = fits
         return obsolete
 
-    def _by_list(self, block: Block, purges: Records) -> Iterator[Record]:
+    def _by_list(self, block: StreamBlock, purges: EventTable) -> Iterator[EventRecord]:
         covers, messages = block.covers, block.messages
         for purge in purges:
-            walk = Walk(purge)
+            walk = RelationWalk(purge)
             self._walks.append(walk)
             self._step(walk, purge["by"], covers.get(purge["by"], ()))
         for number in range(block.base + block.size - 1, block.base - 1, -1):
@@ -108,7 +110,7 @@ class Obsolescence:
         yield from (w.purge for w in self._walks if not w.found and w.purge["seq"] >= block.base)
         self._walks = [w for w in self._walks if not w.found and w.purge["seq"] < block.base]
 
-    def _step(self, walk: Walk, number: int, distances: Sequence[int]) -> None:
+    def _step(self, walk: RelationWalk, number: int, distances: Sequence[int]) -> None:
         for older in {number - distance for distance in distances}:
             if older >= walk.purge["seq"]:
                 walks = self._at.setdefault(older, [])

@@ -15,20 +15,20 @@ from typing import Final
 
 import numpy as np
 
-from semcast.pipeline.check.event_fields import FLAG_BITS, KINDS, WHERE
-from semcast.pipeline.check.event_table import Record, Records, joined
-from semcast.pipeline.check.purge_obsolescence import Obsolescence
-from semcast.pipeline.check.running_state import Earliest
+from semcast.pipeline.check.event_fields import FLAG_BITS, KINDS, PURGED_FROM
+from semcast.pipeline.check.event_table import EventRecord, EventTable, concat
+from semcast.pipeline.check.purge_obsolescence import PurgeObsolescence
+from semcast.pipeline.check.running_state import EarliestEvent
 from semcast.pipeline.check.stream_block import (
     NEVER,
-    Block,
-    Findings,
-    Firsts,
+    FirstEvents,
     Mask,
     Places,
-    Stream,
-    before,
-    least,
+    StreamBlock,
+    StreamInfo,
+    ViolationRows,
+    happened_before,
+    scatter_min,
 )
 from semcast.terms.events import (
     DELIVERY,
@@ -42,27 +42,29 @@ from semcast.terms.events import (
     STABLE,
 )
 
-_DELIVERY: Final = WHERE.index(DELIVERY)
-_RETRANSMISSION: Final = WHERE.index(RETRANSMISSION)
+_DELIVERY: Final = PURGED_FROM.index(DELIVERY)
+_RETRANSMISSION: Final = PURGED_FROM.index(RETRANSMISSION)
 
 
-class PurgeSafety:
+class PurgeSafetyCheck:
     """One per stream; blocks come newest first."""
 
-    def __init__(self, stream: Stream, findings: Findings) -> None:
+    def __init__(self, stream: StreamInfo, findings: ViolationRows) -> None:
         self._stream = stream
         self._findings = findings
-        self._sent = Earliest(stream.n)
-        self._reached = Earliest(stream.n)
-        self._obsolete = Obsolescence(stream)
+        self._sent = EarliestEvent(stream.n)
+        self._reached = EarliestEvent(stream.n)
+        self._obsolete = PurgeObsolescence(stream)
         self._noticed: dict[int, int] = {}  # by number, when an older message was first purged
-        self._lowest: dict[int, Record] = {}  # by pid, the step with which the last block begins
+        self._lowest: dict[
+            int, EventRecord
+        ] = {}  # by pid, the step with which the last block begins
 
-    def on_block(self, block: Block) -> None:
+    def on_block(self, block: StreamBlock) -> None:
         """Judge steps, purges, skips and claims."""
         steps = self._steps(block)
         self._judge_steps(block, steps)
-        reached = Reached(self._stream, self._reached, steps)
+        reached = ReachedFrontiers(self._stream, self._reached, steps)
         purges = block.of(PURGE)
         self._judge_purges(block, purges, reached)
         for one in self._obsolete.refused(block, purges):
@@ -78,21 +80,21 @@ class PurgeSafety:
         for one in self._obsolete.leftovers():
             self._report_purge(one, "which does not make it obsolete")
 
-    def _steps(self, block: Block) -> Firsts:
+    def _steps(self, block: StreamBlock) -> FirstEvents:
         """What moves a frontier; reports what cannot, as nobody had multicast it."""
         sender, multicasts = self._stream.sender, block.of(MULTICAST)
         own = block.firsts(multicasts[multicasts["pid"] == sender])
         arrivals = block.of(RECEIVE, SKIP)
         rows = arrivals["seq"] - block.base
         places, times = self._sent.places(own, rows, sender), self._sent.times(own, rows, sender)
-        is_sent = before(self._stream, sender, places, times, arrivals)
+        is_sent = happened_before(self._stream, sender, places, times, arrivals)
         for one in arrivals[~is_sent]:
             self._report(one, f"{_of(self._stream, one)}, which no process had multicast")
         self._sent.carry(own)
         foreign = arrivals["pid"] != sender  # Its own copy the multicast has counted.
-        return block.firsts(joined((multicasts, arrivals[is_sent & foreign])))
+        return block.firsts(concat((multicasts, arrivals[is_sent & foreign])))
 
-    def _judge_steps(self, block: Block, steps: Firsts) -> None:
+    def _judge_steps(self, block: StreamBlock, steps: FirstEvents) -> None:
         """A frontier moves by one, and only forward."""
         for pid, one in self._lowest.items():
             if block.base + block.size != one["seq"] or steps.place[-1, pid] > one["place"]:
@@ -111,7 +113,9 @@ class PurgeSafety:
         lowest = steps.records[at_base & ~passed & (steps.records["seq"] != 1)]
         self._lowest = {one["pid"]: one for one in lowest}
 
-    def _judge_purges(self, block: Block, purges: Records, reached: "Reached") -> None:
+    def _judge_purges(
+        self, block: StreamBlock, purges: EventTable, reached: "ReachedFrontiers"
+    ) -> None:
         """For a message that is here (delivery) or safe (retransmission)."""
         where = purges["flags"] >> FLAG_BITS
         rows = purges["by"] - block.base
@@ -129,12 +133,12 @@ class PurgeSafety:
             why = f"which was not safe: {self._too_few(count[i])}"
             self._report_purge(purges[i], why, block)
 
-    def _judge_skips(self, block: Block, purges: Records) -> None:
+    def _judge_skips(self, block: StreamBlock, purges: EventTable) -> None:
         """A notice exists only of what was purged for good somewhere."""
         for_good = purges[purges["flags"] >> FLAG_BITS == _RETRANSMISSION]
         when: Places = np.full((block.size, 1), NEVER)
         here = for_good[(for_good["seq"] >= block.base) & (for_good["seq"] < for_good["by"])]
-        least(when, here["seq"] - block.base, 0, here["ts"])
+        scatter_min(when, here["seq"] - block.base, 0, here["ts"])
         for seq, ts in self._noticed.items():
             if 0 <= seq - block.base < block.size:
                 when[seq - block.base] = min(when[seq - block.base, 0], ts)
@@ -148,7 +152,7 @@ class PurgeSafety:
             seq, ts = one["seq"], one["ts"]
             self._noticed[seq] = min(self._noticed.get(seq, ts), ts)
 
-    def _judge_claims(self, block: Block, reached: "Reached") -> None:
+    def _judge_claims(self, block: StreamBlock, reached: "ReachedFrontiers") -> None:
         """Safe: more than f have reached it.  Stable: all have that nobody has forgotten."""
         safe, sender = block.of(SAFE), self._stream.sender
         count = reached.by_whom(safe, safe["seq"] - block.base).sum(axis=1)
@@ -169,33 +173,33 @@ class PurgeSafety:
     def _too_few(self, count: int) -> str:
         return f"{count} of {self._stream.n} processes had reached it and f = {self._stream.f}"
 
-    def _report_gap(self, one: Record) -> None:
+    def _report_gap(self, one: EventRecord) -> None:
         before_it = f"{self._stream.sender}:{one['seq'] - 1}"
         self._report(one, f"{_of(self._stream, one)}, before it had reached {before_it}")
 
-    def _report_purge(self, one: Record, why: str, block: Block | None = None) -> None:
-        sender, where = self._stream.sender, WHERE[one["flags"] >> FLAG_BITS]
+    def _report_purge(self, one: EventRecord, why: str, block: StreamBlock | None = None) -> None:
+        sender, where = self._stream.sender, PURGED_FROM[one["flags"] >> FLAG_BITS]
         what = f"purge of {sender}:{one['seq']} ({where}) for {sender}:{one['by']}, {why}"
         known = [block.messages.get(one[of]) for of in ("seq", "by")] if block else []
         self._report(one, what, *known)
 
-    def _report(self, one: Record, what: str, *earlier: Record | None) -> None:
+    def _report(self, one: EventRecord, what: str, *earlier: EventRecord | None) -> None:
         what = f"process {one['pid']}: {what}"
         self._findings.add(self._stream, "purge_safety", what, *earlier, one)
 
 
-class Reached:
+class ReachedFrontiers:
     """Who has reached which messages of a block when something else happens."""
 
-    def __init__(self, stream: Stream, beyond: Earliest, steps: Firsts) -> None:
+    def __init__(self, stream: StreamInfo, beyond: EarliestEvent, steps: FirstEvents) -> None:
         self._stream, self._beyond, self._steps = stream, beyond, steps
 
-    def here(self, events: Records, rows: Places) -> Mask:
+    def here(self, events: EventTable, rows: Places) -> Mask:
         """Whether the process of each event had, by its own order."""
         had: Mask = self._beyond.places(self._steps, rows, events["pid"]) < events["place"]
         return had
 
-    def by_whom(self, events: Records, rows: Places) -> Mask:
+    def by_whom(self, events: EventTable, rows: Places) -> Mask:
         """By event and process."""
         times = self._beyond.times(self._steps, rows)
         had: Mask = times <= events["ts"][:, None] + self._stream.skew_ns
@@ -203,5 +207,5 @@ class Reached:
         return had
 
 
-def _of(stream: Stream, one: Record) -> str:
+def _of(stream: StreamInfo, one: EventRecord) -> str:
     return f"{KINDS[one['kind']]} of {stream.sender}:{one['seq']}"

@@ -12,14 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from semcast.pipeline.check.event_files import kind_of
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import CRASH, DRAINED, LEAVE, MULTICAST
 
 _DEPARTURES: Final = "array<struct<pid:int,ts_ns:bigint,is_done:boolean>>"
 SKEW: Final = "skew_ms"  # parameter of a run: by how much clocks of two processes may differ
 
 
-def with_skew(trace: Trace, skew_ms: float) -> Trace:
+def with_skew(trace: TraceTables, skew_ms: float) -> TraceTables:
     """The same trace, all of whose clocks differ by at most so much; infinity: nobody knows."""
     others = F.map_filter("parameters", lambda name, _: name != SKEW)
     known = F.create_map(F.lit(SKEW), F.lit(str(skew_ms))) if isfinite(skew_ms) else F.create_map()
@@ -27,7 +27,7 @@ def with_skew(trace: Trace, skew_ms: float) -> Trace:
     return trace._replace(runs=trace.runs.withColumn("parameters", told))
 
 
-def with_processes(trace: Trace) -> DataFrame:
+def with_processes(trace: TraceTables) -> DataFrame:
     """The runs, with the processes recorded (`pids`), those of them that never crashed (`correct`)
     and those that should be there and are not (`absent`).  One task is enough for them, and what it
     has need not be moved."""
@@ -51,7 +51,7 @@ def with_processes(trace: Trace) -> DataFrame:
     )
 
 
-def facts(trace: Trace, judged: Mapping[str, Column | None]) -> DataFrame:
+def run_facts(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFrame:
     """Runs of which something is to be judged, as one JSON object each (`run`): protocol, relation,
     f, n, recovery and skew_ns (if they are known), owed, who was left behind when (`left`), and the
     names of the properties (`judged`)."""
@@ -74,23 +74,23 @@ def facts(trace: Trace, judged: Mapping[str, Column | None]) -> DataFrame:
         "judged",
     )
     runs = with_processes(trace).withColumn("judged", wanted).where(F.size("judged") > 0)
-    known = _with_left if _may_have(trace.events, LEAVE, CRASH) else _with_everybody
+    known = _with_departures if _has_kind_files(trace.events, LEAVE, CRASH) else _with_everybody
     return known(runs, trace.events).select("run_id", F.to_json(told).alias("run"))
 
 
-def _may_have(events: DataFrame, *kinds: str) -> bool:
+def _has_kind_files(events: DataFrame, *kinds: str) -> bool:
     """Whether there can be events of these kinds, by the names of the files."""
     files = events.inputFiles()
     return not files or any(kind_of(file) in kinds for file in files)
 
 
 def _with_everybody(runs: DataFrame, _: DataFrame) -> DataFrame:
-    """The same as `_with_left` where nobody crashed or left."""
+    """The same as `_with_departures` where nobody crashed or left."""
     nobody, none = F.array().cast("array<int>"), F.array().cast(_DEPARTURES)
     return runs.withColumns({"crashed": nobody, "left": none})
 
 
-def _with_left(runs: DataFrame, events: DataFrame) -> DataFrame:
+def _with_departures(runs: DataFrame, events: DataFrame) -> DataFrame:
     """The runs, with who crashed (`crashed`) and who was left behind when (`left`)."""
     sent = events.where(F.col("kind") == MULTICAST)
     last = sent.groupBy("run_id").agg(F.max("ts_ns").alias("last_ns"))

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.event_table import Record
-from semcast.pipeline.check.stream_block import NEVER, Firsts, Mask, Places
+from semcast.pipeline.check.event_table import EventRecord
+from semcast.pipeline.check.stream_block import NEVER, FirstEvents, Mask, Places
 
 
-class Earliest:
+class EarliestEvent:
     """At each process, the earliest of its events from some message on.
 
     The place of such an event among the process's own is what order is judged by, its time what
@@ -20,31 +20,31 @@ class Earliest:
     def __init__(self, n: int) -> None:
         self._place: Places = np.full(n, NEVER)
         self._ts: Places = np.full(n, NEVER)
-        self._record: list[Record | None] = [None] * n
+        self._record: list[EventRecord | None] = [None] * n
 
-    def places(self, firsts: Firsts, rows: Any, pids: Any) -> Places:
+    def places(self, firsts: FirstEvents, rows: Any, pids: Any) -> Places:
         """Where it stands, by these rows and pids; the row after the last is of newer blocks."""
         places: Places = np.minimum(firsts.least_place[rows, pids], self._place[pids])
         return places
 
-    def times(self, firsts: Firsts, rows: Any, pids: Any = slice(None)) -> Places:
+    def times(self, firsts: FirstEvents, rows: Any, pids: Any = slice(None)) -> Places:
         """The same, its time."""
         times: Places = np.minimum(firsts.least_ts[rows, pids], self._ts[pids])
         return times
 
-    def passed(self, firsts: Firsts) -> Mask:
+    def passed(self, firsts: FirstEvents) -> Mask:
         """By record, whether it came after one of a later message."""
         result: Mask = firsts.records["place"] > self._place[firsts.pids]
         return result | firsts.is_overtaken
 
-    def record(self, firsts: Firsts, row: int, pid: int) -> Record | None:
+    def record(self, firsts: FirstEvents, row: int, pid: int) -> EventRecord | None:
         """The event itself."""
         here = firsts.place[row:, pid]
         if len(here) and here.min() < self._place[pid]:
             return firsts.record(row + int(here.argmin()), pid)
         return self._record[pid]
 
-    def carry(self, firsts: Firsts) -> None:
+    def carry(self, firsts: FirstEvents) -> None:
         """Take the events of this block over to the older ones."""
         self._ts = np.minimum(self._ts, firsts.least_ts[0])
         for pid in np.flatnonzero(firsts.least_place[0] < self._place).tolist():
@@ -52,7 +52,7 @@ class Earliest:
             self._record[pid] = firsts.record(int(firsts.place[:, pid].argmin()), pid)
 
 
-class PerItem:
+class PerItemState:
     """A value for each item and process, `empty` for items that were not met yet."""
 
     def __init__(self, n: int, empty: Any, dtype: Any) -> None:

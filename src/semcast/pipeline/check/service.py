@@ -12,27 +12,27 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.evidence import LIFE, of_kind
+from semcast.pipeline.check.evidence import INCARNATION, of_kind
 from semcast.pipeline.check.violations import event, violations
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import EXECUTE, JOIN, RECOVER, REPLY, UPDATE
 
 _REQUEST: Final = ("client", "request")
-_IN_TIME: Final = ("ts_ns", "pid", "n")
+_TIME_ORDER: Final = ("ts_ns", "pid", "n")
 
 
-def exactly_once_requests(trace: Trace) -> DataFrame:
+def exactly_once_requests(trace: TraceTables) -> DataFrame:
     """No server executes a request as an update twice, an update has one place, what is answered
     was executed, and all answers to one request are the same."""
     executed, replies = of_kind(trace, EXECUTE), of_kind(trace, REPLY)
     updates = executed.where(_is_update())
-    again = _unlike_first(updates, ("run_id", *LIFE, *_REQUEST), "n", ("n",))
+    again = _unlike_first(updates, ("run_id", *INCARNATION, *_REQUEST), "n", ("n",))
     moved = _unlike_first(
-        updates.where("position is not null"), ("run_id", *_REQUEST), _IN_TIME, ("position",)
+        updates.where("position is not null"), ("run_id", *_REQUEST), _TIME_ORDER, ("position",)
     )
-    other = _unlike_first(replies, ("run_id", *_REQUEST), _IN_TIME, ("digest",))
+    other = _unlike_first(replies, ("run_id", *_REQUEST), _TIME_ORDER, ("digest",))
     unfounded = replies.join(executed, ["run_id", *_REQUEST], "left_anti").select(
-        *("run_id", "pid", *_REQUEST, *_IN_TIME[::2]), event().alias("this")
+        *("run_id", "pid", *_REQUEST, *_TIME_ORDER[::2]), event().alias("this")
     )
     unfounded = unfounded.dropDuplicates(["run_id", *_REQUEST])
     places = F.format_string(
@@ -80,7 +80,7 @@ def _unlike_first(
     return found.where(reduce(Column.__or__, unlike))
 
 
-def is_witnessed(trace: Trace) -> DataFrame:
+def is_witnessed(trace: TraceTables) -> DataFrame:
     """By run, whether every update tells its position and every query and reply its version
     (`is_witnessed`); runs without such events are not there."""
     told = F.when(_is_update(), F.col("position")).otherwise(F.col("version"))
@@ -91,7 +91,7 @@ def is_witnessed(trace: Trace) -> DataFrame:
     )
 
 
-def sequential_consistency(trace: Trace) -> DataFrame:
+def sequential_consistency(trace: TraceTables) -> DataFrame:
     """There is one sequence of states; each server goes through it, and each client sees it move
     forward only, its own updates included.  Judged of runs that recorded the witness."""
     witnessed = is_witnessed(trace).where("is_witnessed")
@@ -100,9 +100,9 @@ def sequential_consistency(trace: Trace) -> DataFrame:
     taken = of_kind(trace, JOIN, RECOVER).where("version is not null")
     taken = taken.join(F.broadcast(witnessed), "run_id", "left_semi")
     updates = executed.where(_is_update())
-    two_updates = _unlike_first(updates, ("run_id", "position"), _IN_TIME, _REQUEST)
-    two_places = _unlike_first(updates, ("run_id", *_REQUEST), _IN_TIME, ("position",))
-    two_answers = _unlike_first(replies, ("run_id", *_REQUEST), _IN_TIME, ("version",))
+    two_updates = _unlike_first(updates, ("run_id", "position"), _TIME_ORDER, _REQUEST)
+    two_places = _unlike_first(updates, ("run_id", *_REQUEST), _TIME_ORDER, ("position",))
+    two_answers = _unlike_first(replies, ("run_id", *_REQUEST), _TIME_ORDER, ("version",))
     frames = [
         *_jumps(executed, taken),
         _inconsistent(
@@ -123,7 +123,7 @@ def sequential_consistency(trace: Trace) -> DataFrame:
             F.format_string("answered by version %d and by %d", "this.version", "first.version"),
             "first",
         ),
-        *_sessions(executed, replies),
+        *_client_sessions(executed, replies),
     ]
     return reduce(DataFrame.unionByName, frames)
 
@@ -154,14 +154,14 @@ def _jumps(executed: DataFrame, taken: DataFrame) -> list[DataFrame]:
     ]
 
 
-def _sessions(executed: DataFrame, replies: DataFrame) -> list[DataFrame]:
+def _client_sessions(executed: DataFrame, replies: DataFrame) -> list[DataFrame]:
     """Answers that nobody can have given, and clients that go back."""
     key = ["run_id", *_REQUEST]
     answers = replies.groupBy(*key).agg(
-        F.min_by(event(), F.struct(*_IN_TIME)).alias("this"),
-        F.min_by("version", F.struct(*_IN_TIME)).alias("version"),
+        F.min_by(event(), F.struct(*_TIME_ORDER)).alias("this"),
+        F.min_by("version", F.struct(*_TIME_ORDER)).alias("version"),
     )
-    first = F.struct(*_IN_TIME)
+    first = F.struct(*_TIME_ORDER)
     origins = executed.groupBy(*key).agg(
         F.min_by("position", F.when(_is_update(), first)).alias("place"),
         F.collect_set(F.when(~_is_update(), F.col("version"))).alias("read"),

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from semcast.pipeline.check.event_encoding import Cells, first_seq
+from semcast.pipeline.check.event_encoding import EncodedEvents, first_seq
 from semcast.pipeline.check.event_fields import (
     CODE,
     FLAG_BITS,
@@ -20,9 +20,9 @@ from semcast.pipeline.check.event_fields import (
     HAS_MESSAGE,
     KEEP,
     KINDS,
-    WHERE,
+    PURGED_FROM,
 )
-from semcast.pipeline.check.event_table import NONE, Record, Records, joined
+from semcast.pipeline.check.event_table import NONE, EventRecord, EventTable, concat
 from semcast.terms.events import DELIVER, MULTICAST, PURGE
 from semcast.traces.errors import BadFile
 from semcast.traces.schema import PROCESSES
@@ -35,7 +35,7 @@ ANY_SKEW: Final = 1 << 62  # ns; added to a time of this century it is still les
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamInfo:
     """Whose messages are judged, in which run, by which rules."""
 
     run_id: int
@@ -53,18 +53,18 @@ class Stream:
 
 
 @dataclass(slots=True)
-class Findings:
+class ViolationRows:
     """Violations as rows, in the order they were found."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, stream: Stream, name: str, what: str, *events: Record | None) -> None:
+    def add(self, stream: StreamInfo, name: str, what: str, *events: EventRecord | None) -> None:
         """Record a violation; None stands for evidence that the trace does not hold."""
-        proof = [_told(stream, one) for one in events if one is not None]
+        proof = [_event_dict(stream, one) for one in events if one is not None]
         self.rows.append({"run_id": stream.run_id, "property": name, "what": what, "events": proof})
 
 
-def _told(stream: Stream, record: Record) -> dict[str, Any]:
+def _event_dict(stream: StreamInfo, record: EventRecord) -> dict[str, Any]:
     flags, place = record["flags"], record["place"]
     return {
         "pid": record["pid"],
@@ -77,14 +77,14 @@ def _told(stream: Stream, record: Record) -> dict[str, Any]:
         "seq": record["seq"] or None,
         "item": record["item"] if flags & HAS_ITEM else None,
         "by_seq": record["by"] or None,
-        "note": WHERE[flags >> FLAG_BITS],
+        "note": PURGED_FROM[flags >> FLAG_BITS],
     }
 
 
-class Firsts:
+class FirstEvents:
     """Of each message, the first of some events at each process: where it stands, and itself."""
 
-    def __init__(self, records: Records, base: int, size: int, n: int) -> None:
+    def __init__(self, records: EventTable, base: int, size: int, n: int) -> None:
         self.records = records
         self.rows = records["seq"] - base
         self.pids = records["pid"]
@@ -139,7 +139,7 @@ class Firsts:
         index.reshape(-1)[self._cells[self.is_first]] = np.flatnonzero(self.is_first)
         return index
 
-    def record(self, row: int, pid: int) -> Record | None:
+    def record(self, row: int, pid: int) -> EventRecord | None:
         """The event itself."""
         return self.records[int(self._index[row, pid])] if self.place[row, pid] != NEVER else None
 
@@ -150,16 +150,16 @@ def _least_from(values: Places) -> Places:
     return least
 
 
-def least(values: Places, rows: Any, columns: Any, by: Places) -> None:
+def scatter_min(values: Places, rows: Any, columns: Any, by: Places) -> None:
     """Lower each of these cells to the least that `by` has for it."""
     np.minimum.at(values.reshape(-1), rows * values.shape[1] + columns, np.ascontiguousarray(by))
 
 
-class Block:
+class StreamBlock:
     """The messages from `base` on, as far as the records speak of them; `parts` are rows of
     `packing.PACKED`."""
 
-    def __init__(self, stream: Stream, parts: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, stream: StreamInfo, parts: Iterable[Mapping[str, Any]]) -> None:
         self.stream, self.n = stream, stream.n
         by_kind: dict[int, list[Mapping[str, Any]]] = {}
         for part in parts:
@@ -180,21 +180,21 @@ class Block:
             _ensure_known(stream, min(int(pids.min()), stream.sender))
             _ensure_known(stream, max(int(pids.max()), stream.sender))
 
-    def of(self, *kinds: str) -> Records:
+    def of(self, *kinds: str) -> EventTable:
         """The records of these kinds."""
-        return joined([self._records.get(CODE[kind], NONE) for kind in kinds])
+        return concat([self._records.get(CODE[kind], NONE) for kind in kinds])
 
-    def firsts(self, records: Records) -> Firsts:
+    def firsts(self, records: EventTable) -> FirstEvents:
         """Their first occurrences."""
-        return Firsts(records, self.base, self.size, self.n)
+        return FirstEvents(records, self.base, self.size, self.n)
 
     @cached_property
-    def deliveries(self) -> Firsts:
+    def deliveries(self) -> FirstEvents:
         """Who delivered what, first."""
         return self.firsts(self.of(DELIVER))
 
     @cached_property
-    def lives(self) -> Mapping[int, Firsts]:
+    def lives(self) -> Mapping[int, FirstEvents]:
         """The same by life, where each begins anew; else all lives of a process are one."""
         if not self.stream.begins_anew:
             return {0: self.deliveries}
@@ -203,9 +203,9 @@ class Block:
         return {int(one): self.firsts(records[life == one]) for one in np.unique(life)}
 
     @cached_property
-    def messages(self) -> "Messages":
+    def messages(self) -> "BlockMessages":
         """What was multicast."""
-        return Messages(self)
+        return BlockMessages(self)
 
     @cached_property
     def covers(self) -> Mapping[int, Sequence[int]]:
@@ -219,24 +219,24 @@ class Block:
         }
 
 
-def _records(code: int, parts: Sequence[Mapping[str, Any]]) -> Records:
-    cells = Cells([part["records"] for part in parts])
+def _records(code: int, parts: Sequence[Mapping[str, Any]]) -> EventTable:
+    cells = EncodedEvents([part["records"] for part in parts])
 
     def column(name: str) -> Any:
         return np.full(cells.size, code, np.int16) if name == "kind" else cells.column(name)
 
-    return Records(cells.size, column)
+    return EventTable(cells.size, column)
 
 
-def _ensure_known(stream: Stream, pid: int) -> None:
+def _ensure_known(stream: StreamInfo, pid: int) -> None:
     if not 0 <= pid < stream.n:
         raise BadFile(f"{PROCESSES}: run {stream.run_id} has events of process {pid}, not listed")
 
 
-class Messages:
+class BlockMessages:
     """The first multicast under each number, which is what the number means."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: StreamBlock) -> None:
         records = block.of(MULTICAST)
         if (records["seq"][1:] <= records["seq"][:-1]).any():
             records = records[np.lexsort((records["place"], records["ts"], records["seq"]))]
@@ -254,7 +254,7 @@ class Messages:
         """Whether these were multicast."""
         return self._index[rows] >= 0
 
-    def at(self, rows: NDArray[np.int64]) -> Records:
+    def at(self, rows: NDArray[np.int64]) -> EventTable:
         """The multicasts of known messages."""
         return self.records[self._index[rows]]
 
@@ -262,7 +262,7 @@ class Messages:
         """Where known messages stand in `records`."""
         return self._index[seqs - self.base]
 
-    def get(self, seq: int) -> Record | None:
+    def get(self, seq: int) -> EventRecord | None:
         """The multicast of a number, if it is in this block."""
         row = seq - self.base
         if not 0 <= row < self.size or self._index[row] < 0:
@@ -270,7 +270,9 @@ class Messages:
         return self.records[int(self._index[row])]
 
 
-def before(stream: Stream, pids: Any, places: Places, times: Places, effects: Records) -> Mask:
+def happened_before(
+    stream: StreamInfo, pids: Any, places: Places, times: Places, effects: EventTable
+) -> Mask:
     """Whether causes, given by pid, place and time, came before effects, as far as clocks can
     tell: at one process by its own order, between two by time within the skew."""
     by_clocks = times <= effects["ts"] + stream.skew_ns
@@ -278,19 +280,19 @@ def before(stream: Stream, pids: Any, places: Places, times: Places, effects: Re
     return result
 
 
-def has_message(records: Records) -> Mask:
+def has_message(records: EventTable) -> Mask:
     """Whether it is known what was multicast or delivered."""
     result: Mask = records["flags"] & HAS_MESSAGE != 0
     return result
 
 
-def has_item(records: Records) -> Mask:
+def has_item(records: EventTable) -> Mask:
     """Whether a message is about an item."""
     result: Mask = records["flags"] & HAS_ITEM != 0
     return result
 
 
-def is_kept(records: Records) -> Mask:
+def is_kept(records: EventTable) -> Mask:
     """Whether no later message makes it obsolete."""
     result: Mask = records["flags"] & KEEP != 0
     return result

@@ -21,9 +21,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.event_encoding import cells_of
+from semcast.pipeline.check.event_encoding import encode_events
 from semcast.pipeline.check.event_fields import CODE, Columns, columns_of, fields_of, numbers
-from semcast.pipeline.check.event_files import Share, files_behind, in_tasks, kind_of, read_share
+from semcast.pipeline.check.event_files import (
+    RowGroupShare,
+    assign_tasks,
+    kind_of,
+    read_share,
+    source_files,
+)
 from semcast.pipeline.check.event_table import Column
 from semcast.terms.events import PURGE
 
@@ -39,17 +45,17 @@ _RADIX: Final = 1 << 15
 _RECORDS_MAX: Final = 1 << 13  # in one row: a JVM does not like values of half a megabyte
 
 
-def packed(events: DataFrame, kinds: Iterable[str], block: int = BLOCK) -> DataFrame:
+def pack_events(events: DataFrame, kinds: Iterable[str], block: int = BLOCK) -> DataFrame:
     """The events of these kinds as rows of `PACKED`; a block, of so many messages, may be spread
     over several rows."""
     spark, wanted = events.sparkSession, sorted(set(kinds))
-    behind = files_behind(events)
+    behind = source_files(events)
     if not behind:
         rows = events.where(F.col("kind").isin(*wanted)).where("sender is not null")
         names = sorted({name for kind in wanted for name in columns_of(kind)})
         return rows.select("kind", *names).mapInArrow(partial(_pack_rows, block), PACKED)
     files = [file for file in behind if kind_of(file) in wanted]
-    tasks = in_tasks(files, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+    tasks = assign_tasks(files, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     numbered = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     return numbered.mapInArrow(partial(_pack, tasks, block), PACKED)
 
@@ -62,7 +68,9 @@ def _pack_rows(block: int, batches: Iterable[Any]) -> Iterator[Any]:
             yield _packed(dict(zip(some.schema.names, some.columns, strict=True)), kind, block)
 
 
-def _pack(tasks: Sequence[Sequence[Share]], block: int, batches: Iterable[Any]) -> Iterator[Any]:
+def _pack(
+    tasks: Sequence[Sequence[RowGroupShare]], block: int, batches: Iterable[Any]
+) -> Iterator[Any]:
     """The events of the tasks with these numbers."""
     for batch in batches:
         for share in (share for number in batch.column(0).to_pylist() for share in tasks[number]):
@@ -75,7 +83,7 @@ def _packed(columns: Columns, kind: str, block: int) -> Any:
     fields, lists = fields_of(kind, columns)
     anchor = fields["by" if kind == PURGE else "seq"]
     keys = [*(numbers(columns[name]) for name in STREAM), anchor // block]
-    order, starts = _together(keys)
+    order, starts = _group_by_key(keys)
     firsts = starts
     if order is not None:
         firsts, lists = order[starts], lists.ordered(order)
@@ -84,13 +92,13 @@ def _packed(columns: Columns, kind: str, block: int) -> Any:
     cells = [
         *(pa.array(key[firsts], kept) for key, kept in zip(keys, _KEY_TYPES, strict=True)),
         pa.repeat(pa.scalar(CODE[kind], pa.int32()), len(starts)),
-        pa.array(cells_of(fields, starts, len(anchor)), pa.binary()),
+        pa.array(encode_events(fields, starts, len(anchor)), pa.binary()),
         pa.array([lists.values[i:j].tobytes() for i, j in pairwise(listed)], pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(cells, names=[*_KEY, "kind", "records", "lists"])
 
 
-def _together(keys: Sequence[Column]) -> tuple[Column | None, Column]:
+def _group_by_key(keys: Sequence[Column]) -> tuple[Column | None, Column]:
     """How to have each block of each stream together, None if they are; and where, then, each
     begins."""
     is_new = np.zeros(len(keys[0]), bool)

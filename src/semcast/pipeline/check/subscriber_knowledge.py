@@ -16,15 +16,15 @@ from pyspark.sql import functions as F
 
 from semcast.pipeline.check.evidence import of_kind
 from semcast.pipeline.check.listed_relation import (
-    Link,
-    Told,
+    ListedMessage,
+    RowDict,
     annotated,
     annotation,
-    followed,
-    peeked,
-    unsettled,
+    peek,
+    scan_streams,
+    unsatisfied,
 )
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import DELIVER, MULTICAST, SKIP
 
 _COLUMNS: Final = ("run_id", "pid", "sender", "seq")
@@ -39,7 +39,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def settled(trace: Trace) -> DataFrame:
+def resolved_messages(trace: TraceTables) -> DataFrame:
     """By run, process, sender and number, whether the process is settled (`is_settled`), where it
     was told anything.  There may be several rows; one that says so is enough."""
     skips = of_kind(trace, SKIP)
@@ -52,13 +52,13 @@ def settled(trace: Trace) -> DataFrame:
     obsolete = obsolete.join(messages, ["run_id", "sender", "seq"])
     replaced = [
         had.withColumn("is_settled", F.lit(True)),
-        _by_line(obsolete.where("not is_listed"), had, messages),
+        _by_replace_key(obsolete.where("not is_listed"), had, messages),
         _by_lists(obsolete.where("is_listed"), had, messages.where("is_listed")),
     ]
     return reduce(DataFrame.unionByName, replaced)
 
 
-def _by_line(obsolete: DataFrame, had: DataFrame, messages: DataFrame) -> DataFrame:
+def _by_replace_key(obsolete: DataFrame, had: DataFrame, messages: DataFrame) -> DataFrame:
     """A later message of the same line replaces one that may be replaced."""
     line = ("run_id", "pid", "sender", "line")
     lines = obsolete.select(*line).distinct()
@@ -85,11 +85,11 @@ def _by_lists(obsolete: DataFrame, had: DataFrame, messages: DataFrame) -> DataF
         .unionByName(obsolete.select(*_COLUMNS, *about, F.lit(True).alias("is_asked")))
         .join(streams, ["run_id", "sender"], "left_semi")
     )
-    return followed(rows, ["run_id", "sender"], _follow, _SCHEMA)
+    return scan_streams(rows, ["run_id", "sender"], _check_stream, _SCHEMA)
 
 
-def _follow(numbers: Iterator[tuple[int, list[Told]]]) -> Iterator[Told]:
-    first, numbers = peeked(numbers)
+def _check_stream(numbers: Iterator[tuple[int, list[RowDict]]]) -> Iterator[RowDict]:
+    first, numbers = peek(numbers)
     head = {"run_id": first["run_id"], "sender": first["sender"]}
     bit: dict[int, int] = {}
     asked_about: dict[int, int] = {}
@@ -98,13 +98,13 @@ def _follow(numbers: Iterator[tuple[int, list[Told]]]) -> Iterator[Told]:
         known = (bit.setdefault(pid, 1 << len(bit)) for pid in pids if pid is not None)
         return reduce(or_, known, 0)
 
-    def links() -> Iterator[Link]:
+    def links() -> Iterator[ListedMessage]:
         for seq, told in numbers:
             has = bits(row["pid"] for row in told if not row["is_asked"])
             asked = asked_about[seq] = bits(row["pid"] for row in told if row["is_asked"])
-            yield Link(seq, has, asked, *annotation(told))
+            yield ListedMessage(seq, has, asked, *annotation(told))
 
-    lacking = dict(unsettled(links()))
+    lacking = dict(unsatisfied(links()))
     for seq, asked in asked_about.items():
         for pid, mask in bit.items():
             if asked & mask:

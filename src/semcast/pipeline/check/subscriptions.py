@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from semcast.pipeline.check.evidence import of_kind
 from semcast.pipeline.check.violations import event
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import CRASH, JOIN, LEAVE, RECOVER
 
 
-def subscriptions(trace: Trace) -> DataFrame:
+def subscriptions(trace: TraceTables) -> DataFrame:
     """By run, process and number (`subscription`): the vector (`after`), the time it ended
     (`until`, null if it lasts) and the event that began it (`joined`)."""
     by_process = Window.partitionBy("run_id", "pid").orderBy("inc", "n")
@@ -36,7 +36,7 @@ def subscriptions(trace: Trace) -> DataFrame:
     )
 
 
-def lasting(trace: Trace) -> DataFrame:
+def active_at_end(trace: TraceTables) -> DataFrame:
     """The subscriptions of those who are up at the end, with a dense `place` from 0 in each run."""
     ends = (
         of_kind(trace, CRASH, RECOVER)
@@ -53,7 +53,7 @@ def lasting(trace: Trace) -> DataFrame:
     )
 
 
-def last_owed_not(sender: Column, after: Column | None = None) -> Column:
+def last_not_owed(sender: Column, after: Column | None = None) -> Column:
     """The last number of a sender that a vector does not owe."""
     vector = F.col("after") if after is None else after
     number = F.try_element_at(vector, sender.cast("string")).cast("bigint")

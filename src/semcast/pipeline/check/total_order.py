@@ -12,41 +12,41 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from semcast.pipeline.check.evidence import (
-    LIFE,
+    INCARNATION,
     MESSAGE,
     STREAM,
+    clock_skews,
     is_order,
     of_kind,
-    skews,
     with_event,
     with_multicast,
 )
 from semcast.pipeline.check.violations import event, violations
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST
 
 _PLACE: Final = ("view", "position")
 
 
-def total_order(trace: Trace) -> DataFrame:
+def total_order(trace: TraceTables) -> DataFrame:
     """A place names one message and a message one place; each process goes up."""
     delivered = of_kind(trace, DELIVER)
     unplaced = delivered.where("position is null").select(
-        "run_id", *LIFE, *MESSAGE, "view", "position", event().alias("this")
+        "run_id", *INCARNATION, *MESSAGE, "view", "position", event().alias("this")
     )
     placed = delivered.where("position is not null")
     frames = [
         _disorder(unplaced, F.lit("without a place in the total order")),
-        _going_back(placed),
+        _decreasing(placed),
         *_conflicts(placed),
     ]
     return reduce(DataFrame.unionByName, frames)
 
 
-def _going_back(placed: DataFrame) -> DataFrame:
-    local = Window.partitionBy("run_id", *LIFE).orderBy("n")
+def _decreasing(placed: DataFrame) -> DataFrame:
+    local = Window.partitionBy("run_id", *INCARNATION).orderBy("n")
     steps = placed.select(
-        *("run_id", *LIFE, *MESSAGE, *_PLACE, "n"),
+        *("run_id", *INCARNATION, *MESSAGE, *_PLACE, "n"),
         F.lag("n").over(local).alias("last_n"),
         F.lag("view").over(local).alias("last_view"),
         F.lag("position").over(local).alias("last_position"),
@@ -91,7 +91,7 @@ def _second(
     """The deliveries under a wrong key that differ from the first one in the value."""
     by_key = Window.partitionBy("run_id", *key).orderBy("ts_ns", "pid", "n")
     rows = placed.join(F.broadcast(wrong), ["run_id", *key]).select(
-        *("run_id", *LIFE, *MESSAGE, *_PLACE),
+        *("run_id", *INCARNATION, *MESSAGE, *_PLACE),
         event().alias("this"),
         F.first(event()).over(by_key).alias("first"),
     )
@@ -123,13 +123,13 @@ def _disorder(rows: DataFrame, why: Column, *before: Column) -> DataFrame:
     return violations(rows, "total_order", what, *before, F.col("this"))
 
 
-def prefix_delivery(trace: Trace) -> DataFrame:
+def prefix_delivery(trace: TraceTables) -> DataFrame:
     """What a process delivers in a view is a beginning of its total order, without omissions.
 
     As many places as the last of them, with the sum they must have, are all of them unless two are
     delivered twice, which total_order does not allow.
     """
-    view = ("run_id", *LIFE, "view")
+    view = ("run_id", *INCARNATION, "view")
     placed = of_kind(trace, DELIVER).where("position is not null")
     wrong = (
         placed.groupBy(*view)
@@ -160,7 +160,7 @@ def prefix_delivery(trace: Trace) -> DataFrame:
     return violations(after_hole, "prefix_delivery", what, F.col("this"))
 
 
-def confirmation(trace: Trace) -> DataFrame:
+def confirmation(trace: TraceTables) -> DataFrame:
     """What is confirmed in a view was delivered by every member of it before.
 
     A message is ripe when the last member delivers it; a confirmation speaks of all of a sender's
@@ -169,8 +169,12 @@ def confirmation(trace: Trace) -> DataFrame:
     rows = (
         of_kind(trace, CONFIRM)
         .select("run_id", "view", *MESSAGE, "pid", "ts_ns", event().alias("this"))
-        .join(_ripe(trace).withColumn("is_sent", F.lit(True)), ["run_id", "view", *MESSAGE], "left")
-        .join(F.broadcast(skews(trace)), "run_id")
+        .join(
+            _delivered_by_all(trace).withColumn("is_sent", F.lit(True)),
+            ["run_id", "view", *MESSAGE],
+            "left",
+        )
+        .join(F.broadcast(clock_skews(trace)), "run_id")
         .where("is_sent is null or unripe is not null or ripe_at > ts_ns + skew_ns")
     )
     why = (
@@ -187,7 +191,7 @@ def confirmation(trace: Trace) -> DataFrame:
     return violations(rows, "confirmation", F.col("what"), F.col("sent"), F.col("this"))
 
 
-def _ripe(trace: Trace) -> DataFrame:
+def _delivered_by_all(trace: TraceTables) -> DataFrame:
     """By message and view, when it and all before it were ripe (`ripe_at`), and the first that is
     not at all (`unripe`)."""
     message = ("run_id", "view", *MESSAGE)

@@ -18,7 +18,7 @@ from semcast.pipeline.check.properties import PROPERTIES, violations_of
 from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.service import is_witnessed
 from semcast.pipeline.check.violations import VIOLATIONS
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.specs.service import WITNESSLESS
 from semcast.specs.verdict import (
     EXAMPLES,
@@ -35,7 +35,7 @@ from semcast.terms.events import KINDS
 _KIND: Final = ("protocol", "order", "complete")
 
 
-def check(trace: Trace, names: Iterable[str] | None = None) -> CheckVerdict:
+def check(trace: TraceTables, names: Iterable[str] | None = None) -> CheckVerdict:
     """Judge the named properties, or all.
 
     verdict = check(read_trace(spark, "out/trace"))
@@ -45,7 +45,7 @@ def check(trace: Trace, names: Iterable[str] | None = None) -> CheckVerdict:
     scopes = _scopes(trace, names)
     found = _found(trace, scopes)
     found = None if found is None else restored(found)
-    rows = {row["property"]: row for row in _tally(trace, found).collect()}
+    rows = {row["property"]: row for row in _count_violations(trace, found).collect()}
     kinds = _kinds_in(trace.events)
     properties = {
         name: _result(scope, rows.get(name), is_exercised=bool(kinds & EXERCISED_BY[name]))
@@ -54,7 +54,7 @@ def check(trace: Trace, names: Iterable[str] | None = None) -> CheckVerdict:
     return CheckVerdict(rows[""]["violations"], properties)
 
 
-def violations_in(trace: Trace, names: Iterable[str] | None = None) -> DataFrame:
+def violations_in(trace: TraceTables, names: Iterable[str] | None = None) -> DataFrame:
     """All violations of the named properties, or of all, each on the runs that promise it."""
     trace, restored = by_lineage(trace)
     found = _found(trace, _scopes(trace, names))
@@ -74,14 +74,14 @@ class PropertyScope:
     reasons: Sequence[str]
 
 
-def _scopes(trace: Trace, names: Iterable[str] | None) -> dict[str, PropertyScope]:
+def _scopes(trace: TraceTables, names: Iterable[str] | None) -> dict[str, PropertyScope]:
     wanted = sorted(PROPERTIES if names is None else set(names))
     check_names(wanted)
     kinds = _kinds_of_run(trace, wanted)
     return {name: _scope(name, kinds) for name in wanted}
 
 
-def _found(trace: Trace, scopes: Mapping[str, PropertyScope]) -> DataFrame | None:
+def _found(trace: TraceTables, scopes: Mapping[str, PropertyScope]) -> DataFrame | None:
     judged = {
         name: None if scope.runs == scope.of else _is_one_of(scope.kinds)
         for name, scope in scopes.items()
@@ -90,7 +90,7 @@ def _found(trace: Trace, scopes: Mapping[str, PropertyScope]) -> DataFrame | Non
     return violations_of(trace, judged)
 
 
-def _kinds_of_run(trace: Trace, wanted: Iterable[str]) -> list[Row]:
+def _kinds_of_run(trace: TraceTables, wanted: Iterable[str]) -> list[Row]:
     """What decides which properties are judged, with the number of runs that have it.  Whether
     runs have a witness is asked only where it matters."""
     runs = with_processes(trace)
@@ -134,7 +134,7 @@ def _kind() -> Column:
     return F.to_json(F.struct(*_KIND))
 
 
-def _tally(trace: Trace, found: DataFrame | None) -> DataFrame:
+def _count_violations(trace: TraceTables, found: DataFrame | None) -> DataFrame:
     """A row for each property with violations, and one under no name that counts the events."""
     events = trace.events.agg(F.lit("").alias("property"), F.count("*").alias("violations"))
     if found is None:

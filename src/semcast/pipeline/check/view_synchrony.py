@@ -22,75 +22,77 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from semcast.pipeline.check.evidence import (
-    LIFE,
+    INCARNATION,
     MESSAGE,
     STREAM,
-    is_named,
     is_order,
-    named,
+    is_same_message,
+    message_columns,
     of_kind,
 )
-from semcast.pipeline.check.last_view import LAST, remaining, with_places
+from semcast.pipeline.check.last_view import LAST, remaining, with_positions
 from semcast.pipeline.check.listed_relation import (
-    Link,
-    Told,
+    ListedMessage,
+    RowDict,
     annotated,
     annotation,
-    followed,
-    peeked,
-    unsettled,
+    peek,
+    scan_streams,
+    unsatisfied,
 )
 from semcast.pipeline.check.violations import event, violations
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import DELIVER, INSTALL, MULTICAST
 
-_PASSAGE: Final = ("run_id", "view", "after")  # from a view to the next, or LAST
-_TOLD: Final = (*_PASSAGE, *MESSAGE, "line", "is_kept", "is_listed", "is_placed", "position")
+_TRANSITION: Final = ("run_id", "view", "after")  # from a view to the next, or LAST
+_TOLD: Final = (*_TRANSITION, *MESSAGE, "line", "is_kept", "is_listed", "is_placed", "position")
 _SCHEMA: Final = pa.schema(
     [
-        *((name, pa.int64()) for name in _PASSAGE),
+        *((name, pa.int64()) for name in _TRANSITION),
         *((name, pa.int32()) for name in STREAM),
         ("seq", pa.int64()),
-        *((name, pa.int32()) for name in LIFE),
+        *((name, pa.int32()) for name in INCARNATION),
     ]
 )
 
 
-def semantic_view_synchrony(trace: Trace) -> DataFrame:
+def semantic_view_synchrony(trace: TraceTables) -> DataFrame:
     """If two processes install a view and the same view after it, and one of them delivered m in
     the first, the other delivered some m' ⊒ m in it.  In the last view of a complete run, also if
     one of them multicast m."""
-    passages = _passages(trace)
-    life = F.struct(*LIFE)
-    groups = F.broadcast(passages.groupBy(*_PASSAGE).agg(F.collect_set(life).alias("lives")))
-    delivered = _related(trace, DELIVER).join(F.broadcast(passages), ["run_id", *LIFE, "view"])
+    passages = _transitions(trace)
+    life = F.struct(*INCARNATION)
+    groups = F.broadcast(passages.groupBy(*_TRANSITION).agg(F.collect_set(life).alias("lives")))
+    delivered = _related(trace, DELIVER).join(
+        F.broadcast(passages), ["run_id", *INCARNATION, "view"]
+    )
     sent = _sent(trace, groups)
-    asked = with_places(trace, sent.where("is_wanted"))
+    asked = with_positions(trace, sent.where("is_wanted"))
     wanted = (
-        delivered.select(*_TOLD, *LIFE)
+        delivered.select(*_TOLD, *INCARNATION)
         .unionByName(asked.select(*_TOLD), allowMissingColumns=True)
         .where("not is_listed")
     )
     missing = [
-        _below_mark(wanted.where("line is not null"), groups),
+        _below_group_max(wanted.where("line is not null"), groups),
         _not_by_all(wanted.where("line is null or is_kept"), groups),
-        _unfollowed(delivered.where("is_listed"), sent.where("is_listed"), groups),
+        _missing_listed(delivered.where("is_listed"), sent.where("is_listed"), groups),
     ]
     return _proven(trace, reduce(DataFrame.unionByName, missing), delivered)
 
 
-def _passages(trace: Trace) -> DataFrame:
+def _transitions(trace: TraceTables) -> DataFrame:
     """Who went from which view to which, or remained."""
-    by_life = Window.partitionBy("run_id", *LIFE).orderBy("n")
+    by_life = Window.partitionBy("run_id", *INCARNATION).orderBy("n")
     left = (
         of_kind(trace, INSTALL)
-        .select("run_id", *LIFE, "view", F.lead("view").over(by_life).alias("after"))
+        .select("run_id", *INCARNATION, "view", F.lead("view").over(by_life).alias("after"))
         .where("after is not null")
     )
     return left.unionByName(remaining(trace))
 
 
-def _related(trace: Trace, kind: str) -> DataFrame:
+def _related(trace: TraceTables, kind: str) -> DataFrame:
     """Events of messages with their relation; `is_placed` where it goes by place."""
     orders = trace.runs.select("run_id", (F.col("order") == "total").alias("is_total"))
     is_placed = F.col("is_total") & (F.col("relation") == "item")
@@ -98,91 +100,97 @@ def _related(trace: Trace, kind: str) -> DataFrame:
     return events.withColumn("is_placed", is_placed)
 
 
-def _sent(trace: Trace, groups: DataFrame) -> DataFrame:
+def _sent(trace: TraceTables, groups: DataFrame) -> DataFrame:
     """What was multicast in the views that were left or remained in, by passage.  Nobody may have
     delivered it: it may still link those that were, and in a last view what one who remained said
     is wanted (`is_wanted`)."""
     speaker = F.struct(F.col("sender").alias("pid"), F.col("sender_inc").alias("inc"))
     is_wanted = (F.col("after") == LAST) & F.array_contains("lives", speaker)
-    sent = _related(trace, MULTICAST).where(~is_order()).drop(*LIFE)
+    sent = _related(trace, MULTICAST).where(~is_order()).drop(*INCARNATION)
     return sent.join(groups, ["run_id", "view"]).withColumn("is_wanted", is_wanted)
 
 
-def _below_mark(wanted: DataFrame, groups: DataFrame) -> DataFrame:
+def _below_group_max(wanted: DataFrame, groups: DataFrame) -> DataFrame:
     """Processes that are below the group's mark of an item, which is the message they lack: the
     last place of all senders' messages, or each sender's last number."""
-    line = (*_PASSAGE, "stream", "line")
+    line = (*_TRANSITION, "stream", "line")
     stream = F.when(~F.col("is_placed"), F.struct(*STREAM)).alias("stream")
     at = F.when(F.col("is_placed"), F.col("position")).otherwise(F.col("seq"))
     delivered = F.when(F.col("pid").isNotNull(), at)
     replaceable = F.when(~F.col("is_kept"), F.struct(at.alias("at"), *MESSAGE))
-    marks = wanted.groupBy(*_PASSAGE, stream, "line", *LIFE).agg(
+    marks = wanted.groupBy(*_TRANSITION, stream, "line", *INCARNATION).agg(
         F.max(delivered).alias("own"), F.max(replaceable).alias("most")
     )
     mark = F.max("most").over(Window.partitionBy(*line))
-    reached = F.when(F.col("own") >= F.col("mark")["at"], F.struct(*LIFE))
+    reached = F.when(F.col("own") >= F.col("mark")["at"], F.struct(*INCARNATION))
     wrong = (
         marks.withColumn("mark", mark)
         .where("mark is not null")
         .groupBy(*line, "mark")
         .agg(F.collect_list(reached).alias("there"))
-        .join(groups, [*_PASSAGE])
+        .join(groups, [*_TRANSITION])
     )
-    return _absent(wrong.select(*_PASSAGE, "lives", "there", "mark.*"))
+    return _absent(wrong.select(*_TRANSITION, "lives", "there", "mark.*"))
 
 
 def _not_by_all(wanted: DataFrame, groups: DataFrame) -> DataFrame:
     """Processes that lack a message which nothing replaces."""
-    message = (*_PASSAGE, *MESSAGE)
-    has_it = F.when(F.col("pid").isNotNull(), F.struct(*LIFE))
+    message = (*_TRANSITION, *MESSAGE)
+    has_it = F.when(F.col("pid").isNotNull(), F.struct(*INCARNATION))
     there = wanted.groupBy(*message).agg(F.collect_set(has_it).alias("there"))
-    return _absent(there.join(groups, [*_PASSAGE]))
+    return _absent(there.join(groups, [*_TRANSITION]))
 
 
 def _absent(messages: DataFrame) -> DataFrame:
     """Each process that goes with others (`lives`) and is not `there`, with the message."""
     absent = F.explode(F.array_except("lives", "there")).alias("life")
-    return messages.select(*_PASSAGE, *MESSAGE, absent).select(*_PASSAGE, *MESSAGE, "life.*")
+    return messages.select(*_TRANSITION, *MESSAGE, absent).select(*_TRANSITION, *MESSAGE, "life.*")
 
 
-def _unfollowed(delivered: DataFrame, sent: DataFrame, groups: DataFrame) -> DataFrame:
+def _missing_listed(delivered: DataFrame, sent: DataFrame, groups: DataFrame) -> DataFrame:
     """The same of a relation that lists, stream by stream."""
-    stream = [*_PASSAGE, *STREAM]
+    stream = [*_TRANSITION, *STREAM]
     told = [*stream, "seq", "covers", "is_kept"]
-    rows = delivered.select(*told, *LIFE, F.lit(True).alias("is_wanted")).unionByName(
+    rows = delivered.select(*told, *INCARNATION, F.lit(True).alias("is_wanted")).unionByName(
         sent.select(*told, "is_wanted"), allowMissingColumns=True
     )
-    return followed(rows.join(groups, [*_PASSAGE]), stream, _follow, _SCHEMA)
+    return scan_streams(rows.join(groups, [*_TRANSITION]), stream, _check_stream, _SCHEMA)
 
 
-def _follow(numbers: Iterator[tuple[int, list[Told]]]) -> Iterator[Told]:
-    first, numbers = peeked(numbers)
-    head = {name: first[name] for name in (*_PASSAGE, *STREAM)}
+def _check_stream(numbers: Iterator[tuple[int, list[RowDict]]]) -> Iterator[RowDict]:
+    first, numbers = peek(numbers)
+    head = {name: first[name] for name in (*_TRANSITION, *STREAM)}
     lives = sorted((life["pid"], life["inc"]) for life in first["lives"])
     bit = {life: 1 << place for place, life in enumerate(lives)}
 
-    def links() -> Iterator[Link]:
+    def links() -> Iterator[ListedMessage]:
         for seq, told in numbers:
             has = reduce(or_, (bit.get((row["pid"], row["inc"]), 0) for row in told))
             is_wanted = any(row["is_wanted"] for row in told)
-            yield Link(seq, has, (1 << len(lives)) - 1 if is_wanted else 0, *annotation(told))
+            yield ListedMessage(
+                seq, has, (1 << len(lives)) - 1 if is_wanted else 0, *annotation(told)
+            )
 
-    for seq, lacking in unsettled(links()):
+    for seq, lacking in unsatisfied(links()):
         for pid, inc in lives:
             if lacking & bit[pid, inc]:
                 yield {**head, "seq": seq, "pid": pid, "inc": inc}
 
 
-def _proven(trace: Trace, missing: DataFrame, delivered: DataFrame) -> DataFrame:
+def _proven(trace: TraceTables, missing: DataFrame, delivered: DataFrame) -> DataFrame:
     """With the multicast, and the first delivery in the same passage: there is one of them."""
     first = F.struct("ts_ns", "pid", "n").alias("first")
     nowhere = (F.lit(None).cast("bigint").alias(name) for name in ("in_view", "until"))
-    sent = of_kind(trace, MULTICAST).select(*named(), event().alias("told"), first, *nowhere)
+    sent = of_kind(trace, MULTICAST).select(
+        *message_columns(), event().alias("told"), first, *nowhere
+    )
     passage = F.col("view").alias("in_view"), F.col("after").alias("until")
-    told = delivered.select(*named(), event().alias("told"), first, *passage).unionByName(sent)
+    told = delivered.select(*message_columns(), event().alias("told"), first, *passage).unionByName(
+        sent
+    )
     is_sent = F.isnull("until")
     rows = (
-        told.join(F.broadcast(missing), is_named())
+        told.join(F.broadcast(missing), is_same_message())
         .where(is_sent | (F.expr("in_view = view and until = after")))
         .groupBy(*missing.columns)
         .agg(

@@ -14,19 +14,26 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.evidence import LIFE, MESSAGE, STREAM, is_order, of_kind, skews
+from semcast.pipeline.check.evidence import (
+    INCARNATION,
+    MESSAGE,
+    STREAM,
+    clock_skews,
+    is_order,
+    of_kind,
+)
 from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.violations import event, violations
-from semcast.pipeline.reading.trace import Trace
+from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MULTICAST
 
 
-def view_order(trace: Trace) -> DataFrame:
+def view_order(trace: TraceTables) -> DataFrame:
     """Each process installs views by increasing number and of one lineage, and only views it is a
     member of; a number names one membership; what it says to happen in a view happens while it is
     in it."""
     name, told = "view_order", event()
-    by_life = Window.partitionBy("run_id", *LIFE).orderBy("n")
+    by_life = Window.partitionBy("run_id", *INCARNATION).orderBy("n")
     by_view = Window.partitionBy("run_id", "view").orderBy("ts_ns", "pid", "n")
     lineage = F.col("attrs")["lineage"]
     installs = of_kind(trace, INSTALL).select(
@@ -63,10 +70,10 @@ def view_order(trace: Trace) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-def _misplaced(trace: Trace, name: str) -> DataFrame:
+def _misplaced(trace: TraceTables, name: str) -> DataFrame:
     """The first event of a process said to be in a view when it is not."""
-    view = ("run_id", *LIFE, "view")
-    by_life = Window.partitionBy("run_id", *LIFE).orderBy("n")
+    view = ("run_id", *INCARNATION, "view")
+    by_life = Window.partitionBy("run_id", *INCARNATION).orderBy("n")
     spans = (
         of_kind(trace, INSTALL)
         .withColumn("until", F.lead("n").over(by_life))
@@ -91,7 +98,7 @@ def _misplaced(trace: Trace, name: str) -> DataFrame:
     return violations(first, name, what, F.col("this"))
 
 
-def sending_view_delivery(trace: Trace) -> DataFrame:
+def sending_view_delivery(trace: TraceTables) -> DataFrame:
     """No message is delivered in another view than the one it was multicast in.
 
     What a sender multicasts in a view are consecutive numbers; where they are not, its deliveries
@@ -102,13 +109,13 @@ def sending_view_delivery(trace: Trace) -> DataFrame:
     multicast, delivered = of_kind(trace, MULTICAST), of_kind(trace, DELIVER)
     sent = multicast.groupBy(*view).agg(least, most, F.count("*").alias("count"))
     wrong = (
-        delivered.groupBy(*view, *LIFE)
+        delivered.groupBy(*view, *INCARNATION)
         .agg(F.min("seq").alias("low"), F.max("seq").alias("high"))
         .join(sent, [*view], "left")
         .where("count is null or low < least or high > most or count <> most - least + 1")
-        .select(*view, *LIFE)
+        .select(*view, *INCARNATION)
     )
-    found = delivered.join(F.broadcast(wrong), [*view, *LIFE]).select(
+    found = delivered.join(F.broadcast(wrong), [*view, *INCARNATION]).select(
         "run_id", *MESSAGE, "pid", "view", event().alias("this")
     )
     sources = multicast.select(
@@ -122,7 +129,7 @@ def sending_view_delivery(trace: Trace) -> DataFrame:
     return violations(rows, "sending_view_delivery", what, F.col("first"), F.col("this"))
 
 
-def primary_order(trace: Trace) -> DataFrame:
+def primary_order(trace: TraceTables) -> DataFrame:
     """The primary views are one sequence: each has a majority of the members of the one before
     it, of which those count too who asked to leave, or both have a majority of all servers."""
     is_primary = F.coalesce(F.col("attrs")["primary"], F.lit("")) != MINORITY
@@ -145,7 +152,7 @@ def primary_order(trace: Trace) -> DataFrame:
         .withColumn("before", F.lag("after").over(by_view))
         .withColumn("ancestors", F.lag("members").over(by_view))
         .join(_leaves(trace), "run_id", "left")
-        .join(skews(trace), "run_id")
+        .join(clock_skews(trace), "run_id")
         .withColumn("voters", F.array_union("members", _leaving()))
         .withColumn("shared", F.size(F.array_intersect("voters", "ancestors")))
         .withColumn("of", F.size("ancestors"))
@@ -164,12 +171,12 @@ def primary_order(trace: Trace) -> DataFrame:
     return violations(rows, "primary_order", what, F.col("before"), F.col("after"))
 
 
-def _leaves(trace: Trace) -> DataFrame:
+def _leaves(trace: TraceTables) -> DataFrame:
     """By run, who asked to leave when, and when it was back as another life (`leaves`)."""
     leaves = (
         of_kind(trace, LEAVE)
         .where("peer is null")
-        .select("run_id", *LIFE, F.col("ts_ns").alias("left_at"))
+        .select("run_id", *INCARNATION, F.col("ts_ns").alias("left_at"))
     )
     returns = of_kind(trace, INSTALL).select(
         "run_id", "pid", F.col("inc").alias("new_inc"), F.col("ts_ns").alias("back_at")
@@ -178,7 +185,7 @@ def _leaves(trace: Trace) -> DataFrame:
     back_at = F.min(F.when(is_back, F.col("back_at")))
     return (
         leaves.join(returns, ["run_id", "pid"], "left")
-        .groupBy("run_id", *LIFE, "left_at")
+        .groupBy("run_id", *INCARNATION, "left_at")
         .agg(back_at.alias("back_at"))
         .groupBy("run_id")
         .agg(F.collect_list(F.struct("pid", "left_at", "back_at")).alias("leaves"))

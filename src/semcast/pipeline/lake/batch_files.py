@@ -15,7 +15,7 @@ from semcast.traces.schema import EVENTS, QUARANTINE
 from semcast.traces.trace_files import files_of
 
 
-class Staged(NamedTuple):
+class StagedCounts(NamedTuple):
     """How much lies ready: rows of events, and rows in the quarantine."""
 
     runs: int
@@ -60,7 +60,7 @@ def event_columns(known: Mapping[str, Column]) -> list[Column]:
     ]
 
 
-def places(staging: Path, batch: str) -> dict[Path, Path]:
+def target_paths(staging: Path, batch: str) -> dict[Path, Path]:
     """Where the staged files of a batch belong in a snapshot."""
     found: dict[Path, Path] = {}
     for table in LAKE_TABLES:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from semcast.pipeline.lake.batch_files import count_rows, places, write_events, write_table
+from semcast.pipeline.lake.batch_files import count_rows, target_paths, write_events, write_table
 from semcast.pipeline.lake.lake import Lake
 from semcast.pipeline.reading import spark_schema
 from semcast.traces.errors import BadFile
@@ -57,7 +57,7 @@ def compact(
                 rows = spark.read.schema(columns).parquet(*files)
                 write_table(rows.coalesce(1), table, staging)
         lake.step("staged")
-        added = places(staging, f"compacted-{snapshot.number + 1:08}")
+        added = target_paths(staging, f"compacted-{snapshot.number + 1:08}")
         before = sum(count_rows(root / place) for place in small)
         if before != sum(map(count_rows, added.values())):
             raise BadFile(f"{lake.path}: compacting would have changed the number of rows")

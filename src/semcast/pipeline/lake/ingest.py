@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from semcast.pipeline.lake import ingest_keyed, ingest_trace
-from semcast.pipeline.lake.batch_files import places
-from semcast.pipeline.lake.lake import Batch, Lake
+from semcast.pipeline.lake.batch_files import target_paths
+from semcast.pipeline.lake.lake import Lake, LakeBatch
 from semcast.pipeline.reading import keyed_files
-from semcast.pipeline.reading.keyed_text import Columns
+from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
+from semcast.traces.journal_conversion import convert_journals
 from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, RUNS
-from semcast.traces.settling import settle
 from semcast.traces.trace_files import check_trace_files, files_of
 
 _CHUNK: Final = 4 << 20
@@ -32,7 +32,7 @@ _READING: Final = 1  # Another way to read the same files is another fingerprint
 class Ingested(NamedTuple):
     """What became of a source; `is_new` is False if the lake had it already."""
 
-    batch: Batch
+    batch: LakeBatch
     is_new: bool
 
 
@@ -40,7 +40,7 @@ def ingest(
     spark: SparkSession,
     lake: Lake,
     source: str | Path,
-    columns: Columns | None = None,
+    columns: KeyedColumns | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Ingested:
     """Take in one trace directory or, given the names of its columns, a keyed file or directory.
@@ -67,8 +67,8 @@ def ingest(
         if _stamps(files) != before:
             raise BadFile(f"{path}: changed while it was read; try again")
         tell(f"{path.name}: {staged.rows:,} rows, committing")
-        batch = Batch(batch_id, str(path), options, len(files), *staged)
-        lake.commit([*batches, batch], places(staging, batch_id))
+        batch = LakeBatch(batch_id, str(path), options, len(files), *staged)
+        lake.commit([*batches, batch], target_paths(staging, batch_id))
     return Ingested(batch, is_new=True)
 
 
@@ -76,7 +76,7 @@ def _trace_files(path: Path) -> list[Path]:
     """The files of a trace whose processes have all ended."""
     if path.is_file():
         raise ConfigError(f"key: needed for {path.name}, which is not a trace; give --key COLUMN")
-    living = settle(path)
+    living = convert_journals(path)
     if living:
         raise BadFile(f"{living[0]}: still being written; ingest the trace when its process ended")
     check_trace_files(path)

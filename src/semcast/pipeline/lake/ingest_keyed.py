@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from semcast.pipeline.lake.batch_files import (
-    Staged,
+    StagedCounts,
     count_rows,
     event_columns,
     origin,
@@ -23,12 +23,12 @@ from semcast.pipeline.lake.batch_files import (
     write_table,
 )
 from semcast.pipeline.reading.keyed_distances import with_distances
-from semcast.pipeline.reading.keyed_files import read_judged
-from semcast.pipeline.reading.keyed_text import Columns
+from semcast.pipeline.reading.keyed_files import read_validated
+from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.terms.events import MULTICAST
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
-from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, QUARANTINE, RUNS, Run
+from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, QUARANTINE, RUNS, RunInfo
 from semcast.traces.tables import write_runs
 from semcast.workloads.items import item_tag
 
@@ -36,9 +36,11 @@ PROTOCOL: Final = "foreign"
 _READ: Final = "read"  # the file as it was parsed, once
 
 
-def stage(spark: SparkSession, path: Path, columns: Columns, batch: str, staging: Path) -> Staged:
+def stage(
+    spark: SparkSession, path: Path, columns: KeyedColumns, batch: str, staging: Path
+) -> StagedCounts:
     """Write everything of a keyed file or directory."""
-    parsed = read_judged(spark, path, columns)
+    parsed = read_validated(spark, path, columns)
     seen = Observation()
     write_table(parsed.observe(seen, F.count("reason").alias("bad")), _READ, staging)
     if not count_rows(staging / _READ):
@@ -58,11 +60,11 @@ def stage(spark: SparkSession, path: Path, columns: Columns, batch: str, staging
     named = _tagged(good.select("key").distinct())
     write_table(named.select(of_run, "item", F.col("key").alias("name")), ITEMS, staging)
     write_events(_events(good, senders, run_id), staging)
-    return Staged(1, count_rows(staging / EVENTS), count_rows(staging / QUARANTINE))
+    return StagedCounts(1, count_rows(staging / EVENTS), count_rows(staging / QUARANTINE))
 
 
 def _write_run(path: Path, batch: str, run_id: int, staging: Path) -> None:
-    run = Run(
+    run = RunInfo(
         name=path.name,
         protocol=PROTOCOL,
         order="none",

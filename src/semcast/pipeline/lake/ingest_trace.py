@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 
 from semcast.pipeline.lake.batch_files import (
-    Staged,
+    StagedCounts,
     count_rows,
     origin,
     run_id_of,
@@ -40,7 +40,7 @@ from semcast.traces.trace_files import files_of
 _OF_A_MESSAGE: Final = (MULTICAST, RECEIVE, DELIVER, PURGE)
 
 
-def stage(spark: SparkSession, path: Path, batch: str, staging: Path) -> Staged:
+def stage(spark: SparkSession, path: Path, batch: str, staging: Path) -> StagedCounts:
     """Write everything of a trace that was examined; the events are read by Spark."""
     ids = _stage_runs(path, batch, staging)
     _copy(path / PROCESSES, PROCESS_COLUMNS, ids, staging / PROCESSES)
@@ -49,7 +49,7 @@ def stage(spark: SparkSession, path: Path, batch: str, staging: Path) -> Staged:
     rows, quarantined = count_rows(staging / EVENTS), count_rows(staging / QUARANTINE)
     if rows + quarantined != count_rows(path / EVENTS):
         raise BadFile(f"{path / EVENTS}: changed while it was read; try again")
-    return Staged(len(ids), rows, quarantined)
+    return StagedCounts(len(ids), rows, quarantined)
 
 
 def _stage_runs(path: Path, batch: str, staging: Path) -> dict[int, int]:
@@ -128,11 +128,11 @@ def _judged(spark: SparkSession, path: Path, ids: Mapping[int, int]) -> DataFram
     is_multicast = F.col("kind") == MULTICAST
     sent = events.where(is_multicast).withColumn("highest", highest)
     rest = events.where(~is_multicast).withColumn("highest", F.lit(None).cast("bigint"))
-    column, reason = _fault()
+    column, reason = _row_problem()
     return sent.unionByName(rest).withColumns({"column": column, "reason": reason})
 
 
-def _fault() -> tuple[Column, Column]:
+def _row_problem() -> tuple[Column, Column]:
     """The column and the reason of the first thing wrong with a row."""
     seq, is_message = F.col("seq"), F.col("kind").isin(*_OF_A_MESSAGE)
     missing = F.lit("is missing")

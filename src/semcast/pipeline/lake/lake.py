@@ -48,7 +48,7 @@ _OURS: Final = {*LAKE_TABLES, CURRENT, f"{CURRENT}.new", SNAPSHOTS, STAGING}
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class Batch(msgspec.Struct, frozen=True):
+class LakeBatch(msgspec.Struct, frozen=True):
     """What came in at once.  `id` follows from the content and the options alone."""
 
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$")]
@@ -60,15 +60,15 @@ class Batch(msgspec.Struct, frozen=True):
     quarantined: _Count
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class LakeSnapshot(msgspec.Struct, frozen=True):
     """What a lake holds, and held at no other number."""
 
     format: int
     number: _Count
-    batches: list[Batch] = []
+    batches: list[LakeBatch] = []
 
 
-class Removed(NamedTuple):
+class VacuumResult(NamedTuple):
     """What no snapshot that is read any more names."""
 
     files: int
@@ -88,14 +88,14 @@ class Lake:
         """The current snapshot."""
         return (self.path / CURRENT).resolve()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> LakeSnapshot:
         """What the lake holds."""
         refuse_links(self.path)
         manifest = self.root / _MANIFEST
         if not manifest.is_file():
             raise BadFile(f"{self.path}: not a lake; semcast lake ingest makes one")
         try:
-            found = msgspec.json.decode(manifest.read_bytes(), type=Snapshot)
+            found = msgspec.json.decode(manifest.read_bytes(), type=LakeSnapshot)
         except msgspec.DecodeError as error:
             raise BadFile(f"{manifest}: damaged: {error}") from None
         if found.format != FORMAT:
@@ -130,14 +130,14 @@ class Lake:
 
     def commit(
         self,
-        batches: list[Batch],
+        batches: list[LakeBatch],
         added: Mapping[Path, Path],
         without: Collection[Path] = (),
-    ) -> Snapshot:
+    ) -> LakeSnapshot:
         """Make the next snapshot current: these batches, the files of the last one but for
         `without`, and those `added` (place in the snapshot → staged file)."""
         root = self.root
-        following = Snapshot(FORMAT, self.snapshot().number + 1, batches)
+        following = LakeSnapshot(FORMAT, self.snapshot().number + 1, batches)
         new = self.path / STAGING / "snapshot"
         kept = set(self.files()) - set(without)
         for table in LAKE_TABLES:
@@ -152,7 +152,7 @@ class Lake:
         self._publish(new, following)
         return following
 
-    def vacuum(self) -> Removed:
+    def vacuum(self) -> VacuumResult:
         """Delete the files and snapshots that the current one does not name."""
         with self.turn():
             current = self.root.name
@@ -165,7 +165,7 @@ class Lake:
                     gone = [each for each in dropped if each.st_nlink == 1]
                     files += len(gone)
                     size += sum(each.st_size for each in gone)
-            return Removed(files, size)
+            return VacuumResult(files, size)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -196,7 +196,7 @@ class Lake:
             new = self._new_staging() / "snapshot"
             for table in LAKE_TABLES:
                 (new / table).mkdir(parents=True)
-            self._publish(new, Snapshot(FORMAT, 0))
+            self._publish(new, LakeSnapshot(FORMAT, 0))
         for table in LAKE_TABLES:
             with suppress(FileExistsError):
                 (self.path / table).symlink_to(Path(CURRENT, table))
@@ -207,7 +207,7 @@ class Lake:
         staging.mkdir(mode=FOLDER_MODE)
         return staging
 
-    def _publish(self, new: Path, snapshot: Snapshot) -> None:
+    def _publish(self, new: Path, snapshot: LakeSnapshot) -> None:
         new_file(new / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(snapshot)))
         for path in (new / _MANIFEST, *(each for each in new.rglob("*") if each.is_dir()), new):
             _sync(path)

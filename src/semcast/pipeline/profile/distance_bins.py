@@ -10,61 +10,61 @@ import numpy as np
 import pyarrow as pa
 
 EXACT_BITS: Final = 10
-EXACT_TO: Final = 1 << EXACT_BITS
+EXACT_MAX: Final = 1 << EXACT_BITS
 PER_DOUBLING_BITS: Final = 6
 
 # Of a stream: the step, its farthest distance, its messages, and what it holds if it is wide.
-STEP: Final = "step bigint, dist bigint, messages bigint, held binary"
+BIN_SCHEMA: Final = "step bigint, dist bigint, messages bigint, held binary"
 
 
-def step_of(dist: Any) -> Any:
+def bin_of(dist: Any) -> Any:
     """The number of the step that holds a distance."""
     log = np.frexp(dist.astype(np.float64))[1].astype(np.int64) - 1
-    wide = np.maximum(dist, EXACT_TO)
+    wide = np.maximum(dist, EXACT_MAX)
     part = (wide >> np.maximum(log - PER_DOUBLING_BITS, 0)) & ((1 << PER_DOUBLING_BITS) - 1)
-    step = EXACT_TO + 1 + ((log - EXACT_BITS) << PER_DOUBLING_BITS) + part
-    return np.where(dist <= EXACT_TO, dist, step)
+    step = EXACT_MAX + 1 + ((log - EXACT_BITS) << PER_DOUBLING_BITS) + part
+    return np.where(dist <= EXACT_MAX, dist, step)
 
 
-def by_distance(stream: Any, dist: Any, messages: Any = None) -> tuple[Any, Any, Any]:
+def count_distances(stream: Any, dist: Any, messages: Any = None) -> tuple[Any, Any, Any]:
     """Streams and distances, each pair once, and how many messages have it."""
     bits = int(dist.max(initial=0)).bit_length()
     pairs = stream.astype(np.int64) << bits | dist
-    found, messages = counted(pairs) if messages is None else summed(pairs, messages)
+    found, messages = unique_counts(pairs) if messages is None else unique_sums(pairs, messages)
     return found >> bits, found & ((1 << bits) - 1), messages
 
 
-def in_steps(stream: Any, dist: Any, messages: Any) -> tuple[Any, dict[str, Any]]:
-    """The stream of each step, and the columns of `STEP`, of what `by_distance` gives."""
-    step = step_of(dist)
+def to_bins(stream: Any, dist: Any, messages: Any) -> tuple[Any, dict[str, Any]]:
+    """The stream of each step, and the columns of `BIN_SCHEMA`, of what `count_distances` gives."""
+    step = bin_of(dist)
     is_last = np.append((np.diff(stream) != 0) | (np.diff(step) != 0), True)[: len(dist)]
     last = np.flatnonzero(is_last)
     upto = np.cumsum(messages)[last]
-    is_wide = step > EXACT_TO
+    is_wide = step > EXACT_MAX
     ends = np.append(0, np.cumsum(is_wide)[last])
     return stream[last], {
         "step": step[last],
         "dist": dist[last],
         "messages": np.diff(upto, prepend=0),
-        "held": in_packs(np.stack([dist, messages], axis=1)[is_wide], ends),
+        "held": pack_rows(np.stack([dist, messages], axis=1)[is_wide], ends),
     }
 
 
-def in_packs(records: Any, ends: Any) -> Any:
+def pack_rows(records: Any, ends: Any) -> Any:
     """Rows of whole numbers as bytes, cut at `ends`, which begin with 0."""
     size = records.itemsize * records.shape[1]
     buffers = [pa.py_buffer((ends * size).astype(np.int32)), pa.py_buffer(records)]
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, *buffers])
 
 
-def from_packs(packs: Any, width: int) -> tuple[Any, Any]:
+def unpack_rows(packs: Any, width: int) -> tuple[Any, Any]:
     """The rows of all packs together, and how many each has."""
     told = [np.frombuffer(pack, np.int64) for pack in packs.to_pylist()]
     records = np.concatenate([np.empty(0, np.int64), *told]).reshape(-1, width)
     return records, [len(pack) // width for pack in told]
 
 
-def counted(values: Any) -> tuple[Any, Any]:
+def unique_counts(values: Any) -> tuple[Any, Any]:
     """Distinct values, ascending, and how often each occurs."""
     if not values.size or values.max() >= 4 * values.size:
         return np.unique(values, return_counts=True)
@@ -73,7 +73,7 @@ def counted(values: Any) -> tuple[Any, Any]:
     return found, counts[found]
 
 
-def summed(values: Any, counts: Any) -> tuple[Any, Any]:
+def unique_sums(values: Any, counts: Any) -> tuple[Any, Any]:
     """Distinct values, ascending, and the sum of the counts of each."""
     if not values.size or values.max() >= 16 * values.size:
         order = np.argsort(values, kind="stable")

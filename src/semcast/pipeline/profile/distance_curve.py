@@ -15,40 +15,42 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from semcast.models.advice import MOST_PAIRS, Distances, Rates
-from semcast.pipeline.profile.distance_bins import EXACT_TO, from_packs, summed
+from semcast.pipeline.profile.distance_bins import EXACT_MAX, unique_sums, unpack_rows
 from semcast.pipeline.profile.partial_counts import STREAM
 
 MEDIAN: Final = 0.5
 
-Label: TypeAlias = tuple[int | None, ...] | None  # of a stream, by `STREAM`; None is all together
+StreamLabel: TypeAlias = (
+    tuple[int | None, ...] | None
+)  # of a stream, by `STREAM`; None is all together
 
 _FOUND: Final = "mark int, dist bigint, upto bigint"
 
 
-class _Mark(NamedTuple):
+class _BinTarget(NamedTuple):
     """Within a step the first distance is wanted up to which there are `short` messages."""
 
-    label: Label
+    label: StreamLabel
     step: int
     before: int  # messages of the steps before
     short: float
 
 
-class Steps(NamedTuple):
+class DistanceBins(NamedTuple):
     """Of each step, ascending, the farthest distance, 0 for none, and its messages."""
 
     step: Any
     dist: Any
     messages: Any
 
-    def far(self) -> "Steps":
+    def far(self) -> "DistanceBins":
         """Those of messages that supersede others."""
-        return Steps(*(column[self.dist > 0] for column in self))
+        return DistanceBins(*(column[self.dist > 0] for column in self))
 
 
-def curves(
-    of: Mapping[Label, Steps], found: DataFrame, rates: Rates | None
-) -> dict[Label, Distances]:
+def make_curves(
+    of: Mapping[StreamLabel, DistanceBins], found: DataFrame, rates: Rates | None
+) -> dict[StreamLabel, Distances]:
     """By label the curve of the steps; `found` has what they hold.
 
     As many messages count as superseded as supersede.
@@ -58,7 +60,7 @@ def curves(
     return {label: _curve(steps, extra.get(label, {})) for label, steps in of.items()}
 
 
-def _curve(steps: Steps, extra: Mapping[int, int]) -> Distances:
+def _curve(steps: DistanceBins, extra: Mapping[int, int]) -> Distances:
     far = steps.far()
     upto = np.cumsum(far.messages)
     points = dict(zip(far.dist.tolist(), upto.tolist(), strict=True)) | dict(extra)
@@ -67,7 +69,7 @@ def _curve(steps: Steps, extra: Mapping[int, int]) -> Distances:
     return Distances(int(steps.messages.sum()), int(far.messages.sum()), x, at)
 
 
-def _marks(label: Label, steps: Steps, rates: Rates | None) -> Iterator[_Mark]:
+def _marks(label: StreamLabel, steps: DistanceBins, rates: Rates | None) -> Iterator[_BinTarget]:
     """Where the steps are too wide to tell."""
     far = steps.far()
     upto = np.append(0, np.cumsum(far.messages))
@@ -76,32 +78,32 @@ def _marks(label: Label, steps: Steps, rates: Rates | None) -> Iterator[_Mark]:
         needs.append(rates.purged_at_least * steps.messages.sum())
     for needed in needs:
         place = int(np.searchsorted(upto[1:], needed * (1 - 1e-12)))
-        if place < len(far.step) and far.step[place] > EXACT_TO:
+        if place < len(far.step) and far.step[place] > EXACT_MAX:
             short = float(needed * (1 - 1e-12) - upto[place])
-            yield _Mark(label, int(far.step[place]), int(upto[place]), short)
+            yield _BinTarget(label, int(far.step[place]), int(upto[place]), short)
 
 
-def _reached(found: DataFrame, marks: Sequence[_Mark]) -> dict[Label, dict[int, int]]:
+def _reached(found: DataFrame, marks: Sequence[_BinTarget]) -> dict[StreamLabel, dict[int, int]]:
     """By label, at which distances the marks are reached: dist → messages up to it."""
 
     def look(table: pa.Table) -> pa.Table:  # Spark looks at these types.
         return _look(marks, table)
 
     wanted = found.where(F.col("step").isin(*{mark.step for mark in marks}))
-    points: dict[Label, dict[int, int]] = defaultdict(dict)
+    points: dict[StreamLabel, dict[int, int]] = defaultdict(dict)
     held = wanted.select(*STREAM, "step", "held")
     for number, dist, upto in held.groupBy("step").applyInArrow(look, _FOUND).collect():
         points[marks[number].label][dist] = marks[number].before + upto
     return points
 
 
-def _look(marks: Sequence[_Mark], table: Any) -> Any:
+def _look(marks: Sequence[_BinTarget], table: Any) -> Any:
     """Into one step of all streams."""
     points = []
     [step] = pc.unique(table["step"]).to_pylist()
     for number, mark in enumerate(marks):
         if mark.step == step:
-            dist, messages = summed(*_held(table, mark.label).T)
+            dist, messages = unique_sums(*_held(table, mark.label).T)
             upto = np.cumsum(messages)
             place = int(np.searchsorted(upto, mark.short))
             points.append((number, dist[place], upto[place]))
@@ -111,9 +113,9 @@ def _look(marks: Sequence[_Mark], table: Any) -> Any:
     )
 
 
-def _held(table: Any, label: Label) -> Any:
+def _held(table: Any, label: StreamLabel) -> Any:
     """Distances and their messages."""
     for name, number in zip(STREAM, label or (), strict=False):
         column = table[name]
         table = table.filter(column.is_null() if number is None else pc.equal(column, number))
-    return from_packs(table["held"], 2)[0]
+    return unpack_rows(table["held"], 2)[0]

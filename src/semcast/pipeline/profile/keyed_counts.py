@@ -21,10 +21,16 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from semcast.pipeline.profile.distance_bins import by_distance, step_of
-from semcast.pipeline.profile.partial_counts import PART, Parts, Streams, packed, table_of
-from semcast.pipeline.reading.file_splits import ROWS_BITS, ROWS_MAX, in_tasks
-from semcast.pipeline.reading.keyed_files import Source
+from semcast.pipeline.profile.distance_bins import bin_of, count_distances
+from semcast.pipeline.profile.partial_counts import (
+    PARTIAL_SCHEMA,
+    PartialCounts,
+    StreamCodes,
+    pack_counts,
+    table_of,
+)
+from semcast.pipeline.reading.file_splits import ROWS_BITS, ROWS_MAX, run_per_task
+from semcast.pipeline.reading.keyed_files import KeyedSource
 from semcast.traces.keyed import KINDS
 from semcast.workloads.items import item_tag
 
@@ -32,25 +38,25 @@ TAGS_MAX: Final = ROWS_MAX  # keys whose hashes a task remembers
 _UPDATE, _CREATE, _DELETE, _ONE_OFF = range(1, 1 + len(KINDS))
 
 
-def number_of(sender: str) -> Column:
+def sender_hash(sender: str) -> Column:
     """What stands for the name of a sender."""
     return F.xxhash64(sender)
 
 
-def parts_of(rows: DataFrame) -> Parts:
+def count_keyed_rows(rows: DataFrame) -> PartialCounts:
     """The parts of keyed rows (sender, place, key, kind)."""
     buckets = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     kind = F.position(F.col("kind"), F.lit("".join(KINDS))).cast("bigint")
     numbers = rows.select(
-        number_of("sender").alias("sender"),
+        sender_hash("sender").alias("sender"),
         F.xxhash64("key").alias("item"),
         "place",
         kind.alias("kind"),
     )
-    return Parts(numbers.mapInArrow(partial(_parts, buckets), PART), buckets)
+    return PartialCounts(numbers.mapInArrow(partial(_parts, buckets), PARTIAL_SCHEMA), buckets)
 
 
-def parts_in(spark: SparkSession, source: Source) -> Parts:
+def count_source(spark: SparkSession, source: KeyedSource) -> PartialCounts:
     """The parts of one stream whose rows are counted as they are read."""
     buckets = max(1, len(source.work))
 
@@ -69,10 +75,10 @@ def parts_in(spark: SparkSession, source: Source) -> Parts:
         yield from _parts(buckets, numbers())
         yield from chain.from_iterable(table.to_batches() for table in wrong)
 
-    return Parts(in_tasks(spark, source.work, run, PART), buckets)
+    return PartialCounts(run_per_task(spark, source.work, run, PARTIAL_SCHEMA), buckets)
 
 
-def settle(stream: Any, records: Any) -> tuple[Any, Any]:
+def resolve_boundaries(stream: Any, records: Any) -> tuple[Any, Any]:
     """The distances of the first rows of stretches, whose neighbours were read elsewhere."""
     item, _, place, told = records.T
     kind, is_first = told >> 1, (told & 1).astype(bool)
@@ -111,17 +117,17 @@ def _wrong(block: Any, files: Sequence[Path]) -> Any:
     """How many rows of a block are wrong, and the first."""
     first = {name: block.column(name).slice(0, 1) for name in ("row", "column", "reason")}
     file = str(files[block.column("file")[0].as_py()])
-    return table_of(PART, {"bad": [block.num_rows], "file": [file], **first})
+    return table_of(PARTIAL_SCHEMA, {"bad": [block.num_rows], "file": [file], **first})
 
 
 def _parts(buckets: int, batches: Iterable[Any]) -> Iterator[Any]:
-    for table in _gathered(batches):
-        chains = _Chains(table)
+    for table in _regroup(batches):
+        chains = _KeyChains(table)
         yield from chains.settled(buckets).to_batches()
         yield from chains.ends(buckets).to_batches()
 
 
-def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
+def _regroup(batches: Iterable[Any]) -> Iterator[Any]:
     """Tables of at most `ROWS_MAX` rows, in order."""
     waiting: list[Any] = []
     for batch in batches:
@@ -135,7 +141,7 @@ def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(waiting)
 
 
-class _Chains:
+class _KeyChains:
     """Rows ordered by stretch, item and whether they are one-offs, then by place.
 
     Numbers below `ROWS_MAX` are packed into one, which sorts fast.
@@ -152,7 +158,7 @@ class _Chains:
         ordered = np.sort(chain << ROWS_BITS | np.arange(len(chain)))
         chain, at = ordered >> ROWS_BITS, ordered & (ROWS_MAX - 1)
         zero = pa.repeat(pa.scalar(0, pa.int64()), len(sender))
-        self.streams = Streams([zero, pa.array(sender), zero])
+        self.streams = StreamCodes([zero, pa.array(sender), zero])
         self.stream = self.streams.of[at]
         self.item, self.place, self.kind = item[at], place[at], kind[at]
         self.is_first = np.append(True, chain[1:] != chain[:-1])
@@ -161,9 +167,9 @@ class _Chains:
         """Packs of the distances of all but the first of each chain."""
         dist = np.where(_supersedes(self.kind[1:], self.kind[:-1]), np.diff(self.place), 0)
         is_later = ~self.is_first[1:]
-        of, found, messages = by_distance(self.stream[1:][is_later], dist[is_later])
+        of, found, messages = count_distances(self.stream[1:][is_later], dist[is_later])
         records = np.stack([found, messages], axis=1)
-        return packed(self.streams, of, step_of(found) % buckets, "dist_pack", records)
+        return pack_counts(self.streams, of, bin_of(found) % buckets, "dist_pack", records)
 
     def ends(self, buckets: int) -> Any:
         """Packs of the first and the last of each chain: item, messages of the chain (with the
@@ -175,4 +181,4 @@ class _Chains:
         is_end = self.is_first | np.append(self.is_first[1:], True)
         records = np.stack([self.item, size, self.place, told], axis=1)[is_end]
         bucket = records[:, 0] % buckets
-        return packed(self.streams, self.stream[is_end], bucket, "item_pack", records)
+        return pack_counts(self.streams, self.stream[is_end], bucket, "item_pack", records)

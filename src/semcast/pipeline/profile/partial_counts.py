@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from semcast.pipeline.profile.distance_bins import (
-    STEP,
-    by_distance,
-    counted,
-    from_packs,
-    in_packs,
-    in_steps,
+    BIN_SCHEMA,
+    count_distances,
+    pack_rows,
+    to_bins,
+    unique_counts,
+    unpack_rows,
 )
 
 STREAM: Final = ("run_id", "sender", "sender_inc")
@@ -29,12 +29,12 @@ RECORDS_MAX: Final = 4_096  # in one pack: a JVM does not like large values
 
 _STREAM: Final = "run_id bigint, sender bigint, sender_inc bigint"
 # Of a task: packs of a stream, of distances or items, or how many rows are bad, and the first.
-PART: Final = (
+PARTIAL_SCHEMA: Final = (
     f"{_STREAM}, bucket int, dist_pack binary, is_rich boolean, item_pack binary, "
     "bad bigint, file string, row bigint, column string, reason string"
 )
 # Steps of a stream; how many items it has in a bucket; or how many items have so many messages.
-MERGED: Final = f"{_STREAM}, {STEP}, is_rich boolean, items bigint, frequency bigint"
+MERGED_SCHEMA: Final = f"{_STREAM}, {BIN_SCHEMA}, is_rich boolean, items bigint, frequency bigint"
 
 _TYPES: Final = {
     "bigint": pa.int64(),
@@ -44,18 +44,18 @@ _TYPES: Final = {
     "binary": pa.binary(),
 }
 # (stream of each record, records) → stream and distance of each message that they settle.
-Settle: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
+ResolveDistances: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 
 
-class Parts(NamedTuple):
-    """Rows of `PART`, their buckets numbered from 0."""
+class PartialCounts(NamedTuple):
+    """Rows of `PARTIAL_SCHEMA`, their buckets numbered from 0."""
 
     rows: DataFrame
     buckets: int
 
 
 def table_of(schema: str, columns: Mapping[str, Any]) -> Any:
-    """A table of `PART` or `MERGED`, null where a column is not given."""
+    """A table of `PARTIAL_SCHEMA` or `MERGED_SCHEMA`, null where a column is not given."""
     fields = [column.split() for column in schema.split(", ")]
     size = len(next(iter(columns.values())))
     filled = [
@@ -64,7 +64,7 @@ def table_of(schema: str, columns: Mapping[str, Any]) -> Any:
     return pa.table(filled, [name for name, _ in fields])
 
 
-class Streams:
+class StreamCodes:
     """The streams of some rows: `of` has a small number for each row."""
 
     def __init__(self, columns: list[Any]) -> None:
@@ -89,10 +89,10 @@ def _is_constant(column: Any) -> bool:
     return not column.null_count and bool(ends["min"] == ends["max"])
 
 
-def packed(
-    streams: Streams, stream: Any, bucket: Any, pack: str, records: Any, is_rich: bool = False
+def pack_counts(
+    streams: StreamCodes, stream: Any, bucket: Any, pack: str, records: Any, is_rich: bool = False
 ) -> Any:
-    """Records as rows of `PART`, in the column `pack`."""
+    """Records as rows of `PARTIAL_SCHEMA`, in the column `pack`."""
     key = bucket * streams.count + stream
     order = np.argsort(key, kind="stable")
     key, records = key[order], np.ascontiguousarray(records[order])
@@ -101,14 +101,14 @@ def packed(
     bucket, stream = np.divmod(key[starts], streams.count)
     told = {
         "bucket": bucket,
-        pack: in_packs(records, np.append(starts, len(key))),
+        pack: pack_rows(records, np.append(starts, len(key))),
         "is_rich": np.full(len(starts), is_rich),
     }
-    return table_of(PART, {**streams.named(stream), **told})
+    return table_of(PARTIAL_SCHEMA, {**streams.named(stream), **told})
 
 
-def merged(parts: Parts, settle: Settle | None = None) -> DataFrame:
-    """Parts of all tasks as rows of `MERGED`; `settle` finds what only all records tell."""
+def merge_counts(parts: PartialCounts, settle: ResolveDistances | None = None) -> DataFrame:
+    """Parts of all tasks as rows of `MERGED_SCHEMA`; `settle` finds what only all records tell."""
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         there = list(batches)
@@ -117,48 +117,48 @@ def merged(parts: Parts, settle: Settle | None = None) -> DataFrame:
                 yield from table.to_batches()
 
     met = parts.rows.where("bad IS NULL").repartitionById(parts.buckets, "bucket")
-    return met.mapInArrow(merge, MERGED)
+    return met.mapInArrow(merge, MERGED_SCHEMA)
 
 
-def _merge(settle: Settle | None, table: Any) -> Iterator[Any]:
+def _merge(settle: ResolveDistances | None, table: Any) -> Iterator[Any]:
     """What came to one bucket."""
     dists = table.filter(table["dist_pack"].is_valid())
     if dists.num_rows:
         streams, stream, records = _unpacked(dists, "dist_pack", 2)
-        of, steps = in_steps(*by_distance(stream, *records.T))
+        of, steps = to_bins(*count_distances(stream, *records.T))
         is_rich = pa.repeat(pc.any(dists["is_rich"]), len(of))
-        yield table_of(MERGED, {**streams.named(of), **steps, "is_rich": is_rich})
+        yield table_of(MERGED_SCHEMA, {**streams.named(of), **steps, "is_rich": is_rich})
     items = table.filter(table["item_pack"].is_valid())
     if items.num_rows:
         streams, stream, records = _unpacked(items, "item_pack", 2 if settle is None else 4)
-        yield from _tallies(streams, stream, records)
+        yield from _item_counts(streams, stream, records)
         if settle is not None:
-            of, steps = in_steps(*by_distance(*settle(stream, records)))
-            yield table_of(MERGED, {**streams.named(of), **steps})
+            of, steps = to_bins(*count_distances(*settle(stream, records)))
+            yield table_of(MERGED_SCHEMA, {**streams.named(of), **steps})
 
 
-def _unpacked(table: Any, pack: str, width: int) -> tuple[Streams, Any, Any]:
+def _unpacked(table: Any, pack: str, width: int) -> tuple[StreamCodes, Any, Any]:
     """The streams of some packs, the stream of each record, and the records."""
-    streams = Streams([table[name].combine_chunks() for name in STREAM])
-    records, sizes = from_packs(table[pack], width)
+    streams = StreamCodes([table[name].combine_chunks() for name in STREAM])
+    records, sizes = unpack_rows(table[pack], width)
     return streams, np.repeat(streams.of, sizes), records
 
 
-def _tallies(streams: Streams, stream: Any, records: Any) -> Iterator[Any]:
+def _item_counts(streams: StreamCodes, stream: Any, records: Any) -> Iterator[Any]:
     """How many items each stream has, and how many have how many messages.
 
     An item of two senders counts once; items of different runs are different.
     """
     coded = pa.array(records[:, 0]).dictionary_encode()
     item, size = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
-    pairs, _ = counted(stream * size + item)
-    found, items = counted(pairs // size)
-    yield table_of(MERGED, {**streams.named(found), "items": items})
+    pairs, _ = unique_counts(stream * size + item)
+    found, items = unique_counts(pairs // size)
+    yield table_of(MERGED_SCHEMA, {**streams.named(found), "items": items})
     runs = streams.named(np.arange(streams.count))["run_id"].dictionary_encode().indices.to_numpy()
     _, place = np.unique(runs[stream] * size + item, return_inverse=True)
     messages = np.bincount(place, records[:, 1]).astype(np.int64)
-    frequency, items = counted(_rounded(messages))
-    yield table_of(MERGED, {"frequency": frequency, "items": items})
+    frequency, items = unique_counts(_rounded(messages))
+    yield table_of(MERGED_SCHEMA, {"frequency": frequency, "items": items})
 
 
 def _rounded(messages: Any) -> Any:

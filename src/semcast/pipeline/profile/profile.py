@@ -19,16 +19,16 @@ from pyspark.sql import functions as F
 
 from semcast.models.advice import Distances, Rates
 from semcast.pipeline.profile import keyed_counts, trace_counts
-from semcast.pipeline.profile.distance_curve import Label, Steps, curves
-from semcast.pipeline.profile.partial_counts import STREAM, Parts, merged
-from semcast.pipeline.reading.keyed_files import open_source, read_judged
-from semcast.pipeline.reading.keyed_text import Columns
+from semcast.pipeline.profile.distance_curve import DistanceBins, StreamLabel, make_curves
+from semcast.pipeline.profile.partial_counts import STREAM, PartialCounts, merge_counts
+from semcast.pipeline.reading.keyed_files import open_source, read_validated
+from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.pipeline.reading.trace import read_trace
 from semcast.traces.errors import BadFile
 
 STREAMS_MAX: Final = 100  # shown one by one, the longest first
 # Tasks count in Python; what is left to Spark is little, and compiling it costs more than it saves.
-CONF: Final = {
+SPARK_CONF: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -36,7 +36,7 @@ _OF_STEP: Final = ("max(dist) AS dist", "sum(messages) AS messages", "max(is_ric
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamProfile:
     """One sender's stream, by what names it; or all streams together, by nothing."""
 
     name: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Stream:
     distances: Distances
 
 
-class Frequency(NamedTuple):
+class ItemFrequency(NamedTuple):
     """So many items have so many messages each; above 1,000 rounded down to three digits."""
 
     messages: int
@@ -55,10 +55,10 @@ class Frequency(NamedTuple):
 class Profile:
     """`streams` has the longest ones, if there are several; `stream_count` counts them all."""
 
-    total: Stream
-    streams: Sequence[Stream]
+    total: StreamProfile
+    streams: Sequence[StreamProfile]
     stream_count: int
-    frequencies: Sequence[Frequency]
+    frequencies: Sequence[ItemFrequency]
 
 
 class BadRows(NamedTuple):
@@ -70,18 +70,18 @@ class BadRows(NamedTuple):
 
 def profile_rows(rows: DataFrame, rates: Rates | None = None) -> Profile:
     """The profile of keyed rows (sender, place, key, kind), as `foreign.read_keyed` gives them."""
-    return _with_senders(_profile_parts(keyed_counts.parts_of(rows), rates), rows)
+    return _with_senders(_profile_parts(keyed_counts.count_keyed_rows(rows), rates), rows)
 
 
-def _profile_parts(parts: Parts, rates: Rates | None) -> Profile:
+def _profile_parts(parts: PartialCounts, rates: Rates | None) -> Profile:
     """Each row supersedes at most the one before it on its key, and no two have the same row
     before them.  So as many are superseded as supersede."""
-    with _kept(merged(parts, keyed_counts.settle)) as found:
+    with _kept(merge_counts(parts, keyed_counts.resolve_boundaries)) as found:
         return _profile(found, rates)
 
 
 def profile_file(
-    spark: SparkSession, path: Path, columns: Columns, rates: Rates | None = None
+    spark: SparkSession, path: Path, columns: KeyedColumns, rates: Rates | None = None
 ) -> tuple[Profile, BadRows]:
     """The profile of a keyed file, and what of it could not be understood.
 
@@ -91,12 +91,12 @@ def profile_file(
     wrong = F.when(F.col("reason").isNotNull(), F.struct("file", "row", "column", "reason"))
     first = F.to_json(F.min(wrong)).alias("first")
     if source.is_counted and columns.order is None and columns.sender is None:
-        parts, bad = keyed_counts.parts_in(spark, source), F.coalesce(F.sum("bad"), F.lit(0))
+        parts, bad = keyed_counts.count_source(spark, source), F.coalesce(F.sum("bad"), F.lit(0))
         judged = parts.rows
         watched = judged.observe(seen, bad.alias("bad"), first)
         profile = _profile_parts(parts._replace(rows=watched), rates)
     else:
-        judged = read_judged(spark, path, columns)
+        judged = read_validated(spark, path, columns)
         watched = judged.observe(seen, F.count("reason").alias("bad"), first)
         profile = profile_rows(watched.where("reason IS NULL"), rates)
     if not profile.total.distances.messages:  # Then Spark may have observed nothing.
@@ -117,7 +117,7 @@ def _with_senders(profile: Profile, rows: DataFrame) -> Profile:
     """The senders' names in place of the numbers that stand for them."""
     if not profile.streams:
         return profile
-    number = keyed_counts.number_of("sender").alias("number")
+    number = keyed_counts.sender_hash("sender").alias("number")
     wanted = F.col("number").isin(*(stream.name["sender"] for stream in profile.streams))
     found = rows.select("sender", number).where(wanted).distinct().collect()
     senders = {row["number"]: row["sender"] for row in found}
@@ -130,7 +130,7 @@ def _with_senders(profile: Profile, rows: DataFrame) -> Profile:
 
 def profile_trace(spark: SparkSession, path: Path, rates: Rates | None = None) -> Profile:
     """The profile of the multicasts of a trace or a lake."""
-    with _kept(merged(trace_counts.parts_of(spark, path))) as found:
+    with _kept(merge_counts(trace_counts.count_trace(spark, path))) as found:
         # Under item tags a message supersedes the latest one of its item that is not kept.  If it
         # is not kept either, it is itself the latest for those after it: no two supersede the
         # same one, and as many are superseded as supersede.
@@ -163,15 +163,15 @@ def _profile(
 ) -> Profile:
     """The profile of merged parts; `superseded` counts for relations richer than items."""
     summary = _summary(found)
-    told = curves(summary.steps, found, rates)
+    told = make_curves(summary.steps, found, rates)
     shown = [label for label in told if label is not None]
     if superseded is not None and summary.is_rich:
         obsolete = _superseded(superseded(), shown)
         told = {label: d._replace(superseded=obsolete.get(label, 0)) for label, d in told.items()}
 
-    def stream(label: Label) -> Stream:
+    def stream(label: StreamLabel) -> StreamProfile:
         name = dict(zip(STREAM, label or (), strict=False))
-        return Stream(name, summary.items.get(label, 0), told[label])
+        return StreamProfile(name, summary.items.get(label, 0), told[label])
 
     streams = [stream(label) for label in shown]
     return Profile(stream(None), streams, summary.stream_count, summary.frequencies)
@@ -181,9 +181,9 @@ class _Summary(NamedTuple):
     """By label the steps and items of all streams together, then of each to show: the longest,
     none if there is but one."""
 
-    steps: Mapping[Label, Steps]
-    items: Mapping[Label, int]
-    frequencies: Sequence[Frequency]
+    steps: Mapping[StreamLabel, DistanceBins]
+    items: Mapping[StreamLabel, int]
+    frequencies: Sequence[ItemFrequency]
     stream_count: int
     is_rich: bool
 
@@ -193,7 +193,7 @@ def _summary(found: DataFrame) -> _Summary:
     each = _by_stream(found)
     first = F.desc(F.size("frequencies"))  # They are of no stream.
     rows = each.orderBy(first, F.desc("messages"), *STREAM).limit(STREAMS_MAX + 2).collect()
-    frequencies = sorted(Frequency(*pair) for row in rows for pair in row["frequencies"])
+    frequencies = sorted(ItemFrequency(*pair) for row in rows for pair in row["frequencies"])
     streams = [row for row in rows if row["steps"]]
     steps = {_label(row): _steps(row["steps"]) for row in streams[:STREAMS_MAX]}
     items = {_label(row): row["items"] or 0 for row in streams}
@@ -227,25 +227,25 @@ def _by_stream(found: DataFrame) -> DataFrame:
     return once.groupBy(*STREAM).agg(*map(F.expr, of_stream))
 
 
-def _label(row: Any) -> Label:
+def _label(row: Any) -> StreamLabel:
     return tuple(row[name] for name in STREAM)
 
 
-def _steps(rows: Iterable[Any]) -> Steps:
-    return Steps(*np.array(sorted(map(tuple, rows)), np.int64).reshape(-1, 3).T)
+def _steps(rows: Iterable[Any]) -> DistanceBins:
+    return DistanceBins(*np.array(sorted(map(tuple, rows)), np.int64).reshape(-1, 3).T)
 
 
-def _together(of: Iterable[Steps]) -> Steps:
+def _together(of: Iterable[DistanceBins]) -> DistanceBins:
     """Those of equal number as one."""
     step, dist, messages = np.concatenate([np.empty((3, 0), np.int64), *of], axis=1)
     found, place = np.unique(step, return_inverse=True)
     farthest, sums = np.zeros((2, len(found)), np.int64)
     np.maximum.at(farthest, place, dist)
     np.add.at(sums, place, messages)
-    return Steps(found, farthest, sums)
+    return DistanceBins(found, farthest, sums)
 
 
-def _superseded(counts: DataFrame, shown: Sequence[Label]) -> dict[Label, int]:
+def _superseded(counts: DataFrame, shown: Sequence[StreamLabel]) -> dict[StreamLabel, int]:
     """Of all streams together, and of each that is shown."""
     labels = {" ".join(map(str, label or ())): label for label in shown}
     label = F.concat_ws(" ", *(F.coalesce(F.col(n).cast("string"), F.lit("None")) for n in STREAM))

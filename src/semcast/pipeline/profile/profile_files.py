@@ -11,7 +11,7 @@ from semcast.models.advice import Distances, Rates, advise
 from semcast.models.throughput import receiver_rate, sender_rate
 from semcast.pipeline.profile.distance_curve import MEDIAN
 from semcast.pipeline.profile.profile import Profile
-from semcast.pipeline.sweep.outcome_store import replacing
+from semcast.pipeline.sweep.outcome_store import atomic_write
 
 BUFFERS: Final = (10, 40, 100, 1000)  # for which R(N) and the rates are told
 P90: Final = 0.9
@@ -68,13 +68,13 @@ def write_profile(
     out.mkdir(parents=True, exist_ok=True)
     files = {name: out / f"profile.{name}" for name in ("json", "png", "csv")}
     files["items"] = out / "items.csv"
-    with replacing(files["json"]) as path:
+    with atomic_write(files["json"]) as path:
         path.write_bytes(msgspec.json.encode(facts))
-    with replacing(files["png"]) as path:
+    with atomic_write(files["png"]) as path:
         path.write_bytes(draw(profile, rates))
-    with replacing(files["csv"]) as path:
+    with atomic_write(files["csv"]) as path:
         _write_csv(path, ("distance", "messages", "purgeable"), _points(profile.total.distances))
-    with replacing(files["items"]) as path:
+    with atomic_write(files["items"]) as path:
         _write_csv(path, ("messages", "items"), profile.frequencies)
     return {name: str(path) for name, path in files.items()}
 

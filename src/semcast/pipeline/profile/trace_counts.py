@@ -14,9 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from semcast.pipeline.profile.distance_bins import by_distance, counted, step_of
-from semcast.pipeline.profile.partial_counts import PART, STREAM, Parts, Streams, packed
-from semcast.pipeline.reading.file_splits import Piece, in_tasks, pieces_of, read_piece
+from semcast.pipeline.profile.distance_bins import bin_of, count_distances, unique_counts
+from semcast.pipeline.profile.partial_counts import (
+    PARTIAL_SCHEMA,
+    STREAM,
+    PartialCounts,
+    StreamCodes,
+    pack_counts,
+)
+from semcast.pipeline.reading.file_splits import FileSplit, make_splits, read_split, run_per_task
 from semcast.terms.events import MULTICAST
 from semcast.traces.trace_files import kind_files
 
@@ -29,43 +35,45 @@ _TYPES: Final = {
 }
 
 
-def parts_of(spark: SparkSession, path: Path) -> Parts:
+def count_trace(spark: SparkSession, path: Path) -> PartialCounts:
     """The parts of a trace or a lake.
 
     `is_rich` beside distances: among these messages one names others by more than its item, so
     that more or fewer may be superseded than supersede.
     """
-    pieces = pieces_of(kind_files(path, MULTICAST), PIECE_ROWS)
+    pieces = make_splits(kind_files(path, MULTICAST), PIECE_ROWS)
     # Small files are pieces of their own, but need no task each to meet in.
     buckets = min(len(pieces), pieces[-1].place // PIECE_ROWS + 1) if pieces else 1
-    return Parts(in_tasks(spark, pieces, partial(_count, buckets), PART), buckets)
+    return PartialCounts(
+        run_per_task(spark, pieces, partial(_count, buckets), PARTIAL_SCHEMA), buckets
+    )
 
 
-def _count(buckets: int, piece: Piece) -> Iterator[Any]:
-    for batch in read_piece(piece, list(_TYPES)):
+def _count(buckets: int, piece: FileSplit) -> Iterator[Any]:
+    for batch in read_split(piece, list(_TYPES)):
         if batch.num_rows:
-            streams = Streams([_column(batch, name) for name in STREAM])
+            streams = StreamCodes([_column(batch, name) for name in STREAM])
             yield from _distances(streams, batch, buckets).to_batches()
             yield from _items(streams, _column(batch, "item"), buckets).to_batches()
 
 
-def _distances(streams: Streams, batch: Any, buckets: int) -> Any:
+def _distances(streams: StreamCodes, batch: Any, buckets: int) -> Any:
     dist = _column(batch, "dist").fill_null(0).to_numpy()
-    of, found, messages = by_distance(streams.of, dist)
+    of, found, messages = count_distances(streams.of, dist)
     records = np.stack([found, messages], axis=1)
     is_rich = _is_rich(batch, dist > 0)
-    return packed(streams, of, step_of(found) % buckets, "dist_pack", records, is_rich)
+    return pack_counts(streams, of, bin_of(found) % buckets, "dist_pack", records, is_rich)
 
 
-def _items(streams: Streams, items: Any, buckets: int) -> Any:
+def _items(streams: StreamCodes, items: Any, buckets: int) -> Any:
     is_valid = items.is_valid()
     coded = items.filter(is_valid).dictionary_encode()
     size = max(1, len(coded.dictionary))
     stream = streams.of[is_valid.to_numpy(zero_copy_only=False)]
-    found, messages = counted(stream * size + coded.indices.to_numpy())
+    found, messages = unique_counts(stream * size + coded.indices.to_numpy())
     item = coded.dictionary.to_numpy()[found % size]
     records = np.stack([item, messages], axis=1)
-    return packed(streams, found // size, item % buckets, "item_pack", records)
+    return pack_counts(streams, found // size, item % buckets, "item_pack", records)
 
 
 def _is_rich(batch: Any, is_related: Any) -> bool:

@@ -17,7 +17,7 @@ ROWS_BITS: Final = 20
 ROWS_MAX: Final = 1 << ROWS_BITS  # what a task holds at once
 
 
-class Piece(NamedTuple):
+class FileSplit(NamedTuple):
     """Row groups of the file with this number; so many rows of it, and of all, come before."""
 
     path: str
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     place: int
 
 
-def pieces_of(files: Sequence[Path], rows_max: int = ROWS_MAX) -> list[Piece]:
+def make_splits(files: Sequence[Path], rows_max: int = ROWS_MAX) -> list[FileSplit]:
     """The files in pieces of at most so many rows or a row group, as their footers tell."""
     pieces, place = [], 0
     for number, file in enumerate(files):
@@ -37,17 +37,19 @@ def pieces_of(files: Sequence[Path], rows_max: int = ROWS_MAX) -> list[Piece]:
         for group in range(footer.num_row_groups):
             rows = footer.row_group(group).num_rows
             if groups and held + rows > rows_max:
-                pieces.append(Piece(str(file.resolve()), number, tuple(groups), row, place + row))
+                pieces.append(
+                    FileSplit(str(file.resolve()), number, tuple(groups), row, place + row)
+                )
                 row, held, groups = row + held, 0, []
             groups.append(group)
             held += rows
         if groups:
-            pieces.append(Piece(str(file.resolve()), number, tuple(groups), row, place + row))
+            pieces.append(FileSplit(str(file.resolve()), number, tuple(groups), row, place + row))
         place += row + held
     return pieces
 
 
-def read_piece(piece: Piece, names: Sequence[str]) -> Iterator[Any]:
+def read_split(piece: FileSplit, names: Sequence[str]) -> Iterator[Any]:
     """Batches of those of the columns that the file has."""
     parquet = pyarrow("parquet")
     try:
@@ -59,7 +61,7 @@ def read_piece(piece: Piece, names: Sequence[str]) -> Iterator[Any]:
         raise BadFile(f"{piece.path}: cannot be read: {reason}") from None
 
 
-def in_tasks(
+def run_per_task(
     spark: SparkSession, work: Sequence[Any], run: Callable[[Any], Iterator[Any]], columns: str
 ) -> DataFrame:
     """What `run` yields for each piece of work, a task for each."""

@@ -15,13 +15,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-STRETCH_BITS: Final = 20  # about a million places
+CHUNK_BITS: Final = 20  # about a million places
 
 _CHAIN: Final = ("sender", "key", "is_one_off")
 _PART: Final = (*_CHAIN, "stretch")
 
 
-def with_distances(rows: DataFrame, *, stretch_bits: int = STRETCH_BITS) -> DataFrame:
+def with_distances(rows: DataFrame, *, stretch_bits: int = CHUNK_BITS) -> DataFrame:
     """Rows (sender, place, key, kind) with `dist`, null where a row supersedes nothing, and
     `superseded`."""
     cut = rows.withColumns(

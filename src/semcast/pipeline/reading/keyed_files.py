@@ -18,9 +18,15 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.reading.file_splits import in_tasks, pieces_of
+from semcast.pipeline.reading.file_splits import make_splits, run_per_task
 from semcast.pipeline.reading.keyed_parquet import examine_columns, read_parquet
-from semcast.pipeline.reading.keyed_text import Columns, is_csv, opened, read_blocks, read_header
+from semcast.pipeline.reading.keyed_text import (
+    KeyedColumns,
+    is_csv,
+    open_text,
+    read_blocks,
+    read_header,
+)
 from semcast.terms.errors import ConfigError, one_of
 from semcast.traces.errors import BadFile
 from semcast.traces.keyed import SUFFIXES
@@ -32,7 +38,7 @@ _BLOCK: Final = (
 )
 
 
-class Keyed(NamedTuple):
+class KeyedTables(NamedTuple):
     """`rows`: sender, place, key, kind, order (null without such a column).
     `bad`: file, row, column, reason."""
 
@@ -48,21 +54,21 @@ def read_keyed(
     order: str | None = None,
     sender: str | None = None,
     kind: str | None = None,
-) -> Keyed:
+) -> KeyedTables:
     """The streams of a file or directory, given the names of its columns.
 
     `place` counts a sender's rows from 1, in the order of the file or, with `order` (whole
     numbers), by that column.  Without `sender` there is one sender, ""; without `kind` every row
     is an update, U.
     """
-    found = read_judged(spark, Path(path), Columns(key, order, sender, kind))
-    return Keyed(
+    found = read_validated(spark, Path(path), KeyedColumns(key, order, sender, kind))
+    return KeyedTables(
         found.where("reason IS NULL").select("sender", "place", "key", "kind", "order"),
         found.where("reason IS NOT NULL").select("file", "row", "column", "reason"),
     )
 
 
-class Source(NamedTuple):
+class KeyedSource(NamedTuple):
     """Files with their work for tasks: `read` gives the blocks of a piece of `work`.
 
     `is_counted`: `nth` counts the rows of all files, not only those of its own.
@@ -74,25 +80,25 @@ class Source(NamedTuple):
     is_counted: bool
 
 
-def open_source(path: Path, columns: Columns) -> Source:
+def open_source(path: Path, columns: KeyedColumns) -> KeyedSource:
     """The files at a path, whose columns are those asked for."""
     files = files_of(path)
     if files[0].name.lower().endswith(_PARQUET):
         examine_columns(files, columns)
-        return Source(files, pieces_of(files), partial(read_parquet, columns=columns), True)
+        return KeyedSource(files, make_splits(files), partial(read_parquet, columns=columns), True)
     _examine_headers(files, columns)
     places = [file.absolute() for file in files]  # A task may run in another folder.
 
     def read(numbered: tuple[int, Path]) -> Iterator[Any]:
         return read_blocks(numbered[1], numbered[0], columns)
 
-    return Source(files, list(enumerate(places)), read, len(files) == 1)
+    return KeyedSource(files, list(enumerate(places)), read, len(files) == 1)
 
 
-def read_judged(spark: SparkSession, path: Path, columns: Columns) -> DataFrame:
+def read_validated(spark: SparkSession, path: Path, columns: KeyedColumns) -> DataFrame:
     """Every row, with its place, its file and number there, and what is wrong with it, or null."""
     source = open_source(path, columns)
-    found = in_tasks(spark, source.work, source.read, _BLOCK)
+    found = run_per_task(spark, source.work, source.read, _BLOCK)
     names = F.array(*(F.lit(str(file)) for file in source.files))
     return _placed(found, columns, source.is_counted).select(
         *("sender", "place", "key", "kind", "order"),
@@ -126,14 +132,14 @@ def _ending(file: Path) -> str:
     raise one_of("file name ending", file.name, SUFFIXES)
 
 
-def _examine_headers(files: Sequence[Path], columns: Columns) -> None:
+def _examine_headers(files: Sequence[Path], columns: KeyedColumns) -> None:
     for file in files:
         if is_csv(file):
-            with opened(file) as readable:
+            with open_text(file) as readable:
                 read_header(file, readable, columns)
 
 
-def _placed(found: DataFrame, columns: Columns, is_counted: bool) -> DataFrame:
+def _placed(found: DataFrame, columns: KeyedColumns, is_counted: bool) -> DataFrame:
     """With `place`.  Only another order or several senders need a sort."""
     if columns.order is not None or columns.sender is not None:
         by = ["order", "file", "nth"]  # Without such a column, `order` is null.

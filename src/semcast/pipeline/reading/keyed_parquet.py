@@ -7,8 +7,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from semcast.pipeline.reading.file_splits import Piece, read_piece
-from semcast.pipeline.reading.keyed_text import Columns, Problems, as_block, judged
+from semcast.pipeline.reading.file_splits import FileSplit, read_split
+from semcast.pipeline.reading.keyed_text import (
+    KeyedColumns,
+    RowProblems,
+    make_block,
+    validate_cells,
+)
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
 
@@ -18,20 +23,22 @@ _PLAIN: Final = (  # the types that keys, senders, kinds and orders come in
 )
 
 
-def read_parquet(piece: Piece, columns: Columns) -> Iterator[Any]:
+def read_parquet(piece: FileSplit, columns: KeyedColumns) -> Iterator[Any]:
     """Batches of `keyed_blocks.SCHEMA`; `nth` goes on from file to file."""
     row = piece.row
     wanted = columns.named()
-    for batch in read_piece(piece, list(dict.fromkeys(wanted.values()))):
-        problems = Problems()
+    for batch in read_split(piece, list(dict.fromkeys(wanted.values()))):
+        problems = RowProblems()
         cells = {field: _text(batch.column(name)) for field, name in wanted.items()}
         rows = np.arange(row + 1, row + 1 + batch.num_rows)
         nth = piece.place - piece.row + row + 1
-        yield as_block(piece.number, nth, rows, judged(cells, columns, problems), problems)
+        yield make_block(
+            piece.number, nth, rows, validate_cells(cells, columns, problems), problems
+        )
         row += batch.num_rows
 
 
-def examine_columns(files: Sequence[Path], columns: Columns) -> None:
+def examine_columns(files: Sequence[Path], columns: KeyedColumns) -> None:
     """Raise `BadFile` unless every file has the columns, of types that can be read."""
     for file in files:
         try:

@@ -46,7 +46,7 @@ SCHEMA: Final = pa.schema(
 )
 
 
-class Columns(NamedTuple):
+class KeyedColumns(NamedTuple):
     """What the columns of a file are called, where it has them."""
 
     key: str
@@ -59,7 +59,7 @@ class Columns(NamedTuple):
         return {field: name for field, name in self._asdict().items() if name is not None}
 
 
-class Lines(NamedTuple):
+class TextLines(NamedTuple):
     """Records of a file, none empty, and the number of the line that each one is."""
 
     data: bytes
@@ -70,27 +70,27 @@ class Lines(NamedTuple):
         return self.data.split(b"\n")
 
 
-class Problems(dict[int, tuple[str | None, str]]):
+class RowProblems(dict[int, tuple[str | None, str]]):
     """What is wrong with the records of a block: place in it → column, reason; the first found."""
 
 
 def read_blocks(
-    path: Path, number: int, columns: Columns, block_bytes: int = BLOCK_BYTES
+    path: Path, number: int, columns: KeyedColumns, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Any]:
     """Batches of `SCHEMA`, in the order of the file; `number` stands in them for its name."""
     nth = 1
     try:
-        with opened(path) as file:
+        with open_text(path) as file:
             header = read_header(path, file, columns) if is_csv(path) else None
             for lines in _lines(path, file, 1 if header is None else 2, block_bytes):
                 if not lines.data:
                     continue
-                problems = Problems()
+                problems = RowProblems()
                 if header is None:
                     cells = _json_cells(lines, columns, problems)
                 else:
                     cells = _csv_cells(lines, header, columns, problems)
-                yield as_block(number, nth, lines.row, cells, problems)
+                yield make_block(number, nth, lines.row, cells, problems)
                 nth += len(lines.row)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
@@ -102,13 +102,13 @@ def is_csv(path: Path) -> bool:
     return path.name.lower().removesuffix(".gz").endswith(".csv")
 
 
-def opened(path: Path) -> IO[bytes]:
+def open_text(path: Path) -> IO[bytes]:
     """The file, unpacked."""
     is_packed = path.name.lower().endswith(".gz")
     return cast(IO[bytes], gzip.open(path, "rb")) if is_packed else path.open("rb")
 
 
-def read_header(path: Path, file: IO[bytes], columns: Columns) -> list[str]:
+def read_header(path: Path, file: IO[bytes], columns: KeyedColumns) -> list[str]:
     """The names in the first line, among them those asked for."""
     try:
         line = file.readline(LINE_BYTES_MAX).decode("utf-8-sig")
@@ -123,7 +123,7 @@ def read_header(path: Path, file: IO[bytes], columns: Columns) -> list[str]:
     return names
 
 
-def _lines(path: Path, file: IO[bytes], row: int, block_bytes: int) -> Iterator[Lines]:
+def _lines(path: Path, file: IO[bytes], row: int, block_bytes: int) -> Iterator[TextLines]:
     """Blocks of whole lines that are not empty; `row` is the number of the next line."""
     rest = b""
     while data := file.read(block_bytes):
@@ -144,23 +144,23 @@ def _with_newlines(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
-def _not_empty(data: bytes, row: int) -> Lines:
+def _not_empty(data: bytes, row: int) -> TextLines:
     data = data.removesuffix(b"\n")
     rows = np.arange(row, row + data.count(b"\n") + 1)
     if data and b"\n\n" not in data and data[0] != _NEWLINE and data[-1] != _NEWLINE:
-        return Lines(data, rows)
+        return TextLines(data, rows)
     text = data.split(b"\n")
     kept = [bool(line) for line in text]
-    return Lines(b"\n".join(compress(text, kept)), rows[kept])
+    return TextLines(b"\n".join(compress(text, kept)), rows[kept])
 
 
 def _csv_cells(
-    lines: Lines, header: list[str], columns: Columns, problems: Problems
+    lines: TextLines, header: list[str], columns: KeyedColumns, problems: RowProblems
 ) -> dict[str, Any]:
     """Field → its cells, null for lines with problems."""
     data, size = lines.data, len(lines.row)
     if b'"' in data:
-        data = _unquotable_aside(data, problems)
+        data = _replace_unquotable(data, problems)
     torn: list[int] = []
 
     def tear(record: Any) -> str:
@@ -184,12 +184,12 @@ def _csv_cells(
         good = np.delete(np.arange(size), torn)
         places = pa.array(_inverse(good, size), mask=np.isin(np.arange(size), torn))
         table = table.take(places)
-    return judged(
+    return validate_cells(
         {f: table[name].combine_chunks() for f, name in wanted.items()}, columns, problems
     )
 
 
-def _unquotable_aside(data: bytes, problems: Problems) -> bytes:
+def _replace_unquotable(data: bytes, problems: RowProblems) -> bytes:
     """The lines, with a single cell in place of one whose quotes would swallow the next line."""
     pieces, place, upto = [], 0, 0
     for found in _NOT_WELL_QUOTED.finditer(data):
@@ -214,7 +214,7 @@ def _inverse(places: Any, size: int) -> Any:
     return inverse
 
 
-def _json_cells(lines: Lines, columns: Columns, problems: Problems) -> dict[str, Any]:
+def _json_cells(lines: TextLines, columns: KeyedColumns, problems: RowProblems) -> dict[str, Any]:
     wanted = columns.named()
     cells: dict[str, list[str | None]] = {field: [] for field in wanted}
     decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -228,10 +228,12 @@ def _json_cells(lines: Lines, columns: Columns, problems: Problems) -> dict[str,
             cell = record.get(name)
             cells[field].append(None if cell is None else str(cell))
     arrays = {field: pa.array(column, pa.string()) for field, column in cells.items()}
-    return judged(arrays, columns, problems)
+    return validate_cells(arrays, columns, problems)
 
 
-def judged(cells: dict[str, Any], columns: Columns, problems: Problems) -> dict[str, Any]:
+def validate_cells(
+    cells: dict[str, Any], columns: KeyedColumns, problems: RowProblems
+) -> dict[str, Any]:
     """Field → its cells as text, the order as whole numbers; what is wrong goes to `problems`."""
     named = columns.named()
     found = {field: _text(cells[field], name, problems) for field, name in named.items()}
@@ -244,7 +246,7 @@ def judged(cells: dict[str, Any], columns: Columns, problems: Problems) -> dict[
     return found
 
 
-def _text(cells: Any, column: str, problems: Problems) -> Any:
+def _text(cells: Any, column: str, problems: RowProblems) -> Any:
     try:
         text = cells.cast(pa.string())
     except pa.ArrowInvalid:
@@ -256,7 +258,7 @@ def _text(cells: Any, column: str, problems: Problems) -> Any:
     return text
 
 
-def _whole(cells: Any, column: str, problems: Problems) -> Any:
+def _whole(cells: Any, column: str, problems: RowProblems) -> Any:
     try:
         return cells.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -283,7 +285,9 @@ def _places(mask: Any) -> list[int]:
     return places
 
 
-def as_block(number: int, nth: int, rows: Any, cells: dict[str, Any], problems: Problems) -> Any:
+def make_block(
+    number: int, nth: int, rows: Any, cells: dict[str, Any], problems: RowProblems
+) -> Any:
     """A batch of `SCHEMA`, for records with these numbers in their file."""
     size = len(rows)
     cells |= {

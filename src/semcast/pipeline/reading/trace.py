@@ -12,7 +12,7 @@ from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, RUNS
 from semcast.traces.trace_files import files_of, root_of
 
 
-class Trace(NamedTuple):
+class TraceTables(NamedTuple):
     """The tables of a trace; `events` has the partition column `kind`."""
 
     runs: DataFrame
@@ -21,14 +21,14 @@ class Trace(NamedTuple):
     events: DataFrame
 
 
-def read_trace(spark: SparkSession, path: str | Path) -> Trace:
+def read_trace(spark: SparkSession, path: str | Path) -> TraceTables:
     """The tables of a trace directory or of a lake.
 
     Journals that processes left behind become Parquet first; what living ones are still writing
     is not read.  Of a lake, the snapshot that is current now.
     """
     root = root_of(Path(path))
-    return Trace(
+    return TraceTables(
         _table(spark, root / RUNS, spark_schema.RUNS),
         _table(spark, root / PROCESSES, spark_schema.PROCESSES),
         _table(spark, root / ITEMS, spark_schema.ITEMS),

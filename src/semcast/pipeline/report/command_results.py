@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import msgspec
 
 
-class Judged(NamedTuple):
+class ResultVerdict(NamedTuple):
     """What was judged, what was found, and whether that is as promised."""
 
     what: str
@@ -17,17 +17,17 @@ class Judged(NamedTuple):
     passed: bool
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that decides nothing."""
 
     command: ClassVar[str] = ""
 
-    def judged(self) -> Judged | None:
+    def judged(self) -> ResultVerdict | None:
         """The verdict, if there is one."""
         return None
 
 
-class Example(msgspec.Struct, frozen=True):
+class ExampleRow(msgspec.Struct, frozen=True):
     """A violation: what happened, and the events that prove it, in order."""
 
     what: str
@@ -35,24 +35,24 @@ class Example(msgspec.Struct, frozen=True):
     run_id: int | None = None
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class PropertyRow(msgspec.Struct, frozen=True):
     """What `check` found of one property."""
 
     status: str
     reason: str | None = None
     violations: int = 0
-    examples: list[Example] = []
+    examples: list[ExampleRow] = []
 
 
-class Check(Answer, frozen=True, kw_only=True):
+class CheckResult(CommandResult, frozen=True, kw_only=True):
     """Of a trace."""
 
     command: ClassVar[str] = "check"
     verdict: str
-    properties: dict[str, Judgement]
+    properties: dict[str, PropertyRow]
     events: int = 0
 
-    def judged(self) -> Judged:
+    def judged(self) -> ResultVerdict:
         """Which properties were violated, how many hold."""
         of = {status: self._of(status) for status in ("fail", "pass", "not applicable")}
         said = [f"holding: {len(of['pass'])} of {len(self.properties)}"]
@@ -60,13 +60,15 @@ class Check(Answer, frozen=True, kw_only=True):
             said.insert(0, f"violated: {', '.join(of['fail'])}")
         if of["not applicable"]:
             said.append(f"not applicable: {len(of['not applicable'])}")
-        return Judged(f"check of {self.events:,} events", "; ".join(said), self.verdict == "pass")
+        return ResultVerdict(
+            f"check of {self.events:,} events", "; ".join(said), self.verdict == "pass"
+        )
 
     def _of(self, status: str) -> list[str]:
         return [name for name, found in self.properties.items() if found.status == status]
 
 
-class Advice(msgspec.Struct, frozen=True):
+class AdviceResult(msgspec.Struct, frozen=True):
     """What buffer a stream needs, in numbers and in words."""
 
     reason: str
@@ -75,16 +77,16 @@ class Advice(msgspec.Struct, frozen=True):
     predicted_rate: float | None = None
 
 
-class Profile(Answer, frozen=True, kw_only=True):
+class ProfileResult(CommandResult, frozen=True, kw_only=True):
     """Of a stream."""
 
     command: ClassVar[str] = "profile"
     messages: int
     never_obsolete: float
-    advice: Advice | None = None
+    advice: AdviceResult | None = None
 
 
-class Swarm(Answer, frozen=True, kw_only=True):
+class SwarmResult(CommandResult, frozen=True, kw_only=True):
     """Of fault-injected runs."""
 
     command: ClassVar[str] = "sim swarm"
@@ -94,33 +96,35 @@ class Swarm(Answer, frozen=True, kw_only=True):
     first_failure: str | None
     mutant: str | None = None
 
-    def judged(self) -> Judged:
+    def judged(self) -> ResultVerdict:
         """How many violations."""
         what = f"swarm of {self.protocol}" + (f", mutant {self.mutant}" if self.mutant else "")
-        return Judged(what, f"{self.seeds:,} seeds, {_count(self.violations)}", not self.violations)
+        return ResultVerdict(
+            what, f"{self.seeds:,} seeds, {_count(self.violations)}", not self.violations
+        )
 
 
-class Mutant(msgspec.Struct, frozen=True):
+class MutantRow(msgspec.Struct, frozen=True):
     """A broken protocol."""
 
     name: str
     caught: bool
 
 
-class Mutants(Answer, frozen=True, kw_only=True):
+class MutantsResult(CommandResult, frozen=True, kw_only=True):
     """Of all broken protocols."""
 
     command: ClassVar[str] = "sim mutants"
-    mutants: list[Mutant]
+    mutants: list[MutantRow]
 
-    def judged(self) -> Judged:
+    def judged(self) -> ResultVerdict:
         """Which of them nobody noticed."""
         survived = [mutant.name for mutant in self.mutants if not mutant.caught]
         said = f"survived: {', '.join(survived)}" if survived else "all caught"
-        return Judged(f"{len(self.mutants)} broken protocols", said, not survived)
+        return ResultVerdict(f"{len(self.mutants)} broken protocols", said, not survived)
 
 
-class Sim(Answer, frozen=True, kw_only=True):
+class SimResult(CommandResult, frozen=True, kw_only=True):
     """Of one run of an experiment."""
 
     command: ClassVar[str] = "sim"
@@ -131,33 +135,33 @@ class Sim(Answer, frozen=True, kw_only=True):
     source: str = "simulation"
     violations: int = 0
 
-    def judged(self) -> Judged:
+    def judged(self) -> ResultVerdict:
         """How many violations."""
         what = f"{self.experiment}, {self.source}, seed {self.seed}"
-        return Judged(what, _count(self.violations), not self.violations)
+        return ResultVerdict(what, _count(self.violations), not self.violations)
 
 
-class Variant(msgspec.Struct, frozen=True):
+class DemoRow(msgspec.Struct, frozen=True):
     """One run of the demonstration."""
 
     converged: bool
 
 
-class Demo(Answer, frozen=True, kw_only=True):
+class DemoResult(CommandResult, frozen=True, kw_only=True):
     """Of the demonstration."""
 
     command: ClassVar[str] = "demo"
-    reliable: Variant
-    semantic: Variant
+    reliable: DemoRow
+    semantic: DemoRow
 
-    def judged(self) -> Judged:
+    def judged(self) -> ResultVerdict:
         """Whether all members ended up the same."""
         apart = [n for n in ("reliable", "semantic") if not getattr(self, n).converged]
         said = f"did not converge: {', '.join(apart)}" if apart else "all members end up the same"
-        return Judged("demo", said, not apart)
+        return ResultVerdict("demo", said, not apart)
 
 
-class Sweep(Answer, frozen=True, kw_only=True):
+class SweepResult(CommandResult, frozen=True, kw_only=True):
     """Of a sweep, which its own directory tells more about."""
 
     command: ClassVar[str] = "sweep"
@@ -167,20 +171,20 @@ class Sweep(Answer, frozen=True, kw_only=True):
     digest: str
     violations: int = 0
 
-    def judged(self) -> Judged:
+    def judged(self) -> ResultVerdict:
         """How many runs failed."""
         said = f"{self.runs:,} runs, {self.failed:,} failed, {_count(self.violations)}"
-        return Judged("sweep", said, not self.failed and not self.violations)
+        return ResultVerdict("sweep", said, not self.failed and not self.violations)
 
 
-class Figures(Answer, frozen=True, kw_only=True):
+class FiguresResult(CommandResult, frozen=True, kw_only=True):
     """Of the papers' figures."""
 
     command: ClassVar[str] = "figures"
     figures: list[dict[str, Any]]
 
 
-class Bench(Answer, frozen=True, kw_only=True):
+class BenchResult(CommandResult, frozen=True, kw_only=True):
     """Of a live benchmark."""
 
     command: ClassVar[str] = "bench"
@@ -188,7 +192,7 @@ class Bench(Answer, frozen=True, kw_only=True):
     settings: Any
 
 
-class Lake(Answer, frozen=True, kw_only=True):
+class LakeResult(CommandResult, frozen=True, kw_only=True):
     """Of the lake."""
 
     command: ClassVar[str] = "lake"
@@ -197,7 +201,7 @@ class Lake(Answer, frozen=True, kw_only=True):
     quarantined: int
 
 
-class Throughput(Answer, frozen=True, kw_only=True):
+class ThroughputResult(CommandResult, frozen=True, kw_only=True):
     """Of equations 1 to 3."""
 
     command: ClassVar[str] = "model throughput"
@@ -205,7 +209,7 @@ class Throughput(Answer, frozen=True, kw_only=True):
     purge_ratio_limit: float
 
 
-class Gossip(Answer, frozen=True, kw_only=True):
+class GossipResult(CommandResult, frozen=True, kw_only=True):
     """Of the model of gossip."""
 
     command: ClassVar[str] = "model gossip"
@@ -213,15 +217,25 @@ class Gossip(Answer, frozen=True, kw_only=True):
     probability: list[float]
 
 
-ANSWERS: Final[tuple[type[Answer], ...]] = (
-    *(Check, Profile, Swarm, Mutants, Sim, Sweep, Demo, Figures, Bench, Lake),
-    *(Throughput, Gossip),
+RESULT_TYPES: Final[tuple[type[CommandResult], ...]] = (
+    CheckResult,
+    ProfileResult,
+    SwarmResult,
+    MutantsResult,
+    SimResult,
+    SweepResult,
+    DemoResult,
+    FiguresResult,
+    BenchResult,
+    LakeResult,
+    ThroughputResult,
+    GossipResult,
 )
 
 
-def answer_of(facts: dict[str, Any]) -> Answer | None:
+def parse_result(facts: dict[str, Any]) -> CommandResult | None:
     """The answer that this object is; `msgspec.ValidationError` if it only looks like one."""
-    for kind in ANSWERS:
+    for kind in RESULT_TYPES:
         needed = {field.name for field in msgspec.structs.fields(kind) if field.required}
         if needed <= facts.keys():
             return msgspec.convert(facts, kind)

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TypedDict
 
 from semcast.pipeline.report.report_page import write_page
-from semcast.pipeline.report.result_files import find
-from semcast.pipeline.sweep.outcome_store import replacing
+from semcast.pipeline.report.result_files import scan_directory
+from semcast.pipeline.sweep.outcome_store import atomic_write
 from semcast.terms.errors import ConfigError
 
 
-class Reported(TypedDict):
+class ReportSummary(TypedDict):
     """What was written, and what it says at its top."""
 
     html: str
@@ -19,17 +19,17 @@ class Reported(TypedDict):
     not_shown: list[str]
 
 
-def report(directory: str | Path, out: str | Path) -> Reported:
+def report(directory: str | Path, out: str | Path) -> ReportSummary:
     """Write the page of `directory` to `out`.
 
     report("out/results", "out/results.html")
     """
     out = Path(out)
-    found = find(directory, leaving_out=out)
+    found = scan_directory(directory, leaving_out=out)
     page = write_page(Path(directory).resolve().name, found, datetime.now(UTC))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as path:
+        with atomic_write(out) as path:
             path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"out: {out}: {error.strerror or error}") from None

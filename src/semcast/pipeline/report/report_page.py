@@ -9,8 +9,14 @@ from typing import Any, Final
 
 from semcast import __version__
 from semcast.experiments.html import Markup, document, picture, table
-from semcast.pipeline.report.command_results import Check, Judgement, Profile
-from semcast.pipeline.report.result_files import Answered, Findings, Recorded, SweepFound, Table
+from semcast.pipeline.report.command_results import CheckResult, ProfileResult, PropertyRow
+from semcast.pipeline.report.result_files import (
+    CommandOutput,
+    CsvTable,
+    ResultFiles,
+    SweepFound,
+    TraceFound,
+)
 
 FAILURES_MAX: Final = 20
 COLUMNS_MAX: Final = 8
@@ -20,7 +26,7 @@ ORDER: Final = ("fail", "pass", "not applicable")
 NAMING: Final = frozenset({"seed", "item", "digest", "run_id", "run", "key"})
 
 
-def write_page(name: str, found: Findings, now: datetime) -> str:
+def write_page(name: str, found: ResultFiles, now: datetime) -> str:
     """The whole page."""
     sections = {title: body for title, body in _sections(found) if body}
     links = " ".join(f'<a href="#{_id(title)}">{escape(title)}</a>' for title in sections)
@@ -36,21 +42,21 @@ def write_page(name: str, found: Findings, now: datetime) -> str:
     )
 
 
-def _sections(found: Findings) -> Iterator[tuple[str, str]]:
+def _sections(found: ResultFiles) -> Iterator[tuple[str, str]]:
     of = found.answers
     yield "Verdicts", _verdicts(found)
-    yield "Checks", _join(_check(each) for each in of if isinstance(each.answer, Check))
-    yield "Profiles", _join(_profile(each) for each in of if isinstance(each.answer, Profile))
+    yield "Checks", _join(_check(each) for each in of if isinstance(each.answer, CheckResult))
+    yield "Profiles", _join(_profile(each) for each in of if isinstance(each.answer, ProfileResult))
     yield "Sweeps", _join(map(_sweep, found.sweeps))
     yield "Figures", _join(_figure(*each) for each in found.pictures)
-    others = (each for each in of if not isinstance(each.answer, Check | Profile))
+    others = (each for each in of if not isinstance(each.answer, CheckResult | ProfileResult))
     yield "Answers", _join(map(_answer, others))
     yield "Tables", _join(_heading(each.source) + _lines(each) for each in found.tables)
     yield "Runs", _ran(found)
     yield "Not shown", _not_shown(found)
 
 
-def _overall(found: Findings) -> str:
+def _overall(found: ResultFiles) -> str:
     verdicts = found.verdicts()
     failed = sum(not verdict.passed for _, verdict in verdicts)
     if not verdicts:
@@ -61,7 +67,7 @@ def _overall(found: Findings) -> str:
     return f'<p class="verdict pass">{said}.</p>'
 
 
-def _verdicts(found: Findings) -> str:
+def _verdicts(found: ResultFiles) -> str:
     rows = [
         (_badge("pass" if judged.passed else "fail"), judged.what, judged.said, source)
         for source, judged in found.verdicts()
@@ -69,9 +75,9 @@ def _verdicts(found: Findings) -> str:
     return table(("verdict", "of", "found", "file"), rows) if rows else ""
 
 
-def _check(each: Answered) -> str:
+def _check(each: CommandOutput) -> str:
     answer = each.answer
-    assert isinstance(answer, Check)
+    assert isinstance(answer, CheckResult)
     found = sorted(answer.properties.items(), key=lambda one: _place(one[1].status))
     rows = [(name, _badge(one.status), one.violations, one.reason or "") for name, one in found]
     proofs = _join(_proof(name, one) for name, one in found if one.examples)
@@ -83,7 +89,7 @@ def _place(status: str) -> int:
     return ORDER.index(status) if status in ORDER else len(ORDER)
 
 
-def _proof(name: str, found: Judgement) -> str:
+def _proof(name: str, found: PropertyRow) -> str:
     """Counterexamples that a person can follow, event by event."""
     parts = [f"<h3>Counterexamples to {escape(name)}</h3>\n"]
     for example in found.examples:
@@ -94,9 +100,9 @@ def _proof(name: str, found: Judgement) -> str:
     return _join(parts)
 
 
-def _profile(each: Answered) -> str:
+def _profile(each: CommandOutput) -> str:
     answer = each.answer
-    assert isinstance(answer, Profile)
+    assert isinstance(answer, ProfileResult)
     advice = answer.advice
     if advice is None:
         return _heading(each.source) + _facts(each.facts)
@@ -137,16 +143,16 @@ def _failures(failures: Sequence[Mapping[str, str]]) -> str:
     return shown + (left if counts[FAILURES_MAX:] else "")
 
 
-def _figure(source: str, png: bytes, numbers: Table | None) -> str:
+def _figure(source: str, png: bytes, numbers: CsvTable | None) -> str:
     shown = "" if numbers is None else _folded(numbers.source, _lines(numbers))
     return _heading(source) + picture(source, png) + shown
 
 
-def _answer(each: Answered) -> str:
+def _answer(each: CommandOutput) -> str:
     return _heading(each.source, f"semcast {each.answer.command}") + _facts(each.facts)
 
 
-def _ran(found: Findings) -> str:
+def _ran(found: ResultFiles) -> str:
     names = ("trace", "run", "name", "protocol", "order", "relation", "f", "seed", "complete")
     rows = [
         (*(trace.source, str(run.run_id), run.name, run.protocol, run.order, run.relation),
@@ -157,7 +163,7 @@ def _ran(found: Findings) -> str:
     return table(names, rows) + _events(found.traces) if rows else ""
 
 
-def _events(traces: Sequence[Recorded]) -> str:
+def _events(traces: Sequence[TraceFound]) -> str:
     kinds = sorted({kind for trace in traces for kind in trace.events})
     rows = [
         (trace.source, sum(trace.events.values()), *(trace.events.get(kind, 0) for kind in kinds))
@@ -166,7 +172,7 @@ def _events(traces: Sequence[Recorded]) -> str:
     return table(("trace", "events", *kinds), rows, "Events by kind")
 
 
-def _not_shown(found: Findings) -> str:
+def _not_shown(found: ResultFiles) -> str:
     rows = [(each.source, each.why) for each in found.not_shown]
     return table(("file", "why"), rows) if rows else ""
 
@@ -227,7 +233,7 @@ def _json(value: object) -> str:
     return f"<pre>{escape(json.dumps(value, indent=1))}</pre>\n"
 
 
-def _lines(shown: Table) -> str:
+def _lines(shown: CsvTable) -> str:
     rows = [
         [_shown(name, _typed(text)) for name, text in zip(shown.names, row, strict=True)]
         for row in shown.rows

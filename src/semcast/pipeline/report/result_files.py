@@ -18,36 +18,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semcast.experiments.experiment import Value
-from semcast.pipeline.report.command_results import Answer, Judged, answer_of
+from semcast.pipeline.report.command_results import CommandResult, ResultVerdict, parse_result
 from semcast.pipeline.sweep.results import MANIFEST, PICTURE, RESULTS_CSV, SUMMARY
 from semcast.terms.errors import SemcastError
 from semcast.traces.errors import BadFile
 from semcast.traces.files import refuse_links
 from semcast.traces.parquet import read_runs
-from semcast.traces.schema import EVENTS, JOURNALS, RUNS, Run
+from semcast.traces.schema import EVENTS, JOURNALS, RUNS, RunInfo
 from semcast.traces.tables import check_kinds
 
 ROWS_MAX: Final = 200
 FILE_BYTES_MAX: Final = 32 << 20
 
 
-class Answered(NamedTuple):
+class CommandOutput(NamedTuple):
     """What a command answered; `source` is the file, `facts` all that it holds."""
 
     source: str
-    answer: Answer
+    answer: CommandResult
     facts: dict[str, Any]
 
 
-class Recorded(NamedTuple):
+class TraceFound(NamedTuple):
     """A trace or lake: its runs, and how many events of each kind it has."""
 
     source: str
-    runs: Sequence[Run]
+    runs: Sequence[RunInfo]
     events: Mapping[str, int]
 
 
-class Table(NamedTuple):
+class CsvTable(NamedTuple):
     """The first lines of a CSV file; `left` are not here."""
 
     source: str
@@ -56,7 +56,7 @@ class Table(NamedTuple):
     left: int = 0
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SweepPlan(msgspec.Struct, frozen=True):
     """What a sweep says of itself."""
 
     experiment: str
@@ -72,32 +72,32 @@ class SweepFound(NamedTuple):
     """A sweep; `summary` is None while it has not finished."""
 
     source: str
-    plan: Plan
+    plan: SweepPlan
     runs: int
     failures: Sequence[Mapping[str, str]]
     violations: int
-    summary: Table | None
+    summary: CsvTable | None
     png: bytes | None
 
-    def judged(self) -> Judged:
+    def judged(self) -> ResultVerdict:
         """How many runs failed."""
         what = f"sweep of {self.plan.experiment}"
         if self.summary is None:
-            return Judged(what, "not finished; run the same command again to resume", False)
+            return ResultVerdict(what, "not finished; run the same command again to resume", False)
         told = f"{self.violations:,} violations" if self.violations else "no violation"
         said = f"{self.runs:,} runs, {len(self.failures):,} failed, {told}"
-        return Judged(what, said, not self.failures and not self.violations)
+        return ResultVerdict(what, said, not self.failures and not self.violations)
 
 
-class Picture(NamedTuple):
+class ImageFile(NamedTuple):
     """A picture, and the table of its numbers if one lies beside it."""
 
     source: str
     png: bytes
-    numbers: Table | None
+    numbers: CsvTable | None
 
 
-class NotShown(NamedTuple):
+class SkippedFile(NamedTuple):
     """A file that is not in the report."""
 
     source: str
@@ -105,17 +105,17 @@ class NotShown(NamedTuple):
 
 
 @dataclass(slots=True)
-class Findings:
+class ResultFiles:
     """All of a directory."""
 
-    answers: list[Answered] = field(default_factory=list)
-    traces: list[Recorded] = field(default_factory=list)
+    answers: list[CommandOutput] = field(default_factory=list)
+    traces: list[TraceFound] = field(default_factory=list)
     sweeps: list[SweepFound] = field(default_factory=list)
-    pictures: list[Picture] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    not_shown: list[NotShown] = field(default_factory=list)
+    pictures: list[ImageFile] = field(default_factory=list)
+    tables: list[CsvTable] = field(default_factory=list)
+    not_shown: list[SkippedFile] = field(default_factory=list)
 
-    def verdicts(self) -> list[tuple[str, Judged]]:
+    def verdicts(self) -> list[tuple[str, ResultVerdict]]:
         """Everything that was judged and where it stands, what failed first."""
         judged = [(each.source, each.answer.judged()) for each in self.answers]
         judged += [(sweep.source, sweep.judged()) for sweep in self.sweeps]
@@ -123,16 +123,16 @@ class Findings:
         return sorted(told, key=lambda each: each[1].passed)
 
 
-def find(directory: str | Path, *, leaving_out: Path | None = None) -> Findings:
+def scan_directory(directory: str | Path, *, leaving_out: Path | None = None) -> ResultFiles:
     """Read a directory and what is below it; `leaving_out` is the report itself."""
     top = Path(directory)
     if not top.is_dir():
         raise BadFile(f"{top}: not a directory")
-    found = Findings()
+    found = ResultFiles()
     for folder, below, names in os.walk(top):
         place = Path(folder)
         below.sort()
-        reader = _whole(place)
+        reader = _directory_reader(place)
         if reader is not None:
             below.clear()
             _try(found, top, place, reader)
@@ -140,7 +140,7 @@ def find(directory: str | Path, *, leaving_out: Path | None = None) -> Findings:
         links = [place / name for name in (*below, *names) if (place / name).is_symlink()]
         for link in sorted(links):
             why = "a symbolic link, which is not followed"
-            found.not_shown.append(NotShown(str(link.relative_to(top)), why))
+            found.not_shown.append(SkippedFile(str(link.relative_to(top)), why))
         files = [place / name for name in sorted(names)]
         _read_files(found, top, [path for path in files if path not in (*links, leaving_out)])
     return found
@@ -150,10 +150,10 @@ _UNREADABLE: Final = (
     *(SemcastError, OSError, ValueError, RecursionError, csv.Error),
     *(msgspec.MsgspecError, pa.ArrowException),
 )
-_Reader = Callable[[Findings, Path, str], None]
+_Reader = Callable[[ResultFiles, Path, str], None]
 
 
-def _whole(place: Path) -> _Reader | None:
+def _directory_reader(place: Path) -> _Reader | None:
     """Who reads this directory, if it is one thing."""
     if (place / MANIFEST).exists():
         return _read_sweep
@@ -162,7 +162,7 @@ def _whole(place: Path) -> _Reader | None:
     return None
 
 
-def _read_files(found: Findings, top: Path, files: Sequence[Path]) -> None:
+def _read_files(found: ResultFiles, top: Path, files: Sequence[Path]) -> None:
     pictures = {path.stem for path in files if path.suffix == ".png"}
     readers: dict[str, _Reader] = {".json": _read_json, ".png": _read_png, ".csv": _read_csv}
     for path in files:
@@ -171,18 +171,18 @@ def _read_files(found: Findings, top: Path, files: Sequence[Path]) -> None:
         _try(found, top, path, readers.get(path.suffix, _refuse))
 
 
-def _try(found: Findings, top: Path, path: Path, read: _Reader) -> None:
+def _try(found: ResultFiles, top: Path, path: Path, read: _Reader) -> None:
     source = str(path.relative_to(top)) if path != top else path.name
     try:
         read(found, path, source)
     except _UNREADABLE as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        found.not_shown.append(NotShown(source, f"cannot be read: {why}"))
+        found.not_shown.append(SkippedFile(source, f"cannot be read: {why}"))
 
 
-def _refuse(found: Findings, path: Path, source: str) -> None:
+def _refuse(found: ResultFiles, path: Path, source: str) -> None:
     size = path.stat().st_size
-    found.not_shown.append(NotShown(source, f"unsupported type of file, {size:,} bytes"))
+    found.not_shown.append(SkippedFile(source, f"unsupported type of file, {size:,} bytes"))
 
 
 def _bytes(path: Path) -> bytes:
@@ -194,13 +194,13 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _read_json(found: Findings, path: Path, source: str) -> None:
+def _read_json(found: ResultFiles, path: Path, source: str) -> None:
     for facts in _objects(_bytes(path).decode()):
-        answer = answer_of(facts)
+        answer = parse_result(facts)
         if answer is None:
-            found.not_shown.append(NotShown(source, "JSON, but not the output of a command"))
+            found.not_shown.append(SkippedFile(source, "JSON, but not the output of a command"))
         else:
-            found.answers.append(Answered(source, answer, facts))
+            found.answers.append(CommandOutput(source, answer, facts))
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
@@ -220,20 +220,20 @@ def _objects(text: str) -> list[dict[str, Any]]:
     return objects
 
 
-def _read_png(found: Findings, path: Path, source: str) -> None:
+def _read_png(found: ResultFiles, path: Path, source: str) -> None:
     png = _bytes(path)
     if not png.startswith(b"\x89PNG\r\n\x1a\n"):
         raise BadFile("not a PNG picture")
     beside = path.with_suffix(".csv")
     numbers = _table(beside, str(Path(source).with_suffix(".csv"))) if beside.exists() else None
-    found.pictures.append(Picture(source, png, numbers))
+    found.pictures.append(ImageFile(source, png, numbers))
 
 
-def _read_csv(found: Findings, path: Path, source: str) -> None:
+def _read_csv(found: ResultFiles, path: Path, source: str) -> None:
     found.tables.append(_table(path, source))
 
 
-def _table(path: Path, source: str) -> Table:
+def _table(path: Path, source: str) -> CsvTable:
     with open(path, newline="", encoding="utf-8") as file:
         reader = csv.reader(file, strict=True)
         names = next(reader, None)
@@ -244,15 +244,15 @@ def _table(path: Path, source: str) -> Table:
     ragged = next((n for n, row in enumerate(rows, start=2) if len(row) != len(names)), None)
     if ragged is not None:
         raise BadFile(f"line {ragged} does not have {len(names)} columns")
-    return Table(source, names, rows, left)
+    return CsvTable(source, names, rows, left)
 
 
-def _read_trace(found: Findings, path: Path, source: str) -> None:
+def _read_trace(found: ResultFiles, path: Path, source: str) -> None:
     runs = read_runs(path)
     if not runs:
         raise BadFile(f"an incomplete trace: {RUNS} is missing")
     check_kinds(path / EVENTS)
-    found.traces.append(Recorded(source, runs, dict(_counted(path / EVENTS))))
+    found.traces.append(TraceFound(source, runs, dict(_counted(path / EVENTS))))
 
 
 def _counted(events: Path) -> Iterator[tuple[str, int]]:
@@ -264,9 +264,9 @@ def _counted(events: Path) -> Iterator[tuple[str, int]]:
         )
 
 
-def _read_sweep(found: Findings, path: Path, source: str) -> None:
+def _read_sweep(found: ResultFiles, path: Path, source: str) -> None:
     refuse_links(path)
-    plan = msgspec.json.decode(_bytes(path / MANIFEST), type=Plan)
+    plan = msgspec.json.decode(_bytes(path / MANIFEST), type=SweepPlan)
     png = _bytes(path / PICTURE) if (path / PICTURE).exists() else None
     if not (path / SUMMARY).exists():
         found.sweeps.append(SweepFound(source, plan, 0, (), 0, None, png))

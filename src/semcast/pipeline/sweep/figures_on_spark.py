@@ -16,16 +16,16 @@ from semcast import __version__
 from semcast.experiments.experiment import Row
 from semcast.experiments.figures import Rendered, Told, render
 from semcast.experiments.point import Point, PointError
-from semcast.pipeline.spark_session import Target, session
-from semcast.pipeline.sweep.outcome_store import Waves, open_waves
-from semcast.pipeline.sweep.runs import Run, key_of
-from semcast.pipeline.sweep.scheduler import spread_into
+from semcast.pipeline.spark_session import SparkTarget, session
+from semcast.pipeline.sweep.outcome_store import OutcomeStore, open_store
+from semcast.pipeline.sweep.runs import SweepRun, key_of
+from semcast.pipeline.sweep.scheduler import run_and_store
 
 PART: Final = "part"
 
 
 def render_on_spark(
-    names: Sequence[str], out_dir: str | Path, *, target: Target, **options: Any
+    names: Sequence[str], out_dir: str | Path, *, target: SparkTarget, **options: Any
 ) -> list[Rendered]:
     """`render`, whose options these are, on Spark; live points run on this machine, last."""
     part = Path(out_dir) / PART
@@ -34,10 +34,12 @@ def render_on_spark(
     return rendered
 
 
-def run_points(part: Path, target: Target, points: Sequence[Point], tell: Told) -> dict[Point, Row]:
+def run_points(
+    part: Path, target: SparkTarget, points: Sequence[Point], tell: Told
+) -> dict[Point, Row]:
     """Run what `part` does not have; the first point that fails is raised as `PointError`."""
     runs = {key_of(version=__version__, **_told(point)): point for point in points}
-    missing = [Run(key, runs[key]) for key in runs.keys() - _succeeded(part).keys()]
+    missing = [SweepRun(key, runs[key]) for key in runs.keys() - _succeeded(part).keys()]
     missing.sort(key=lambda run: points.index(run.point))
     done = len(runs) - len(missing)
 
@@ -51,14 +53,14 @@ def run_points(part: Path, target: Target, points: Sequence[Point], tell: Told) 
             tell(done, len(runs), str(point))
 
     if missing:
-        with session(target) as spark, open_waves(part) as waves:
-            spread_into(waves, spark, missing, on_wave)
+        with session(target) as spark, open_store(part) as waves:
+            run_and_store(waves, spark, missing, on_wave)
     found = _succeeded(part)
     return {point: found[key] for key, point in runs.items()}
 
 
 def _succeeded(part: Path) -> dict[str, Row]:
-    outcomes = Waves(part).outcomes()
+    outcomes = OutcomeStore(part).outcomes()
     return {key: each.read_row() for key, each in outcomes.items() if each.error is None}
 
 

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semcast.pipeline.sweep.runs import OUTCOMES, Outcome
+from semcast.pipeline.sweep.runs import OUTCOMES, RunOutcome
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
 from semcast.traces.files import FILE_MODE, new_file, new_folder, refuse_links
@@ -26,8 +26,8 @@ UNFINISHED: Final = ".unfinished-"
 _WAVE: Final = re.compile(r"wave-[0-9]{8,18}\.parquet")
 
 
-class Waves:
-    """The waves of one directory; `open_waves` gives one to write to."""
+class OutcomeStore:
+    """The waves of one directory; `open_store` gives one to write to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,9 +40,9 @@ class Waves:
                 raise BadFile(f"{file}: a wave is called wave-NUMBER.parquet; move it away")
         return files
 
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, RunOutcome]:
         """By key, what is known of each run."""
-        found: dict[str, Outcome] = {}
+        found: dict[str, RunOutcome] = {}
         _refuse_links(self.path)
         for file in self.files():
             try:
@@ -53,7 +53,7 @@ class Waves:
             if table.schema != OUTCOMES:
                 raise BadFile(f"{file}: not a file of sweep outcomes: unexpected columns")
             for row in table.to_pylist():
-                outcome = Outcome(**row)
+                outcome = RunOutcome(**row)
                 fault = outcome.fault()
                 if fault is not None:
                     raise BadFile(f"{file}: not an outcome: {fault}")
@@ -64,12 +64,12 @@ class Waves:
         """Keep a wave."""
         last = self.files()[-1:]
         number = 1 + int(last[0].stem.removeprefix("wave-")) if last else 0
-        with replacing(self.path / f"wave-{number:08}.parquet") as unfinished:
+        with atomic_write(self.path / f"wave-{number:08}.parquet") as unfinished:
             pq.write_table(table.cast(OUTCOMES), unfinished, compression="zstd")
 
 
 @contextmanager
-def open_waves(path: Path) -> Iterator[Waves]:
+def open_store(path: Path) -> Iterator[OutcomeStore]:
     """The waves of a directory, made if need be, for this process alone."""
     _refuse_links(path)
     new_folder(path)
@@ -83,11 +83,11 @@ def open_waves(path: Path) -> Iterator[Waves]:
             ) from None
         for left in path.glob(f"{UNFINISHED}*"):
             left.unlink()
-        yield Waves(path)
+        yield OutcomeStore(path)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A hidden file beside `path` to write to, which takes its place whole or not at all.  Only its
     owner can read it."""
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
@@ -100,7 +100,7 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(FileNotFoundError):
             unfinished.unlink()
         raise
-    _force(path.parent)
+    _fsync_directory(path.parent)
 
 
 def _refuse_links(path: Path) -> None:
@@ -110,7 +110,7 @@ def _refuse_links(path: Path) -> None:
     refuse_links(path)
 
 
-def _force(folder: Path) -> None:
+def _fsync_directory(folder: Path) -> None:
     """A name is on the disk only when its directory is."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -18,8 +18,8 @@ from semcast.experiments.experiment import Row, Value
 from semcast.experiments.figure import LIVE
 from semcast.experiments.point import Point
 from semcast.experiments.registry import experiment
-from semcast.pipeline.sweep.outcome_store import replacing
-from semcast.pipeline.sweep.runs import Outcome
+from semcast.pipeline.sweep.outcome_store import atomic_write
+from semcast.pipeline.sweep.runs import RunOutcome
 
 CONFIDENCE: Final = 0.95
 MANIFEST: Final = "sweep.json"
@@ -30,13 +30,13 @@ PICTURE: Final = "sweep.png"
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedRun:
     """A run with its place in the grid, its number there, and what came of it."""
 
     point: Point
     place: Mapping[str, Value]
     repetition: int
-    outcome: Outcome
+    outcome: RunOutcome
 
     @property
     def row(self) -> Row:
@@ -57,7 +57,7 @@ class Estimate:
 
 
 def write_results(
-    out: Path, name: str, axes: Sequence[str], finished: Sequence[Finished]
+    out: Path, name: str, axes: Sequence[str], finished: Sequence[FinishedRun]
 ) -> dict[str, Path]:
     """Write all files, each whole or not at all, and name them."""
     from semcast.pipeline.sweep.sweep_figure import (
@@ -67,24 +67,24 @@ def write_results(
     lines = list(_lines(finished))
     estimates = list(summarise(finished))
     (out / RESULTS).mkdir(exist_ok=True)
-    with replacing(out / RESULTS / "runs.parquet") as path:
+    with atomic_write(out / RESULTS / "runs.parquet") as path:
         pq.write_table(_table(experiment(name).defaults, lines), path, compression="zstd")
-    with replacing(out / RESULTS_CSV) as path:
+    with atomic_write(out / RESULTS_CSV) as path:
         _write_csv(path, lines)
-    with replacing(out / SUMMARY) as path:
+    with atomic_write(out / SUMMARY) as path:
         _write_csv(path, [_told(estimate) for estimate in estimates])
     files = {"results": out / RESULTS, "csv": out / RESULTS_CSV, "summary": out / SUMMARY}
     picture = draw(name, axes, estimates)
     if picture is not None:
-        with replacing(out / PICTURE) as path:
+        with atomic_write(out / PICTURE) as path:
             path.write_bytes(picture)
         files["png"] = out / PICTURE
     return files
 
 
-def summarise(finished: Sequence[Finished]) -> Iterator[Estimate]:
+def summarise(finished: Sequence[FinishedRun]) -> Iterator[Estimate]:
     """Every result that is a number, place by place."""
-    places: dict[tuple[Value, ...], list[Finished]] = {}
+    places: dict[tuple[Value, ...], list[FinishedRun]] = {}
     for each in finished:
         places.setdefault(tuple(each.place.values()), []).append(each)
     for there in places.values():
@@ -123,7 +123,7 @@ def _told(estimate: Estimate) -> dict[str, Value]:
     }
 
 
-def _lines(finished: Iterable[Finished]) -> Iterator[dict[str, Value]]:
+def _lines(finished: Iterable[FinishedRun]) -> Iterator[dict[str, Value]]:
     """One line for each run; a result that is called like a parameter is told apart."""
     for each in finished:
         parameters = dict(each.point.parameters)

@@ -32,14 +32,14 @@ OUTCOMES: Final = pa.schema(
 )
 
 
-class Run(NamedTuple):
+class SweepRun(NamedTuple):
     """A point under its key."""
 
     key: str
     point: Point
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What came of a run: its row as JSON, or an error.  The times are measured."""
 
     key: str
@@ -83,7 +83,7 @@ def seed_of(key: str) -> int:
     return int(key[:SEED_DIGITS], 16)
 
 
-def perform(run: Run) -> Outcome:
+def run_one(run: SweepRun) -> RunOutcome:
     """Run it and tell what came of it."""
     started, used = perf_counter(), process_time()
     row = error = None
@@ -91,24 +91,24 @@ def perform(run: Run) -> Outcome:
         row = json.dumps(attempt(run.point))
     except Exception as raised:
         error = reason(raised)
-    return Outcome(run.key, row, error, perf_counter() - started, process_time() - used)
+    return RunOutcome(run.key, row, error, perf_counter() - started, process_time() - used)
 
 
-def perform_packs(
-    packs: Sequence[Sequence[Run]], batches: Iterable[pa.RecordBatch]
+def run_task(
+    packs: Sequence[Sequence[SweepRun]], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What a task does: `batches` names in `id` the packs that are its own."""
     for batch in batches:
         for place in batch.column("id").to_pylist():
-            yield from map(as_batch, map(perform, packs[place]))
+            yield from map(as_batch, map(run_one, packs[place]))
 
 
-def performer(packs: Sequence[Sequence[Run]]) -> Any:
+def task_function(packs: Sequence[Sequence[SweepRun]]) -> Any:
     """The function of one wave for `mapInArrow`, which workers import by name."""
-    return partial(perform_packs, packs)
+    return partial(run_task, packs)
 
 
-def as_batch(*outcomes: Outcome) -> pa.RecordBatch:
+def as_batch(*outcomes: RunOutcome) -> pa.RecordBatch:
     """Outcomes as Arrow."""
     columns = zip(*outcomes, strict=True)
     arrays = [pa.array(c, field.type) for c, field in zip(columns, OUTCOMES, strict=True)]

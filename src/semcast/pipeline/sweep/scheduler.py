@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
-from semcast.pipeline.sweep.outcome_store import Waves
-from semcast.pipeline.sweep.runs import Run, performer
+from semcast.pipeline.sweep.outcome_store import OutcomeStore
+from semcast.pipeline.sweep.runs import SweepRun, task_function
 from semcast.terms.errors import SemcastError
 
 TASK_S: Final = 3.0
 TASKS_MIN: Final = 4  # in a wave: what a job costs beside its tasks is shared
-LANES_MAX: Final = 8  # waves that together fill all slots
+JOBS_MAX: Final = 8  # waves that together fill all slots
 
 SCHEMA: Final = StructType(
     [
@@ -39,23 +39,23 @@ SCHEMA: Final = StructType(
 )
 
 
-class WaveError(SemcastError):
+class SweepJobError(SemcastError):
     """Spark could not run a wave; what was committed stays."""
 
 
-class Packing:
+class TaskPlanner:
     """Cuts waves from what waits, by how long runs have taken so far."""
 
-    def __init__(self, runs: Sequence[Run], slots: int, task_s: float) -> None:
+    def __init__(self, runs: Sequence[SweepRun], slots: int, task_s: float) -> None:
         self.waiting = deque(runs)
         self.slots = slots
-        self.tasks = max(TASKS_MIN, -(-slots // LANES_MAX))
+        self.tasks = max(TASKS_MIN, -(-slots // JOBS_MAX))
         self.lanes = 1 + -(-slots // self.tasks)
         self.task_s = task_s
         self._done = 0
         self._took_s = 0.0
 
-    def next_wave(self) -> list[list[Run]]:
+    def next_wave(self) -> list[list[SweepRun]]:
         """Packs for the tasks of one wave."""
         return [self._next_pack() for _ in range(self.tasks) if self.waiting]
 
@@ -64,7 +64,7 @@ class Packing:
         self._done += table.num_rows
         self._took_s += sum(table.column("wall_s").to_pylist())
 
-    def _next_pack(self) -> list[Run]:
+    def _next_pack(self) -> list[SweepRun]:
         fitting = int(self.task_s * self._done / max(self._took_s, 1e-9))
         fair = -(-len(self.waiting) // self.slots)
         return [self.waiting.popleft() for _ in range(max(1, min(fitting, fair)))]
@@ -77,25 +77,25 @@ def slots_of(spark: SparkSession) -> int:
     return int(last) + 1
 
 
-def spread(
-    spark: SparkSession, runs: Sequence[Run], *, task_s: float = TASK_S
+def run_jobs(
+    spark: SparkSession, runs: Sequence[SweepRun], *, task_s: float = TASK_S
 ) -> Generator[pa.Table, None, None]:
     """The outcomes of all runs, a wave at a time, as they come; closing it ends what runs."""
-    packing = Packing(runs, slots_of(spark), task_s)
+    packing = TaskPlanner(runs, slots_of(spark), task_s)
     tag = f"semcast-{uuid4()}"
     pool = ThreadPoolExecutor(packing.lanes)
     under_way: set[Future[pa.Table]] = set()
     try:
         while packing.waiting or under_way:
             while packing.waiting and len(under_way) < packing.lanes:
-                under_way.add(pool.submit(_wave, spark, packing.next_wave(), tag))
+                under_way.add(pool.submit(_run_job, spark, packing.next_wave(), tag))
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for wave in done:
                 table = wave.result()
                 packing.on_wave(table)
                 yield table
     except PySparkException as error:
-        raise WaveError(
+        raise SweepJobError(
             f"spark: job failed: {_line(error)}; finished runs are saved, "
             "run the command again to resume"
         ) from error
@@ -105,25 +105,25 @@ def spread(
         pool.shutdown(cancel_futures=True)
 
 
-def spread_into(
-    waves: Waves,
+def run_and_store(
+    waves: OutcomeStore,
     spark: SparkSession,
-    runs: Sequence[Run],
+    runs: Sequence[SweepRun],
     on_wave: Callable[[pa.Table], Any],
     *,
     task_s: float = TASK_S,
 ) -> None:
     """Run them all and keep every wave as it comes."""
-    with closing(spread(spark, runs, task_s=task_s)) as tables:
+    with closing(run_jobs(spark, runs, task_s=task_s)) as tables:
         for table in tables:
             waves.commit(table)
             on_wave(table)
 
 
-def _wave(spark: SparkSession, packs: list[list[Run]], tag: str) -> pa.Table:
+def _run_job(spark: SparkSession, packs: list[list[SweepRun]], tag: str) -> pa.Table:
     spark.addTag(tag)  # It marks what this thread starts.
     tasks = spark.range(0, len(packs), 1, len(packs))
-    return tasks.mapInArrow(performer(packs), SCHEMA).toArrow()
+    return tasks.mapInArrow(task_function(packs), SCHEMA).toArrow()
 
 
 def _line(error: Exception) -> str:

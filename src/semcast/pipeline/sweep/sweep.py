@@ -24,16 +24,16 @@ from semcast import __version__
 from semcast.experiments.experiment import Parameters, Value
 from semcast.experiments.point import Point
 from semcast.experiments.registry import experiment
-from semcast.pipeline.spark_session import Target, session
-from semcast.pipeline.sweep.outcome_store import Waves, open_waves, replacing
-from semcast.pipeline.sweep.results import MANIFEST, Finished, write_results
-from semcast.pipeline.sweep.runs import Outcome, Run, as_batch, key_of, perform, seed_of
-from semcast.pipeline.sweep.scheduler import TASK_S, spread_into
+from semcast.pipeline.spark_session import SparkTarget, session
+from semcast.pipeline.sweep.outcome_store import OutcomeStore, atomic_write, open_store
+from semcast.pipeline.sweep.results import MANIFEST, FinishedRun, write_results
+from semcast.pipeline.sweep.runs import RunOutcome, SweepRun, as_batch, key_of, run_one, seed_of
+from semcast.pipeline.sweep.scheduler import TASK_S, run_and_store
 from semcast.terms.errors import ConfigError
 from semcast.traces.files import new_folder, refuse_links
 
-WAVES: Final = "waves"
-OnWave: TypeAlias = Callable[[pa.Table], None]
+OUTCOMES_DIR: Final = "waves"
+OnJobDone: TypeAlias = Callable[[pa.Table], None]
 RUNS_MAX: Final = 100_000  # their rows are held here when they are summed up
 
 
@@ -69,20 +69,20 @@ class Sweep:
         point = Point(
             self.experiment, tuple(sorted(parameters.items())), seed_of(key), self.is_live
         )
-        return Repetition(Run(key, point), place, number)
+        return Repetition(SweepRun(key, point), place, number)
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
     """A run of a sweep: its place in the grid and its number there, from 1."""
 
-    run: Run
+    run: SweepRun
     place: Mapping[str, Value]
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepSummary:
     """What a sweep has to show.  `skipped` runs had been there before; `first_failure` is the
     command line that replays one that failed, `explanation` what it said."""
 
@@ -99,7 +99,7 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SweepProgress:
     """How far a sweep is."""
 
     done: int
@@ -153,11 +153,11 @@ def plan(
 def run_sweep(
     sweep: Sweep,
     out: str | Path,
-    target: Target | None = None,
+    target: SparkTarget | None = None,
     *,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SweepProgress], None] | None = None,
     task_s: float = TASK_S,
-) -> Swept:
+) -> SweepSummary:
     """Run what has no outcome yet, failed runs included, then write the results.
 
     swept = run_sweep(plan("slow-receiver", {"r": [0.25, 0.5]}, repeat=5), "out/sweep")
@@ -166,15 +166,15 @@ def run_sweep(
     refuse_links(out)
     started, wanted = monotonic(), sweep.runs()
     _refuse_another(out, sweep)
-    known = Waves(out / WAVES).outcomes()
+    known = OutcomeStore(out / OUTCOMES_DIR).outcomes()
     missing = [each.run for each in wanted if _is_missing(known.get(each.run.key))]
     if missing:
         told = _telling(on_progress or (lambda so_far: None), len(wanted), len(missing))
-        _run_missing(sweep, out, target or Target(), missing, told, task_s)
-    finished = _finished(wanted, Waves(out / WAVES).outcomes())
+        _run_missing(sweep, out, target or SparkTarget(), missing, told, task_s)
+    finished = _finished(wanted, OutcomeStore(out / OUTCOMES_DIR).outcomes())
     files = write_results(out, sweep.experiment, list(sweep.grid), finished)
     failures = [each for each in finished if each.outcome.error is not None]
-    return Swept(
+    return SweepSummary(
         runs=len(wanted),
         skipped=len(wanted) - len(missing),
         failed=len(failures),
@@ -189,21 +189,26 @@ def run_sweep(
 
 
 def _run_missing(
-    sweep: Sweep, out: Path, target: Target, runs: Sequence[Run], on_wave: OnWave, task_s: float
+    sweep: Sweep,
+    out: Path,
+    target: SparkTarget,
+    runs: Sequence[SweepRun],
+    on_wave: OnJobDone,
+    task_s: float,
 ) -> None:
     if sweep.is_live:
-        with _begun(out, sweep) as waves:
+        with _open_sweep(out, sweep) as waves:
             for run in runs:
-                table = pa.Table.from_batches([as_batch(perform(run))])
+                table = pa.Table.from_batches([as_batch(run_one(run))])
                 waves.commit(table)
                 on_wave(table)
         return
     # Nothing is written before Spark is there.
-    with session(target) as spark, _begun(out, sweep) as waves:
-        spread_into(waves, spark, runs, on_wave, task_s=task_s)
+    with session(target) as spark, _open_sweep(out, sweep) as waves:
+        run_and_store(waves, spark, runs, on_wave, task_s=task_s)
 
 
-def _telling(tell: Callable[[Progress], None], runs: int, missing: int) -> OnWave:
+def _telling(tell: Callable[[SweepProgress], None], runs: int, missing: int) -> OnJobDone:
     """Counts what comes back."""
     started, skipped = monotonic(), runs - missing
     done, failed = skipped, 0
@@ -212,17 +217,17 @@ def _telling(tell: Callable[[Progress], None], runs: int, missing: int) -> OnWav
         nonlocal done, failed
         done += table.num_rows
         failed += table.num_rows - table.column("error").null_count
-        tell(Progress(done, runs, failed, monotonic() - started, skipped))
+        tell(SweepProgress(done, runs, failed, monotonic() - started, skipped))
 
     return on_wave
 
 
-def digest(finished: Sequence[Finished]) -> str:
+def digest(finished: Sequence[FinishedRun]) -> str:
     """A hash of all outcomes, whoever ran them and in which order; what is measured is not in."""
     return _hash("".join(sorted(_hash(_told(each)) for each in finished)))
 
 
-def _told(each: Finished) -> str:
+def _told(each: FinishedRun) -> str:
     chosen = experiment(each.point.experiment)
     parameters = Parameters(dict(each.point.parameters))
     is_measured = each.point.is_live or chosen.is_measured(parameters)
@@ -234,13 +239,16 @@ def _hash(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _is_missing(outcome: Outcome | None) -> bool:
+def _is_missing(outcome: RunOutcome | None) -> bool:
     return outcome is None or outcome.error is not None
 
 
-def _finished(wanted: Sequence[Repetition], outcomes: Mapping[str, Outcome]) -> list[Finished]:
+def _finished(
+    wanted: Sequence[Repetition], outcomes: Mapping[str, RunOutcome]
+) -> list[FinishedRun]:
     return [
-        Finished(each.run.point, each.place, each.number, outcomes[each.run.key]) for each in wanted
+        FinishedRun(each.run.point, each.place, each.number, outcomes[each.run.key])
+        for each in wanted
     ]
 
 
@@ -272,10 +280,10 @@ def _refuse_another(out: Path, sweep: Sweep) -> None:
         )
 
 
-def _begun(out: Path, sweep: Sweep) -> Any:
+def _open_sweep(out: Path, sweep: Sweep) -> Any:
     """The waves of a directory that says whose they are."""
     new_folder(out)
     if not (out / MANIFEST).exists():
-        with replacing(out / MANIFEST) as path:
+        with atomic_write(out / MANIFEST) as path:
             path.write_text(json.dumps(_manifest(sweep), indent=1) + "\n")
-    return open_waves(out / WAVES)
+    return open_store(out / OUTCOMES_DIR)

@@ -18,7 +18,7 @@ from semcast.traces.files import new_file
 SUFFIX: Final = ".pids"
 
 
-class Numbering:
+class PidNumbering:
     """Of one run; whoever uses it has the turn.  Invariant: the numbers are 0 to n - 1."""
 
     def __init__(self, folder: Path, run_id: int) -> None:

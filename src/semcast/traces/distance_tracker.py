@@ -16,7 +16,7 @@ BITMAP_BYTES_MAX: Final = 1 << 16
 RELATIONS: Final = ("item", *_BY_COVERS, "all", "none")
 
 
-class Distances:
+class DistanceTracker:
     """Learns from each multicast.  A deliver row needs the distance long after its multicast, so
     all are kept: 5 bytes for each message, and one sequence number for each item of a sender."""
 

@@ -24,12 +24,19 @@ from msgspec.structs import replace
 
 from semcast.terms.events import CRASH, EVENT_FIELDS, FIRST, LATER, VIEWS, Event, in_journal
 from semcast.terms.messages import Message
-from semcast.traces.distances import Distances
+from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.errors import BadFile
 from semcast.traces.event_rows import ROW, EventRow, row_of
 from semcast.traces.files import FOLDER_MODE, new_folder, open_file, refuse_links
-from semcast.traces.journal_file import SUFFIX, Batch, Header, InView, Recorded, read_journal
-from semcast.traces.numbering import Numbering
+from semcast.traces.journal_file import (
+    SUFFIX,
+    JournalBatch,
+    JournalEvent,
+    JournalHeader,
+    JournalViewFields,
+    read_journal,
+)
+from semcast.traces.pid_numbering import PidNumbering
 from semcast.traces.schema import (
     EVENT_COLUMNS,
     EVENTS,
@@ -39,7 +46,7 @@ from semcast.traces.schema import (
     PROCESS_COLUMNS,
     PROCESSES,
     RUNS,
-    Run,
+    RunInfo,
     arrow_schema,
 )
 from semcast.traces.tables import (
@@ -64,7 +71,7 @@ def run_id_of(group: str, names: Sequence[str], incarnations: Sequence[int]) -> 
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def settle(directory: str | Path) -> list[Path]:
+def convert_journals(directory: str | Path) -> list[Path]:
     """Make Parquet of the journals that processes left; those of living ones are returned.
 
     Every reader of a trace comes here first.  What leads out of the directory is a `BadFile`, and
@@ -75,14 +82,14 @@ def settle(directory: str | Path) -> list[Path]:
     return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not _settle(path)]
 
 
-def settle_one(path: Path) -> bool:
+def convert_journal(path: Path) -> bool:
     """Make Parquet of one journal, if it is still there; False if its process lives."""
     refuse_links(path.parent.parent)
     return _settle(path)
 
 
 def _settle(path: Path) -> bool:
-    with _turn(path.parent):
+    with _directory_lock(path.parent):
         try:
             file = open_file(path)
         except FileNotFoundError:
@@ -100,7 +107,7 @@ def _settle(path: Path) -> bool:
 
 def write_run(
     directory: str | Path,
-    run: Run,
+    run: RunInfo,
     names: Sequence[str] | Mapping[int, str],
     *,
     complete: bool,
@@ -117,13 +124,13 @@ def write_run(
         write_run(directory, replace(run, name="demo"), names, complete=True)
     """
     path, run_id, crashes = Path(directory), run.run_id, crashes or {}
-    settle(path)
+    convert_journals(path)
     new_folder(path)
     new_folder(path / JOURNALS)
-    with _turn(path / JOURNALS), _aside(path / JOURNALS / str(run_id)) as aside:
+    with _directory_lock(path / JOURNALS), _temporary_dir(path / JOURNALS / str(run_id)) as aside:
         numbering, named = None, names
         if isinstance(named, Mapping):
-            numbering = Numbering(path / JOURNALS, run_id)
+            numbering = PidNumbering(path / JOURNALS, run_id)
             numbering.introduce((name, pid) for pid, name in named.items())
             numbering.save()
         else:
@@ -140,7 +147,7 @@ def write_run(
 
 
 @contextmanager
-def _turn(folder: Path) -> Iterator[None]:
+def _directory_lock(folder: Path) -> Iterator[None]:
     """Only one process at a time changes what is beside the journals."""
     lock = os.open(folder, os.O_RDONLY)
     try:
@@ -151,7 +158,7 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
+def _temporary_dir(folder: Path) -> Iterator[Path]:
     """A new folder for files that are not yet what they will be."""
     rmtree(folder, ignore_errors=True)
     try:
@@ -185,8 +192,8 @@ def _convert(path: Path) -> None:
     closed = False
     numbering = _numbering(path.parent, run_id) if header.has_views else None
     number = numbering.of(header.pid) if numbering else header.pid
-    with _aside(path.parent / stem) as aside:
-        with _Files(aside, header, numbering) as files:
+    with _temporary_dir(path.parent / stem) as aside:
+        with _EventFiles(aside, header, numbering) as files:
             for batch in batches:
                 files.append(batch)
                 names.update(batch.names)
@@ -206,16 +213,16 @@ def _convert(path: Path) -> None:
         _publish(aside / "new", root / RUNS / f"{run_id}.parquet", unless_there=True)
 
 
-def _numbering(folder: Path, run_id: int) -> Numbering:
+def _numbering(folder: Path, run_id: int) -> PidNumbering:
     """The numbers of a run, those included whose journals wait here."""
     headers = [read_journal(path)[0] for path in folder.glob(f"{run_id}-*{SUFFIX}")]
-    numbering = Numbering(folder, run_id)
+    numbering = PidNumbering(folder, run_id)
     numbering.introduce((header.name, header.pid) for header in headers)
     return numbering
 
 
-def _run_of(header: Header) -> Run:
-    return Run(
+def _run_of(header: JournalHeader) -> RunInfo:
+    return RunInfo(
         name=header.group,
         protocol=header.protocol,
         order=header.order,
@@ -229,7 +236,7 @@ def _run_of(header: Header) -> Run:
     )
 
 
-def _add_names(root: Path, new: Path, header: Header, names: Mapping[int, str]) -> None:
+def _add_names(root: Path, new: Path, header: JournalHeader, names: Mapping[int, str]) -> None:
     """Name the items that no other process of the run has named."""
     known: set[int] = set()
     others = [
@@ -245,30 +252,30 @@ def _add_names(root: Path, new: Path, header: Header, names: Mapping[int, str]) 
         _publish(new, root / ITEMS / f"{header.stem}.parquet")
 
 
-class _Files:
+class _EventFiles:
     """The events of one journal, a file for each kind; holds at most a row group of each, and not
     more than `_VALUES_MAX` values in all lists."""
 
-    def __init__(self, folder: Path, header: Header, numbering: Numbering | None) -> None:
+    def __init__(self, folder: Path, header: JournalHeader, numbering: PidNumbering | None) -> None:
         self.kinds: dict[str, Any] = {}
         self._numbering = numbering
         self._folder = folder
         self._header = header
         self._values = 0
         self._schema = arrow_schema(EVENT_COLUMNS)
-        self._distances = Distances(header.relation)
+        self._distances = DistanceTracker(header.relation)
         self._rows: dict[str, list[EventRow]] = {}
         self._open = ExitStack()
         self._n = 0
 
-    def __enter__(self) -> "_Files":
+    def __enter__(self) -> "_EventFiles":
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._open:
             self._flush_all()
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: JournalBatch) -> None:
         """The next events, of one time."""
         for event, inside in zip_longest(batch.events, batch.inside):
             self._n += 1
@@ -305,7 +312,7 @@ class _Files:
             rows.clear()
 
 
-def _event(event: Recorded, pid: int, n: int, ts_ns: int) -> Event:
+def _event(event: JournalEvent, pid: int, n: int, ts_ns: int) -> Event:
     message = None
     if event.digest is not None:
         message = Message(event.sender, event.seq, event.item, event.covers, event.keep, event.deps)
@@ -321,14 +328,14 @@ def _event(event: Recorded, pid: int, n: int, ts_ns: int) -> Event:
     return made
 
 
-def _payload(event: Recorded) -> tuple[int, int] | None:
+def _payload(event: JournalEvent) -> tuple[int, int] | None:
     """Its size and digest."""
     if event.digest is None:
         return None
     return event.size, int.from_bytes(event.digest, "big", signed=True)
 
 
-def _add_view(event: Event, inside: InView, numbering: Numbering) -> None:
+def _add_view(event: Event, inside: JournalViewFields, numbering: PidNumbering) -> None:
     """Add what the journal tells of the view, and number all processes as the trace does."""
     for name in _VIEWS:
         setattr(event, name, getattr(inside, name))
@@ -340,7 +347,7 @@ def _add_view(event: Event, inside: InView, numbering: Numbering) -> None:
         event.message = replace(event.message, sender=event.sender)
 
 
-def _write_crash(root: Path, new: Path, run: Run, process: tuple[int, int], ts_ns: int) -> None:
+def _write_crash(root: Path, new: Path, run: RunInfo, process: tuple[int, int], ts_ns: int) -> None:
     """The crash follows the last event that the process recorded before it."""
     pid, number = process  # in the names of files, and in rows
     inc, n = 1, 0
@@ -350,7 +357,7 @@ def _write_crash(root: Path, new: Path, run: Run, process: tuple[int, int], ts_n
             rows = read_rows(path, ends_with, list(ends_with))
             ends = [(row["inc"], row["n"]) for row in rows if row["ts_ns"] <= ts_ns]
             inc, n = max([(inc, n), *ends])
-    row = row_of(Event(CRASH, number, n=n + 1, ts_ns=ts_ns, inc=inc), Distances(run.relation))
+    row = row_of(Event(CRASH, number, n=n + 1, ts_ns=ts_ns, inc=inc), DistanceTracker(run.relation))
     with event_writer(new) as file:
         file.write_table(event_table(run.run_id, [row], arrow_schema(EVENT_COLUMNS)))
     _publish(new, kind_folder(root / EVENTS, CRASH) / f"{run.run_id}-{pid}-{inc}.parquet")

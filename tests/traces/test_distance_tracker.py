@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.terms.messages import Message
-from semcast.traces.distances import RELATIONS, Distances, covers_of, distances_covered
+from semcast.traces.distance_tracker import RELATIONS, DistanceTracker, covers_of, distances_covered
 
 shapes = st.lists(
     st.tuples(
@@ -31,7 +31,7 @@ def obsoletes(relation: str, old: Message, new: Message) -> bool:
 def test_distance_is_to_the_latest_message_made_obsolete(
     relation: str, stream: list[tuple[int, int | None, bool, bytes | tuple[int, ...]]]
 ) -> None:
-    distances, sent = Distances(relation), []
+    distances, sent = DistanceTracker(relation), []
     expected = {}
     for sender, item, keep, covers in stream:
         seq = 1 + sum(message.sender == sender for message in sent)
@@ -44,7 +44,7 @@ def test_distance_is_to_the_latest_message_made_obsolete(
 
 
 def test_distance_of_an_unseen_multicast_is_unknown() -> None:
-    distances = Distances("item")
+    distances = DistanceTracker("item")
     assert distances.of(Message(0, 3, item=1)) is None
     distances.on_multicast(Message(0, 1, item=1))
     assert distances.of(Message(0, 2, item=1)) is None
