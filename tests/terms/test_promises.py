@@ -18,7 +18,6 @@ from semcast.terms.promises import (
     ("protocol", "order", "promises", "not_promised"),
     [
         ("s-rm", "fifo", {"agreement", "fifo_order"}, {"total_order", "view_order"}),
-        ("s-rm", "total", {"agreement", "total_order"}, {"fifo_order"}),
         ("s-vsm", "fifo", {"semantic_view_synchrony", "primary_order"}, {"prefix_delivery"}),
         ("s-vsm", "causal", {"causal_order"}, {"causal_completeness"}),
         ("vs", "total", {"prefix_delivery", "confirmation", "fifo_order"}, {"primary_order"}),
@@ -45,6 +44,7 @@ def test_who_promises_what(
         ("vs", "fifo", "order: vs supports total, not fifo"),
         ("lbrm", "total", "order: lbrm supports none or fifo, not total"),
         ("sm", "causal", "order: causal needs protocol s-rm or rm"),
+        ("s-rm", "total", "order: s-rm supports fifo or item or causal, not total"),
     ],
 )
 def test_what_nobody_offers_is_refused(protocol: str, order: str, says: str) -> None:

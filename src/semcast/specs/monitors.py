@@ -33,6 +33,7 @@ from semcast.terms.promises import promised
 __all__ = ["REPLICATED", "Monitors", "Violation"]
 
 REPLICATED: Final = frozenset({"s-rm", "rm"})
+FIXED_SERVERS: Final = frozenset({"replicated-data"})  # Primary is who has a majority of them.
 AT_LEAST_ONCE: Final = "at-least-once"
 
 
@@ -104,7 +105,9 @@ _BESIDE: Final[Mapping[str, Callable[[Ledger, Facts], Watcher]]] = {
     "semantic_view_synchrony": lambda ledger, run: SemanticViewSynchrony(
         ledger, run.relation, run.order
     ),
-    "primary_order": lambda ledger, run: PrimaryOrder(ledger, run.number("servers", run.n)),
+    "primary_order": lambda ledger, run: PrimaryOrder(
+        ledger, run.number("servers", run.n) if run.protocol in FIXED_SERVERS else None
+    ),
     "total_order": lambda ledger, _: TotalOrder(ledger),
     "prefix_delivery": lambda ledger, _: PrefixDelivery(ledger),
     "confirmation": lambda ledger, _: Confirmation(ledger),

@@ -97,13 +97,15 @@ class SendingViewDelivery:
 
 
 class PrimaryOrder:
-    """The primary views are one sequence: each has a majority of the members of the one before it
-    [SVS §2], or both have a majority of all servers [VSD §1].  Who leaves of its own accord votes
-    on the view after it, so it counts; who is dropped does not."""
+    """The primary views are one sequence, in which consecutive ones share members.
+
+    Each has a majority of the members of the one before it [SVS §2]; who leaves of its own accord
+    votes on the view after it, so it counts, who is dropped does not.  With a fixed number of
+    `servers`, each has a majority of them instead [VSD §1]."""
 
     __slots__ = ("_leaving", "_ledger", "_primary", "_servers")
 
-    def __init__(self, ledger: Ledger, servers: int) -> None:
+    def __init__(self, ledger: Ledger, servers: int | None) -> None:
         self._ledger = ledger
         self._servers = servers
         self._primary: dict[int, tuple[Event, frozenset[Rank]]] = {}
@@ -126,15 +128,25 @@ class PrimaryOrder:
             self._primary[event.view] = event, frozenset(self._leaving)
 
     def on_end(self) -> None:
-        """Compare neighbours in the order of views."""
+        """Judge the primary views in their order."""
         in_order = [self._primary[view] for view in sorted(self._primary)]
+        if self._servers is not None:
+            for install, _ in in_order:
+                if 2 * len(set(install.members)) <= self._servers:
+                    self._report_few(install, self._servers)
+            return
         for (before, _), (after, leaving) in pairwise(in_order):
             one, other = set(before.members), set(after.members)
             shared = len(one & (other | leaving))
-            if 2 * shared > len(one) or 2 * min(len(one), len(other)) > self._servers:
+            if 2 * shared > len(one):
                 continue
             what = (
                 f"primary view {after.view} has {shared} of the {len(one)} members "
                 f"of primary view {before.view}"
             )
             self._ledger.add("primary_order", what, before, after)
+
+    def _report_few(self, install: Event, servers: int) -> None:
+        has = len(set(install.members))
+        what = f"primary view {install.view} has {has} of all {servers} servers"
+        self._ledger.add("primary_order", what, install)

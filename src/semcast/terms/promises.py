@@ -39,8 +39,8 @@ _BY_ORDER: Final[Mapping[str, frozenset[str]]] = {
 _BY_PROTOCOL: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
     "s-sm": (_SENDER_RELIABLE, ("fifo", "item")),
     "sm": (_SENDER_RELIABLE, ("fifo", "item")),
-    "s-rm": (_RELIABLE, ("fifo", "item", "causal", "total")),
-    "rm": (_RELIABLE, ("fifo", "item", "causal", "total")),
+    "s-rm": (_RELIABLE, ("fifo", "item", "causal")),
+    "rm": (_RELIABLE, ("fifo", "item", "causal")),
     "s-vsm": (_VIEW_SYNCHRONOUS, ("fifo", "item", "causal", "total")),
     "vsm": (_VIEW_SYNCHRONOUS, ("fifo", "item", "causal", "total")),
     "vs": (_PARTITIONABLE, ("total",)),
@@ -74,6 +74,12 @@ def promised(protocol: str, order: str) -> frozenset[str]:
         raise ConfigError(f"order: {protocol} supports {' or '.join(orders)}, not {order}")
     found = promises | _BY_ORDER[order]
     return found - {"causal_completeness"} if "view_order" in found else found
+
+
+def refuse_impossible(protocol: str, order: str) -> None:
+    """Raise `ConfigError` if both are known and no group can have had them together."""
+    if protocol in _BY_PROTOCOL and order in _BY_ORDER:
+        promised(protocol, order)
 
 
 def check_runnable(protocol: str, order: str) -> None:

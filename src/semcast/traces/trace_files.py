@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from semcast.terms.errors import ConfigError
+from semcast.terms.promises import refuse_impossible
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
 from semcast.traces.files import refuse_links
@@ -68,6 +70,8 @@ def check_trace_files(path: Path) -> None:
     for part, columns in _COLUMNS.items():
         for file in files_of(path / part):
             _check_file(file, columns, _NEEDED[part])
+    for file in files_of(path / RUNS):
+        _check_runs(file)
     check_kinds(path / EVENTS)
     if not files_of(path / EVENTS):
         raise BadFile(f"{path / EVENTS}: empty, this trace has no events")
@@ -101,6 +105,17 @@ def _check_file(file: Path, columns: Mapping[str, str], needed: tuple[str, ...])
         elif not _fits(found.field(name).type, wanted.field(name).type):
             have, want = found.field(name).type, wanted.field(name).type
             raise BadFile(f"{file}: column {name} is {have}, must be {want}")
+
+
+def _check_runs(file: Path) -> None:
+    """Refuse runs that promise what no group can have promised."""
+    names = ["run_id", "protocol", "order"]
+    columns = pyarrow("parquet").read_table(file, columns=names).to_pydict()
+    for run_id, protocol, order in zip(*(columns[name] for name in names), strict=True):
+        try:
+            refuse_impossible(protocol, order)
+        except ConfigError as error:
+            raise BadFile(f"{file}: run {run_id}: {error}") from None
 
 
 def _fits(have: Any, want: Any) -> bool:

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from semcast.specs.monitors import Monitors
-from semcast.terms.events import Event
+from semcast.terms.events import INSTALL, Event
 from semcast.terms.messages import Message
 from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.event_rows import events_of, row_of
@@ -47,7 +47,15 @@ class Execution:
         distances = DistanceTracker(self.relation)
         rows = [row_of(event, distances) for event in self.events]
         table = event_table(0, rows, arrow_schema(EVENT_COLUMNS))
-        return events_of(table, [event.kind for event in self.events], self.relation)
+        told = events_of(table, [event.kind for event in self.events], self.relation)
+        lineages: dict[tuple[int, int], int] = {}
+        for event in told:
+            if event.kind == INSTALL:
+                lineages.setdefault((event.pid, event.inc), event.lineage)
+        for event in told:  # Files have it at `install` alone.
+            if event.view and event.kind != INSTALL:
+                event.lineage = lineages.get((event.pid, event.inc), 0)
+        return told
 
     @property
     def is_in_order(self) -> bool:

@@ -15,8 +15,9 @@ from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import NEVER, Life, Pid, Seq, ViewId
 from semcast.terms.views import NO_VIEW, Consent, Formed, Heartbeat, Invite, View, ViewDatagram
 
-PID_BITS = 31
-INC_BITS = 8
+# Of a view id: below the count of views, who named it.
+_NAMER_BITS = 39
+_SPREAD = (1 << 31) + 1
 
 
 class PartitionableViews:
@@ -67,10 +68,15 @@ class PartitionableViews:
         return View(self.promised, (self.life,), (0,))
 
     def _new_id(self) -> ViewId:
-        """Unique by the process and its life, above every id heard of."""
-        count = (max(self.promised, self.highest) >> PID_BITS + INC_BITS) + 1
-        inc = self.life.inc & (1 << INC_BITS) - 1
-        return (count << PID_BITS | self.life.pid) << INC_BITS | inc
+        """An id that only this life gives, above every id heard of.
+
+        Two lives of a process differ in the low bits, two processes in the same life too, and so do
+        any two lives of processes 0 to 254.  Otherwise, a name's pid is a hash, and two lives share
+        their low bits less often than two names share a pid.
+        """
+        count = (max(self.promised, self.highest) >> _NAMER_BITS) + 1
+        pid, inc = self.life
+        return count << _NAMER_BITS | (_SPREAD * pid + inc) % (1 << _NAMER_BITS)
 
     def _in_reach(self) -> list[Life]:
         """This process and all that are heard and stay, by number."""

@@ -1,8 +1,11 @@
 """Who seems to have crashed: silence, with a timeout that learns.
 
-Guarantees: a process that crashed is suspected for good (complete); one that is slow, suspected
-by mistake, gets twice the time from then on, so that mistakes end (eventually accurate), which is
-what deciding on views takes [SVS §2].  Nobody is suspected for a full buffer.
+Guarantees: a process that crashed is suspected for good (complete).  One that was suspected by
+mistake gets twice the time from then on, up to `timeout_max_s`: mistakes about it end if its
+heartbeats come to be heard at most `timeout_max_s` apart, and need not end otherwise.  Only in the
+first case does the detector have the class that deciding on views takes [SVS §2].  Whatever it
+mistakes, members disagree on no view; they may change views too often, or wait.
+Nobody is suspected for a full buffer.
 A process that was stopped itself has heard nobody; that is no reason to suspect anyone.
 """
 

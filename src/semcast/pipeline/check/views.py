@@ -25,6 +25,7 @@ from semcast.pipeline.check.evidence import (
 from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.violations import event, violations
 from semcast.pipeline.reading.trace import TraceTables
+from semcast.specs.monitors import FIXED_SERVERS
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MULTICAST
 
 
@@ -131,17 +132,32 @@ def sending_view_delivery(trace: TraceTables) -> DataFrame:
 
 def primary_order(trace: TraceTables) -> DataFrame:
     """The primary views are one sequence: each has a majority of the members of the one before
-    it, of which those count too who asked to leave, or both have a majority of all servers."""
-    is_primary = F.coalesce(F.col("attrs")["primary"], F.lit("")) != MINORITY
-    runs = with_processes(trace).select(
-        "run_id",
-        F.coalesce(F.expr("try_cast(parameters['servers'] as int)"), F.size("pids")).alias(
-            "servers"
-        ),
+    it, of which those count too who asked to leave; or, with a fixed number of servers, a majority
+    of them."""
+    name, is_fixed = "primary_order", F.col("protocol").isin(*FIXED_SERVERS)
+    servers = F.coalesce(F.expr("try_cast(parameters['servers'] as int)"), F.size("pids"))
+    runs = with_processes(trace).select("run_id", F.when(is_fixed, servers).alias("servers"))
+    views = _primary_views(trace).join(F.broadcast(runs), "run_id")
+    few = views.where(2 * F.size(F.array_distinct("members")) <= F.col("servers"))
+    apart = views.where("servers is null and before is not null and 2 * shared <= of")
+    has = F.size(F.array_distinct("members"))
+    how_few = F.format_string("primary view %d has %d of all %d servers", "view", has, "servers")
+    how_apart = F.format_string(
+        "primary view %d has %d of the %d members of primary view %d",
+        *("view", "shared", "of", "before.view"),
     )
+    before, after = F.col("before"), F.col("after")
+    found = violations(few, name, how_few, after)
+    return found.unionByName(violations(apart, name, how_apart, before, after))
+
+
+def _primary_views(trace: TraceTables) -> DataFrame:
+    """By run and view, its first `install` (`after`), that of the one before it (`before`), and how
+    many of that one's members it shares (`shared`, `of`)."""
+    is_primary = F.coalesce(F.col("attrs")["primary"], F.lit("")) != MINORITY
     first = F.struct("ts_ns", "pid", "n")
     by_view = Window.partitionBy("run_id").orderBy("view")
-    views = (
+    return (
         of_kind(trace, INSTALL)
         .where(is_primary)
         .groupBy("run_id", "view")
@@ -156,19 +172,7 @@ def primary_order(trace: TraceTables) -> DataFrame:
         .withColumn("voters", F.array_union("members", _leaving()))
         .withColumn("shared", F.size(F.array_intersect("voters", "ancestors")))
         .withColumn("of", F.size("ancestors"))
-        .join(runs, "run_id")
     )
-    smaller = F.least("of", F.size("members"))
-    rows = views.where(
-        F.col("before").isNotNull()
-        & (2 * F.col("shared") <= F.col("of"))
-        & (2 * smaller <= F.col("servers"))
-    )
-    what = F.format_string(
-        "primary view %d has %d of the %d members of primary view %d",
-        *("view", "shared", "of", "before.view"),
-    )
-    return violations(rows, "primary_order", what, F.col("before"), F.col("after"))
 
 
 def _leaves(trace: TraceTables) -> DataFrame:
