@@ -17,7 +17,7 @@ from semcast.terms.ids import SEQ_MAX, Count, Positive, Rank, Seq, Span, Unsigne
 from semcast.terms.messages import Checks, Message, Purged, check_messages, check_purged
 
 SPANS_MAX: Final = 1 << 8  # ranges of one stream that a datagram names
-STREAMS_MAX: Final = 1 << 12  # senders that a process follows, and that a datagram names
+STREAMS_MAX: Final = 1 << 12  # streams that a datagram names; processes from here on cannot publish
 ENTRIES_MAX: Final = 1 << 9  # members that a datagram names
 MESSAGES_MAX: Final = 1 << 12
 

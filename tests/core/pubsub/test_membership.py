@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,3 +141,43 @@ def test_near_members_are_drawn_more_often() -> None:
     assert near[0] < near[1] < near[2]
     assert far[0] > far[1] > far[2] > 0
     assert all(0.05 < share < near[place] + 0.02 for place, share in enumerate(unknown))
+
+
+TRIPS = (0.01, 0.02, 0.04, 0.1)
+FARTHEST = 1.1 * max(TRIPS)
+WEIGHTS = {
+    "uniform": lambda trip: 1.0,
+    "linear": lambda trip: 1 - trip / FARTHEST,
+    "quadratic": lambda trip: (1 - trip / FARTHEST) ** 2,
+    "inverse": lambda trip: 1 / trip**1.5,
+}
+
+
+@pytest.mark.parametrize("bias", WEIGHTS)
+@pytest.mark.parametrize("loggers", [(2,), (2, 9)])
+def test_every_peer_has_its_share_and_a_logger_an_equal_one(bias: str, loggers) -> None:
+    """[RPB §4.2, §7.5]; a logger is drawn as often as if all were drawn alike."""
+    recipe = PubsubRecipe(
+        members=17, loggers=loggers, copies=1, selection=bias, selection_power=1.5
+    )
+    selection = Selection(recipe, Roster(recipe, 0), Random(7))
+    trips = {peer: TRIPS[peer % len(TRIPS)] for peer in range(1, 17)}
+    for peer, trip in trips.items():
+        selection.on_asked(peer, 0.0)
+        selection.on_answer(peer, trip)
+    draws, alike = 60_000, 1 / len(trips)
+    drawn = Counter(selection.draw() for _ in range(draws))
+    weights = {p: WEIGHTS[bias](trip) for p, trip in trips.items() if p not in loggers}
+    rest = (1 - len(loggers) * alike) / sum(weights.values())
+    for peer in trips:
+        share = alike if peer in loggers else weights[peer] * rest
+        assert abs(drawn[peer] / draws - share) < 4 * (share / draws) ** 0.5, (peer, share)
+
+
+def test_where_all_others_are_loggers_one_is_drawn() -> None:
+    recipe = PubsubRecipe(members=3, loggers=(1, 2), copies=1, selection="linear")
+    selection = Selection(recipe, Roster(recipe, 0), Random(7))
+    for peer, trip in ((1, 0.01), (2, 0.1)):
+        selection.on_asked(peer, 0.0)
+        selection.on_answer(peer, trip)
+    assert {selection.draw() for _ in range(100)} == {1, 2}

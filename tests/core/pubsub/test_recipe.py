@@ -26,6 +26,7 @@ from semcast.terms.errors import ConfigError
         ({"retain": -1.0}, "retain"),
         ({"retain": "latest", "relation": "bitmap"}, "retain"),
         ({"selection": "near"}, "selection"),
+        ({"selection_power": 0.0}, "selection_power"),
         ({"recovery": "never"}, "recovery"),
         ({"heartbeat_min_s": 64.0}, "heartbeat_min_s"),
         ({"multicast_at": 1}, "multicast_at"),

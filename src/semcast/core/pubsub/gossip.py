@@ -132,7 +132,7 @@ class Gossiper:
             heard = tracker.signature_without(tracker.active)
             return Gossip(fresh, members, heard, lacks, own, False, probe)
         listed = dict.fromkeys([*tracker.active, *account.unclaimed()])
-        streams = tuple(self._heard(sender) for sender in list(listed)[:STREAMS_MAX])
+        streams = tuple(self._heard(sender) for sender in listed)
         heard = tracker.signature_without(listed)
         return Gossip(fresh, members, heard, lacks, streams, account.is_complete, probe)
 

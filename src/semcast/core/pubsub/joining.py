@@ -23,7 +23,6 @@ from semcast.terms.pubsub import (
     DISCONNECTED,
     LEFT,
     MEMBER,
-    STREAMS_MAX,
     Admitted,
     Entry,
     Heard,
@@ -182,7 +181,7 @@ class Membership:
         return self.rng.random() * self.roster.owed < 2 * self.recipe.sponsors
 
     def _welcome(self, peer: Rank, fresh: int, out: Effects) -> None:
-        streams = list(self.tracker.streams.items())[:STREAMS_MAX]
+        streams = self.tracker.streams.items()
         lasts = tuple(Heard(sender, stream.last, stream.last) for sender, stream in streams)
         out.send.append(((peer,), Welcome(fresh, lasts)))
 

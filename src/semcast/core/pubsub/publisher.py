@@ -23,7 +23,7 @@ from semcast.terms.events import ACKNOWLEDGE, MULTICAST, Event
 from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq, Span
 from semcast.terms.messages import Message, Submission
 from semcast.terms.outputs import ROOM
-from semcast.terms.pubsub import Part, Publication, Reserved
+from semcast.terms.pubsub import STREAMS_MAX, Part, Publication, Reserved
 
 RESENDS_MAX = 1 << 8  # messages to one logger at a time
 
@@ -77,6 +77,11 @@ class Publisher:
 
     def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Number and send what there is room for; how many, from the front."""
+        if self.pid >= STREAMS_MAX:
+            raise LocalProtocolError(
+                f"publish: process {self.pid} cannot publish; the processes 0 to "
+                f"{STREAMS_MAX - 1} can"
+            )
         accepted = 0
         try:
             for submission in submissions:

@@ -203,8 +203,6 @@ class SubscriberDelivery:
         """Wait for these no longer."""
         sender = part.sender
         stream = self.tracker.begin(sender, 0)
-        if stream is None:
-            return
         reach = stream.frontier + SKIPS_MAX  # The rest will be told when asked for.
         for first, last in part.spans:
             first, last = max(first, stream.start + 1), min(last, reach)

@@ -14,7 +14,7 @@ from semcast.terms.ids import Rank
 from semcast.terms.promises import promised
 
 PROTOCOLS = ("lbrm", "pbcast", "rpbcast")
-SELECTIONS = ("uniform", "linear", "quadratic")
+SELECTIONS = ("uniform", "linear", "quadratic", "inverse")
 RECOVERIES = ("at-most-once", "at-least-once", "none")
 FIRST = ("gossip", "logger", "adaptive")
 
@@ -44,7 +44,8 @@ class PubsubRecipe:
     keeps nothing on disk and comes back as a new one.  `recovery_first` says whom rpbcast asks
     first; "adaptive" asks a logger while those report to be below half of `service_max` repairs a
     second.  A message that `multicast_at` others ask for within a period is multicast again.  A
-    publisher reserves numbers in blocks of `block`.
+    publisher reserves numbers in blocks of `block`.  `selection` biases gossip towards near peers;
+    "inverse" by 1/RTT to the power of `selection_power`.
     """
 
     members: int
@@ -63,6 +64,7 @@ class PubsubRecipe:
     recovery_first: str = "gossip"
     multicast_at: int | None = None
     selection: str = "uniform"
+    selection_power: float = 1.0
     period_s: float = 0.25
     period_max_s: float = 1.0
     rounds: int = 10
@@ -131,6 +133,8 @@ class PubsubRecipe:
                 f"heartbeat_min_s: {self.heartbeat_min_s} is above heartbeat_max_s "
                 f"{self.heartbeat_max_s}"
             )
+        if not 0 < self.selection_power < inf:
+            raise ConfigError(f"selection_power: {self.selection_power} is not above 0")
         if not 1 < self.heartbeat_factor < inf:
             raise ConfigError(f"heartbeat_factor: {self.heartbeat_factor} is not above 1")
         if not 0 < self.service_max < inf:

@@ -1,20 +1,24 @@
 """Whom to gossip with.
 
-Uniform, or the likelier the nearer: the weight of a peer falls linearly or quadratically from the
-own place to a little beyond the longest round trip measured [RPB §4.2, §7.5].  A peer that was
+Uniform, or the likelier the nearer.  *linear* and *quadratic* are the thesis's: the weight of a
+peer falls from the own place to a little beyond the longest round trip measured [RPB §4.2, §7.5].
+*inverse* is 1/RTTᵖ, p = `selection_power`, which one far peer does not flatten.  A peer that was
 never measured counts as the mean.  A logger is drawn as often as if selection were uniform: what
 it may collect depends on everybody's gossip, and one that was slow once would be shunned for ever.
 Idea: draw a peer, then accept it by its weight; no table over the group is kept, so a group of ten
-thousand costs nothing at each of its members.
+thousand costs nothing at each of its members.  A logger is accepted as a peer drawn in its place
+would be, so at the mean rate of all others.
 """
 
+from math import inf, pow
 from random import Random
 
 from semcast.core.pubsub.membership import Roster
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.ids import Rank
 
-DRAWS_MAX = 32
+DRAWS_MAX = 256
+TRIP_MIN_S = 1e-6  # Nearer than this is the same place.
 CEILING = 1.1  # times the longest round trip: the farthest peer is drawn now and then
 MEASURED_MAX = 1 << 10  # peers whose round trip is remembered
 
@@ -26,10 +30,14 @@ class Selection:
         self.roster = roster
         self.loggers = frozenset(recipe.keepers)
         self.rng = rng
-        self.power = {"uniform": 0, "linear": 1, "quadratic": 2}[recipe.selection]
+        self.is_inverse = recipe.selection == "inverse"
+        self.power = {"uniform": 0.0, "linear": 1.0, "quadratic": 2.0}.get(
+            recipe.selection, recipe.selection_power
+        )
         self.trips: dict[Rank, float] = {}
         self.asked: dict[Rank, float] = {}  # peers that owe an answer, and since when
         self.longest = 0.0
+        self.shortest = inf
         self.total = 0.0
 
     def __repr__(self) -> str:
@@ -40,13 +48,27 @@ class Selection:
         peer: Rank | None = None
         for _ in range(DRAWS_MAX):
             peer = self.roster.draw(self.rng)
-            if peer is None or not self.power or not self.longest or peer in self.loggers:
+            if peer is None or not self.power or not self.longest:
                 return peer
-            trip = self.trips.get(peer, self.total / len(self.trips))
-            nearness = 1 - trip / (CEILING * self.longest)
-            if self.rng.random() < nearness**self.power:
+            if self.rng.random() < self._weight(self._stand_in(peer)):
                 return peer
         return peer
+
+    def _stand_in(self, peer: Rank) -> Rank:
+        """The peer itself; for a logger, any other member."""
+        for _ in range(DRAWS_MAX):
+            if peer not in self.loggers:
+                break
+            other = self.roster.draw(self.rng)
+            peer = peer if other is None else other
+        return peer
+
+    def _weight(self, peer: Rank) -> float:
+        """How likely a peer that was drawn is accepted."""
+        trip = self.trips.get(peer, self.total / len(self.trips))
+        if self.is_inverse:
+            return pow(min(1.0, self.shortest / max(trip, TRIP_MIN_S)), self.power)
+        return pow(1 - trip / (CEILING * self.longest), self.power)
 
     def wants_probe(self, peer: Rank) -> bool:
         """Whether it is worth an answer just to measure the round trip."""
@@ -67,3 +89,4 @@ class Selection:
         self.total += trip - (before or 0.0)
         self.trips[peer] = trip
         self.longest = max(self.longest, trip)
+        self.shortest = min(self.shortest, max(trip, TRIP_MIN_S))

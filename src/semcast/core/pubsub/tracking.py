@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from semcast.core.pubsub.signature import MASK, mix
 from semcast.core.ranges import Ranges
 from semcast.terms.ids import Rank, Seq, Span
-from semcast.terms.pubsub import STREAMS_MAX, Heard
+from semcast.terms.pubsub import Heard
 
 ACTIVE_ROUNDS = 4  # A stream is active for so many rounds after it went on.
 
@@ -59,10 +59,10 @@ class Tracker:
         self.signature = 0
         self.active.clear()
 
-    def begin(self, sender: Rank, start: Seq) -> TrackedStream | None:
-        """The stream of `sender`, opened after `start` if it is new; None past the bound."""
+    def begin(self, sender: Rank, start: Seq) -> TrackedStream:
+        """The stream of `sender`, opened after `start` if it is new."""
         stream = self.streams.get(sender)
-        if stream is None and len(self.streams) < STREAMS_MAX:
+        if stream is None:
             stream = self.streams[sender] = TrackedStream(start)
             if start:
                 self.signature = (self.signature + mix(sender, start)) & MASK
@@ -71,8 +71,6 @@ class Tracker:
     def take(self, sender: Rank, seq: Seq) -> bool:
         """A message came; whether it is the first time."""
         stream = self.streams.get(sender) or self.begin(sender, 0)
-        if stream is None:
-            return False
         last = stream.last
         if seq == last + 1:
             self._advance(sender, stream, seq)
@@ -86,7 +84,7 @@ class Tracker:
     def learn(self, sender: Rank, last: Seq) -> bool:
         """Somebody says that `last` exists; whether that is news."""
         stream = self.streams.get(sender) or self.begin(sender, 0)
-        if stream is None or last <= stream.last:
+        if last <= stream.last:
             return False
         self._detect(sender, stream, last)
         self._advance(sender, stream, last)
@@ -95,7 +93,7 @@ class Tracker:
     def settle(self, sender: Rank, first: Seq, last: Seq) -> list[Span]:
         """No message will come for these numbers; the spans that were waited for."""
         stream = self.streams.get(sender) or self.begin(sender, 0)
-        if stream is None or first > last:
+        if first > last:
             return []
         spans = self._remove(sender, stream, first, last)
         ahead = max(first, stream.last + 1)

@@ -10,6 +10,7 @@ from typing import Any
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.ids import Rank
 from semcast.terms.pubsub import (
+    STREAMS_MAX,
     Absent,
     Ack,
     Collected,
@@ -37,6 +38,7 @@ class PubsubValidator:
     def __init__(self, recipe: PubsubRecipe, pid: Rank) -> None:
         self.pid = pid
         self.members = recipe.members
+        self.publishers = min(recipe.members, STREAMS_MAX)
         self.loggers = frozenset(recipe.keepers)
 
     def allows(self, source: Rank, datagram: PubsubDatagram) -> bool:
@@ -46,21 +48,22 @@ class PubsubValidator:
         return known and (check is None or check(self, source, datagram))
 
     def _publication(self, source: Rank, publication: Publication) -> bool:
-        return all(message.sender == source for message in publication.messages)
+        is_own = all(message.sender == source for message in publication.messages)
+        return is_own and self._publish((source,))
 
     def _repair(self, source: Rank, repair: Repair) -> bool:
-        return self._exist(message.sender for message in repair.messages) and self._exist(
+        return self._publish(message.sender for message in repair.messages) and self._publish(
             notice.sender for notice in repair.purged
         )
 
     def _heartbeat(self, source: Rank, heartbeat: PublisherHeartbeat) -> bool:
-        return heartbeat.sender == source
+        return heartbeat.sender == source and self._publish((source,))
 
     def _parts(self, parts: tuple[Part, ...]) -> bool:
-        return self._exist(part.sender for part in parts)
+        return self._publish(part.sender for part in parts)
 
     def _streams(self, streams: tuple[Heard, ...]) -> bool:
-        return self._exist(heard.sender for heard in streams)
+        return self._publish(heard.sender for heard in streams)
 
     def _members(self, source: Rank, members: Members) -> bool:
         return members.last < self.members and self._exist(e.pid for e in members.entries)
@@ -75,16 +78,19 @@ class PubsubValidator:
         return self._speaks_for(source, gap.part.sender)
 
     def _gone(self, source: Rank, gone: Gone) -> bool:
-        return source in self.loggers and self._exist((gone.part.sender,))
+        return source in self.loggers and self._publish((gone.part.sender,))
 
     def _absent(self, source: Rank, absent: Absent) -> bool:
         return self._speaks_for(source, absent.part.sender)
 
     def _speaks_for(self, source: Rank, sender: Rank) -> bool:
-        return self._exist((sender,)) and (source in self.loggers or source == sender)
+        return self._publish((sender,)) and (source in self.loggers or source == sender)
 
     def _exist(self, pids: Any) -> bool:
         return all(0 <= pid < self.members for pid in pids)
+
+    def _publish(self, pids: Any) -> bool:
+        return all(0 <= pid < self.publishers for pid in pids)
 
 
 _CHECKS: dict[type, Callable[[PubsubValidator, Rank, Any], bool]] = {

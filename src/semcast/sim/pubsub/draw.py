@@ -11,7 +11,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.core.pubsub.recipe import SELECTIONS, PubsubRecipe
 from semcast.faults import Constant, Exponential, Failpoint
 from semcast.sim.clock import stream
 from semcast.sim.draws import draw_cuts, draw_link, draw_senders
@@ -92,7 +92,7 @@ def draw_recipe(
         recovery=rng.choice(("at-most-once", "at-least-once")),
         recovery_first=rng.choice(("gossip", "logger", "adaptive")),
         multicast_at=rng.choice((None, None, 2, 3)),
-        selection=rng.choice(("uniform", "linear", "quadratic")),
+        selection=rng.choice(SELECTIONS),
         period_s=period_s,
         period_max_s=period_s * rng.choice((1, 4)),
         rounds=rng.choice((1, 3, 10)),
