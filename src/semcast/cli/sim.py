@@ -175,12 +175,12 @@ def swarm(
             on_progress=lambda so_far: _show_progress(output, so_far, seeds),
             run_one=run_one,
         )
-    _show_summary(output, summary)
+    _show_summary(output, summary, trace)
     output.answer(msgspec.to_builtins(summary))
     return 1 if summary.violations else 0
 
 
-def _show_summary(output: Output, summary: "Summary") -> None:
+def _show_summary(output: Output, summary: "Summary", trace: str | None) -> None:
     output.say(
         f"{'FAIL' if summary.violations else 'ok'}  {summary.protocol}: "
         f"{summary.violations:,} violations in {summary.seeds:,} seeds",
@@ -191,7 +191,12 @@ def _show_summary(output: Output, summary: "Summary") -> None:
         f"{summary.crashes:,} crashes"
     )
     if summary.first_failure is not None:
+        recorded = trace or "out/failure"
+        see = f"semcast explain {recorded} --run {summary.first_failed_seed}"
+        if trace is None:
+            see = f"{summary.first_failure} --trace {recorded}; {see}"
         output.say("", summary.explanation, "", f"replay: {summary.first_failure}")
+        output.say(f"see it: {see}")
     else:
         output.next(f"semcast sim mutants --protocol {summary.protocol}", "semcast sim list")
 

@@ -1,4 +1,4 @@
-"""Pages that need nothing else: pictures inside, no scripts, no network; every word escaped.
+"""Pages that need nothing else: pictures inside, nothing from the network; every word escaped.
 
 They follow the reader's choice of light or dark, and print.
 """
@@ -6,32 +6,52 @@ They follow the reader's choice of light or dark, and print.
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
+from typing import Final
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #222; --soft: #5f6368; --paper: #fff; --line: #ddd;
-        --tint: #f6f7f8; --good: #00704f; --bad: #b34700; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e4e4; --soft: #a2a6ab; --paper: #17191c; --line: #3a3d42; --tint: #202327;
-          --good: #4cc9a0; --bad: #ff9d5c; }
+from semcast.terms.palette import HOLDS, REFERENCE, SEMANTIC, SLOW, WRONG
+
+_PALETTE: Final = {
+    "reference": REFERENCE,
+    "semantic": SEMANTIC,
+    "slow": SLOW,
+    "bad": WRONG,
+    "wrong": WRONG,
+    "good": HOLDS,
 }
+_LIGHT: Final = "--ink: #1f2328; --soft: #57606a; --paper: #fff; --line: #d0d7de; --tint: #f6f8fa;"
+_DARK: Final = (
+    "--ink: #e6edf3; --soft: #9198a1; --paper: #0d1117; --line: #30363d; --tint: #161b22;"
+)
+
+
+def _variables(paper: str) -> str:
+    return " ".join(f"--{name}: {getattr(colour, paper)};" for name, colour in _PALETTE.items())
+
+
+STYLE: Final = (
+    f":root {{ color-scheme: light dark; {_LIGHT} {_variables('light')} }}\n"
+    f"@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} {_variables('dark')} }} }}\n"
+    """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
        max-width: 76rem; margin: 2rem auto; padding: 0 1.25rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin: 0; }
+h1 { font-size: 1.6rem; overflow-wrap: anywhere; } h2 { font-size: 1.25rem; margin: 0; }
 h3 { font-size: 1.05rem; margin: 1.75rem 0 .25rem; overflow-wrap: anywhere; }
 nav a { margin-right: .75rem; white-space: nowrap; } a { color: inherit; }
 section { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 1.5rem; }
 .soft { color: var(--soft); margin: .25rem 0 1rem; }
-.warning { border-left: 4px solid #d55e00; padding-left: .75rem; }
+.warning { border-left: 4px solid var(--slow); padding-left: .75rem; }
 .pass, .fail { font-weight: 600; white-space: nowrap; }
 .pass { color: var(--good); } .fail { color: var(--bad); }
+p.fail, p.verdict { white-space: normal; overflow-wrap: anywhere; }
 p.verdict { font-size: 1.15rem; border-left: 4px solid var(--line); padding-left: .75rem; }
 p.verdict.pass { border-color: var(--good); } p.verdict.fail { border-color: var(--bad); }
-p.verdict { white-space: normal; }
-/* The picture keeps its white ground: its greys are chosen for it. */
+.card { border: 1px solid var(--line); border-radius: 8px; padding: .75rem 1rem; margin: 1rem 0; }
+.card h3 { margin-top: 0; }
+figure { margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .5rem 1rem; }
+figure svg { flex: 1 1 20rem; min-width: 0; max-width: 36rem; width: 100%; height: auto; }
 img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
-code, pre { font: .875em/1.5 ui-monospace, monospace; }
-pre { background: var(--tint); padding: .6rem .8rem; border-radius: 6px;
-      white-space: pre-wrap; overflow-wrap: anywhere; }
+code, pre { font: .875em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
+pre { background: var(--tint); padding: .6rem .8rem; border-radius: 6px; white-space: pre-wrap; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); }
@@ -40,28 +60,34 @@ th, td { text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0;
 th { font-weight: 600; white-space: nowrap; }
 td.number, th.number { text-align: right; white-space: nowrap; }
 summary { cursor: pointer; color: var(--soft); }
+@media (max-width: 600px) {
+  body { margin: 1rem auto; padding: 0 .75rem; } h1 { font-size: 1.3rem; }
+  table { font-size: .875rem; } th, td { padding-right: .6rem; } th { white-space: normal; }
+}
 @media print {
-  :root { --ink: #000; --soft: #444; --paper: #fff; --line: #bbb; --tint: #f6f7f8;
-          --good: #00704f; --bad: #b34700; }
+"""
+    f"  :root {{ {_LIGHT} {_variables('light')} }}\n"
+    """
   body { font-size: 10pt; max-width: none; margin: 0; padding: 0; }
   nav { display: none; }
   .scroll { overflow: visible; } table { font-size: 8pt; } th, td { padding-right: .5rem; }
   th { white-space: normal; } td { overflow-wrap: anywhere; }
-  img, tr, h2, h3 { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  img, svg, tr, h2, h3 { break-inside: avoid; } h2, h3 { break-after: avoid; }
 }
 """
+)
 
 
 class Markup(str):
     """Text that is HTML already."""
 
 
-def document(title: str, body: str) -> str:
-    """A whole page."""
+def document(title: str, body: str, *, style: str = "") -> str:
+    """A whole page; `style` follows the style that all pages share."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
+        f"<title>{escape(title)}</title><style>{STYLE}{style}</style></head>\n"
         f"<body>{body}</body></html>\n"
     )
 

@@ -177,6 +177,7 @@ class Summary(msgspec.Struct, kw_only=True):
     crashes: int = 0
     violations: int = 0
     first_failure: str | None = None
+    first_failed_seed: int | None = None
     explanation: str = ""
 
 
@@ -231,6 +232,7 @@ def _gather(
         summary.crashes += outcome.crashed
         summary.violations += len(outcome.violations)
         if outcome.violations and summary.first_failure is None:
+            summary.first_failed_seed = outcome.seed
             summary.first_failure = replay_line(summary.protocol, mutant, outcome.seed)
             summary.explanation = outcome.violations[0]
             if until_caught:

@@ -169,13 +169,10 @@ def read_trace(directory: str | Path, run_id: int | None = None) -> RunTrace:
     run = _chosen(read_runs(path), path / RUNS, run_id)
     run_id = run.run_id
     processes = read_processes(path).get(run_id, ())
-    items = []
-    if (path / ITEMS).exists():
-        items = read_rows(path / ITEMS, ITEM_COLUMNS, _OF_ITEMS, run_id)
     return RunTrace(
         run=run,
         processes=processes,
-        items={row["item"]: row["name"] for row in items},
+        items=read_item_names(path, run_id),
         events=list(read_events(path / EVENTS).of(run)),
     )
 
@@ -204,6 +201,14 @@ def read_processes(root: Path) -> dict[int, tuple[ProcessInfo, ...]]:
         run_id: tuple(processes[pid] for pid in sorted(processes))
         for run_id, processes in found.items()
     }
+
+
+def read_item_names(root: Path, run_id: int) -> dict[int, str]:
+    """The names of a run's items; empty if the trace has none."""
+    if not (root / ITEMS).exists():
+        return {}
+    rows = read_rows(root / ITEMS, ITEM_COLUMNS, _OF_ITEMS, run_id)
+    return {row["item"]: row["name"] for row in rows}
 
 
 def _chosen(runs: Sequence[RunInfo], path: Path, run_id: int | None) -> RunInfo:

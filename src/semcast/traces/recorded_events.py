@@ -19,7 +19,7 @@ from semcast.traces.schema import EVENT_COLUMNS, RunInfo
 from semcast.traces.tables import kind_in, read_tables
 
 _NEEDED: Final = ("run_id", "pid", "n", "ts_ns")  # A row without them means nothing.
-_CODES: Final = sorted(KINDS)
+CODES: Final = sorted(KINDS)
 _KIND: Final = "kind"
 _AT_A_TIME: Final = 1 << 14
 
@@ -28,7 +28,7 @@ def read_events(path: Path) -> "RecordedEvents":
     """Read all events below a directory."""
     pa, tables = pyarrow(), []
     for file, table in read_tables(path, EVENT_COLUMNS, _NEEDED):
-        code = pa.scalar(_CODES.index(kind_in(path, file)), pa.int8())
+        code = pa.scalar(CODES.index(kind_in(path, file)), pa.int8())
         tables.append(table.append_column(_KIND, pa.repeat(code, table.num_rows)))
     return RecordedEvents(pa.concat_tables(tables) if tables else None, str(path))
 
@@ -49,12 +49,23 @@ class RecordedEvents:
         rows = self._rows.get(run.run_id)
         return iter(()) if rows is None else self._events(run, rows)
 
+    def count(self, run_id: int) -> int:
+        """The number of events of the run."""
+        return len(self._rows.get(run_id, ()))
+
     def of_process(self, run: RunInfo, pid: int) -> Iterator[Event]:
         """The events of one process of a run in local order."""
         rows = self._rows.get(run.run_id)
         if rows is None:
             return iter(())
         return self._events(run, rows[self._column("pid")[rows] == pid])
+
+    def table_of(self, run: RunInfo) -> Any:
+        """The events of one run in order, as an Arrow table; `kind` is an index of `CODES`."""
+        rows = self._rows.get(run.run_id)
+        if rows is None:
+            raise BadFile(f"{self._origin}: run {run.run_id} has no events")
+        return self._table.take(rows)
 
     def processes(self, run_id: int) -> set[int]:
         """The processes that have events in the run."""
@@ -71,7 +82,7 @@ class RecordedEvents:
         rows = self._rows.get(run_id)
         if rows is None:
             return 0
-        return int((self._column(_KIND)[rows] == _CODES.index(MULTICAST)).sum())
+        return int((self._column(_KIND)[rows] == CODES.index(MULTICAST)).sum())
 
     def _column(self, name: str) -> Any:
         if name not in self._columns:
@@ -88,13 +99,13 @@ class RecordedEvents:
                 row, what = fault
                 n, pid = (table[name][row].as_py() for name in ("n", "pid"))
                 raise BadFile(f"{self._origin}: event {n} of process {pid}: {what}")
-            kinds = [_CODES[code] for code in table[_KIND].to_numpy().tolist()]
+            kinds = [CODES[code] for code in table[_KIND].to_numpy().tolist()]
             events = events_of(table, kinds, run.relation)
             yield from _with_lineage(events, lineages) if lineages else events
 
     def _lineages(self, rows: Any) -> dict[tuple[int, int], int]:
         """The lineage of each incarnation: that of its first `install`."""
-        installs = self._column(_KIND)[rows] == _CODES.index(INSTALL)
+        installs = self._column(_KIND)[rows] == CODES.index(INSTALL)
         if not installs.any():
             return {}
         chosen = self._table.take(rows[installs])  # in local order

@@ -1,0 +1,71 @@
+"""`semcast explain`: a recorded run as a page, with the rule behind each event."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semcast.cli.commands import Json
+from semcast.cli.output import Output
+
+EXAMPLE = (
+    "\b\nExamples:\n"
+    "  semcast explain out/trace\n"
+    "  semcast explain out/broken --run 4 --around 0:241 --out out/broken.html"
+)
+
+
+def explain(
+    trace: Annotated[
+        Path, typer.Argument(metavar="TRACE|LAKE", help="Trace directory or lake to show.")
+    ],
+    run: Annotated[
+        int | None,
+        typer.Option(
+            metavar="R",
+            help="Number of the run to show.",
+            show_default="the first that fails, or the first",
+        ),
+    ] = None,
+    around: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROCESS:N",
+            help="Open the page at event N of this process.",
+            show_default="a violation, or the whole run",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="HTML file to write.", show_default="explain.html in TRACE"
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write one run as a space-time diagram, one self-contained HTML page.
+
+    The page zooms from the whole run to single messages; a click on an event shows the rule of the
+    paper behind it.  If the run broke a guarantee, the page opens there.
+    """
+    from semcast.pages.explain import explain as write
+
+    output = Output(json)
+    with output.waiting(f"reading {trace}"):
+        facts = write(trace, out or trace / "explain.html", run_id=run, around=event_of(around))
+    broken = f"{facts['violations']:,} violations, " if facts["violations"] else ""
+    output.say(f"{facts['html']}: run {facts['run']}, {broken}{facts['events']:,} events")
+    output.next(f"open {facts['html']}", f"semcast check {trace}")
+    output.answer(dict(facts))
+
+
+def event_of(text: str | None) -> tuple[str, int] | None:
+    """The process and the local index of an event, such as 0:241."""
+    from semcast.terms.errors import ConfigError
+
+    if text is None:
+        return None
+    process, _, index = text.rpartition(":")
+    if not process or not index.isdecimal():
+        raise ConfigError(f"around: {text!r} is not PROCESS:N, such as 0:241")
+    return process, int(index)

@@ -1,0 +1,1 @@
+"""Pages that a browser shows: one file each, nothing loaded from elsewhere."""
