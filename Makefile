@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(BIN)/python install.py
 SEMCAST := $(BIN)/semcast
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEEDS  ?= 2000
@@ -18,12 +19,12 @@ help:  ## what there is
 
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else f"semcast needs Python 3.11 or newer, {v[0]}.{v[1]} found: make PYTHON=/path/to/python3.11")'
+	@echo "making $(VENV)" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/lab: $(VENV)/python pyproject.toml constraints.txt
-	@echo "installing semcast[lab] into $(VENV)" >&2
-	@$(PIP) install -e '.[lab]'
+	@$(INSTALL) lab
 	@touch $@
 
 # Compiled when semcast is installed, and again when its source has changed.
@@ -34,29 +35,24 @@ $(VENV)/kernel: $(KERNEL) | $(VENV)/lab
 	@touch $@
 
 $(VENV)/dev: $(VENV)/lab
-	@echo "installing semcast[dev] into $(VENV)" >&2
-	@$(PIP) install -e '.[dev]'
+	@$(INSTALL) dev
 	@touch $@
 
 $(VENV)/spark: $(VENV)/dev
 	@$(BIN)/python -c 'from semcast.pipeline.java import ensure_java; ensure_java()' 2>/dev/null || { \
-	  echo "installing semcast[java] into $(VENV): there is no Java on this machine" >&2; \
-	  $(PIP) install -e '.[java]'; }
+	  echo "there is no Java on this machine" >&2; $(INSTALL) java; }
 	@touch $@
 
 $(VENV)/connect: $(VENV)/spark
-	@echo "installing semcast[connect] into $(VENV)" >&2
-	@$(PIP) install -e '.[connect]'
+	@$(INSTALL) connect
 	@touch $@
 
 $(VENV)/fuzz: $(VENV)/dev
-	@echo "installing semcast[fuzz] into $(VENV)" >&2
-	@$(PIP) install -e '.[fuzz]'
+	@$(INSTALL) fuzz
 	@touch $@
 
 $(VENV)/peers: $(VENV)/lab
-	@echo "installing semcast[peers] into $(VENV)" >&2
-	@$(PIP) install -e '.[peers]'
+	@$(INSTALL) peers
 	@touch $@
 
 setup: $(VENV)/kernel $(VENV)/dev $(VENV)/spark  ## install everything for working on semcast

@@ -4,14 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
-from semcast.cli.demo import introduction, sentence
-from semcast.cli.demo_view import View
+from semcast.cli.demo import no_multicast, sentence, verdict
+from semcast.cli.demo_view import DemoView
 from semcast.cli.output import Output
 from semcast.experiments.demo import VARIANTS, Demonstration, Look, Outcome, Series, Settings
 from semcast.experiments.fleet import FleetError
@@ -63,8 +65,8 @@ def test_a_live_demonstration(tmp_path):
         assert outcome["staleness_p50_ms"] <= outcome["staleness_p99_ms"]
     assert answer["reliable"]["purged_ratio"] == 0
     assert answer["semantic"]["purged_ratio"] > 0
-    assert "every guaranteed property holds" in done.stderr
-    assert "slowest: p2" in done.stderr
+    assert "guarantees hold" in done.stderr
+    assert "next: semcast check" in done.stderr
     assert Path(answer["figure"]).read_bytes().startswith(b"\x89PNG")
     numbers = json.loads(Path(answer["numbers"]).read_text())
     assert numbers["settings"] == answer["settings"]
@@ -81,11 +83,14 @@ def pretend(monkeypatch):
     """`pretend(semantic=outcome)`: runs end at once, in these or in good outcomes."""
 
     def replace_runs(**outcomes):
-        def run(self, name, on_notice):
-            on_notice("starting", None)
-            return outcomes.get(name, OUTCOME), SERIES
+        def run_all(self, on_progress, on_measured):
+            runs = {name: (outcomes.get(name, OUTCOME), SERIES) for name in VARIANTS}
+            for name, measured in runs.items():
+                on_progress(name, "starting", None)
+                on_measured(name, measured)
+            return runs
 
-        monkeypatch.setattr(Demonstration, "run", run)
+        monkeypatch.setattr(Demonstration, "run_all", run_all)
 
     return replace_runs
 
@@ -93,12 +98,11 @@ def pretend(monkeypatch):
 @pytest.mark.parametrize(
     ("outcomes", "code", "told"),
     [
-        ({}, 0, "every guaranteed property holds"),
-        ({"semantic": changed(converged=False)}, 1, "did NOT end with the newest quote"),
-        ({"semantic_item": changed(converged=False)}, 1, "NO"),
-        ({"reliable": changed(converged=False)}, 0, "NO"),
+        ({}, 0, "[ok] 14 recorded events checked: 1 guarantees hold"),
+        ({"semantic": changed(converged=False)}, 1, "does NOT end with the newest"),
+        ({"reliable": changed(converged=False)}, 0, "NOT all members ended"),
         ({"reliable": changed(properties=BROKEN, violations=2)}, 1, "violated: integrity"),
-        ({"semantic": changed(properties={"integrity": "not applicable"})}, 1, "yes"),
+        ({"semantic": changed(properties={"integrity": "not applicable"})}, 1, "[ok]"),
     ],
 )
 def test_exit_codes(outcomes, code, told, pretend, semcast, tmp_path):
@@ -107,66 +111,92 @@ def test_exit_codes(outcomes, code, told, pretend, semcast, tmp_path):
     assert done.code == code
     assert told in " ".join(done.out.split())
     assert "\x1b" not in done.out
+    assert "\nnext: semcast check trace" in done.out
 
 
 def test_a_group_that_does_not_come_together(semcast, tmp_path, monkeypatch):
-    def run(self, name, on_notice):
+    def run(self, name, on_notice, on_joined):
         raise FleetError("p1 ended: join: nobody is there")
 
-    monkeypatch.setattr(Demonstration, "run", run)
+    monkeypatch.setattr(Demonstration, "run", run)  # in the process of each run, too
     done = semcast("demo", "--out", str(tmp_path), "--json")
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines()[-1] == "semcast: p1 ended: join: nobody is there"
 
 
+def test_a_run_that_dies_is_an_error(semcast, tmp_path, monkeypatch):
+    monkeypatch.setattr(Demonstration, "run", lambda *_: os._exit(9))
+    done = semcast("demo", "--out", str(tmp_path))
+    assert done.code == 2
+    assert "run ended without a result" in done.err
+
+
 def test_the_sentence_fits_what_happened():
     def said(**fields):
-        return sentence({"reliable": changed(**fields), "semantic": OUTCOME})
+        return sentence({"reliable": changed(**fields), "semantic": OUTCOME}, Settings())
 
-    assert "slowed everyone to 260 messages/s" in said(fast_rate=260.0)
+    assert "slows everyone to 260/s" in said(fast_rate=260.0)
     assert "still filling its buffers" in said(fast_rate=1000.0)
-    assert "that member was fast enough" in said(fast_rate=1000.0, slow_rate=1000.0)
-    assert "received 99%" in said()
+    assert "because p4 is fast enough" in said(fast_rate=1000.0, slow_rate=1000.0)
+    assert "the others get 990/s" in said()
+    assert "0.0 s old instead of 4.1 s" in said(staleness_p50_ms=4_100.0)
 
 
-def test_no_multicast_is_told():
-    assert "its own copy" in " ".join(introduction(Settings(), "it is filtered"))
-    assert "unicast" not in " ".join(introduction(Settings(), None))
+def test_nothing_checked_is_not_a_pass():
+    nothing = changed(properties={"integrity": "not applicable"})
+    lines = verdict({"reliable": nothing, "semantic": nothing}, Settings())
+    assert lines[0].startswith("[FAIL]")
+
+
+def test_no_multicast_is_reported():
+    assert "its own copy" in no_multicast("it is filtered")
 
 
 LOOK = Look(
     sender_rate=500.0,
     fast_rate=480.0,
     slow_rate=250.0,
-    held=398,
+    held=498,
     skipped=1234,
     slowest="p4",
     is_blocked=True,
+    age_s=4.1,
 )
 
 
-def test_on_a_terminal_everything_is_redrawn():
+def lines_of(view, columns):
+    console = Console(width=columns, file=StringIO())
+    with console.capture() as capture:
+        console.print(*view.render(), sep="\n")
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_both_runs_stand_side_by_side(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
     frames: list[Any] = []
-    view = View(Settings(), Output(False), frames.append)
-    view.on_notice("reliable", "3 s of 10", LOOK)
-    shown = [text.plain for text in view.picture()]
-    assert "reliable  3 s of 10" in shown
-    assert (
-        "  slowest: p4; buffers 398 of 500 messages, skipped 1,234; the sender is blocked" in shown
-    )
-    [sender] = [line for line in shown if "sender  " in line]
-    assert "500/s ██" in sender
-    assert shown[-1] == "semantic, item"
+    view = DemoView(Settings(), Output(False), frames.append)
+    view.on_progress("reliable", "3 s of 10", LOOK)
+    view.on_progress("semantic", "3 s of 10", LOOK._replace(sender_rate=1000.0, age_s=0.4))
+    lines = lines_of(view, columns)
+    assert len(lines) <= 12  # The verdict must fit below, on 24 lines.
+    assert max(map(len, lines)) < columns
+    found = {line.split()[0]: " ".join(line.split()) for line in lines if line.strip()}
+    assert found["RELIABLE"] == "RELIABLE SEMANTIC"
+    assert "500/s █" in found["sender"]
+    assert "1,000/s █" in found["sender"]
+    assert found["age"] == "age at p4 4.1 s !! old 0.4 s old"
+    assert found["buffer"].startswith("buffer of p4 498 of 500 full")
     view.on_outcome("reliable", OUTCOME)
-    assert any("990/s" in text.plain for text in view.picture())
-    assert len(frames) == 2
+    assert any("990/s" in line for line in lines_of(view, columns))
+    assert len(frames) == 2  # The second state came too soon after the first.
 
 
 def test_elsewhere_lines_are_added(capsys):
-    view = View(Settings(), Output(False), None)
-    view.on_notice("reliable", "starting 5 processes", None)
-    view.on_notice("reliable", "0 s of 10", LOOK)  # too soon for another line
-    view.on_notice("reliable", "catching up", None)
+    view = DemoView(Settings(), Output(False), None)
+    view.on_progress("reliable", "starting 5 processes", None)
+    view.on_progress("reliable", "0 s of 10", LOOK)  # too soon for another line
+    view.on_progress("reliable", "catching up", None)
     view.on_outcome("reliable", OUTCOME)
     assert capsys.readouterr().out.splitlines() == [
         "reliable: starting 5 processes",

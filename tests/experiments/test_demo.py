@@ -61,12 +61,12 @@ def test_the_gauge_tells_the_rates_of_the_last_second():
             "p0": Tick(sent=max(0, tenth - 10) * 100, slowest="p3", is_blocked=True),
             "p1": Tick(taken=tenth * 40),
             "p2": Tick(taken=tenth * 60),
-            "p3": Tick(taken=tenth * 10, held=7, skipped=3),
+            "p3": Tick(taken=tenth * 10, held=7, skipped=3, age_s=1.5),
         }
         gauge.look(ticks, now=tenth / 10)
         look = gauge.look(ticks, now=tenth / 10 + 0.09)  # Nothing new was said.
     assert look[:3] == pytest.approx((1000, 500, 100))
-    assert look[3:] == (7, 3, "p3", True)
+    assert look[3:] == (7, 3, "p3", True, 1.5)
 
 
 def shots(*rows: tuple[float, int]) -> Shots:

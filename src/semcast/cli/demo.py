@@ -1,15 +1,14 @@
-"""`semcast demo`: what one slow member does to a group of real processes."""
+"""`semcast demo`: the effect of one slow member on a group of real processes."""
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output, table, width
+from semcast.cli.output import Output, wrapped
+from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from semcast.experiments.demo import Outcome, Series, Settings
@@ -18,18 +17,12 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: semcast demo --seconds 10 --slow-ms 4 --out out/demo"
 NAME: Final = "slow-receiver"
-LEGEND: Final = (
-    "purged: share of messages that the slow member skipped; p50, p99: age of its values of the "
-    "hottest stocks; equal: whether all members ended with the sender's last value of every stock"
-)
 RELIABLE: Final = "reliable"
 SEMANTIC: Final = "semantic"
 
 
 def demo(
-    seconds: Annotated[
-        float, typer.Option(help="Sending time of each of the three runs, in seconds.")
-    ] = 10.0,
+    seconds: Annotated[float, typer.Option(help="Sending time of both runs, in seconds.")] = 10.0,
     members: Annotated[int, typer.Option(help="Number of processes, including the sender.")] = 5,
     slow_ms: Annotated[
         float,
@@ -42,11 +35,11 @@ def demo(
 ) -> int:
     """Compare reliable and semantic multicast with one slow member.
 
-    Runs a group of real processes on this machine: first with the reliable protocol, then twice
-    with the semantic one.
+    Runs two groups of real processes on this machine at the same time, one with the reliable and
+    one with the semantic protocol, and checks the recorded traces.
     """
-    from semcast.cli.demo_view import viewing
-    from semcast.experiments.demo import VARIANTS, Demonstration, Settings, buffer_for
+    from semcast.cli.demo_view import demo_view
+    from semcast.experiments.demo import Demonstration, Settings, buffer_for
 
     settings = Settings(
         seconds=seconds, members=members, slow_ms=slow_ms, buffer=buffer_for(slow_ms)
@@ -54,19 +47,25 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)  # Before the work, since it may be refused.
     output = Output(json)
     demonstration = Demonstration(settings, out / "traces")
-    output.say(*introduction(settings, demonstration.fault))
-    runs: dict[str, tuple[Outcome, Series]] = {}
-    with viewing(settings, output) as view:
-        for name in VARIANTS:
-            runs[name] = demonstration.run(name, partial(view.on_notice, name))
-            view.on_outcome(name, runs[name][0])
+    if demonstration.fault is not None:
+        output.say(no_multicast(demonstration.fault))
+    with demo_view(settings, output) as view:
+        runs = demonstration.run_all(
+            view.on_progress, lambda name, measured: view.on_outcome(name, measured[0])
+        )
     outcomes = {name: outcome for name, (outcome, _) in runs.items()}
-    output.say("", *table([row(VARIANTS[name].title, o) for name, o in outcomes.items()]))
-    output.say(*wrap(LEGEND, width()), "", *verdict(outcomes), *wrap(sentence(outcomes), width()))
+    is_good = is_as_promised(outcomes)
+    output.say("", *wrapped(sentence(outcomes, settings), ""), colour=HOLDS if is_good else WRONG)
+    output.say(*verdict(outcomes, settings))
     files = write(runs, settings, out)
-    output.say("", *(f"{what}: {path or 'needs matplotlib'}" for what, path in files.items()))
+    output.say("files: " + ", ".join(path for path in files.values() if path))
+    output.next(
+        f"semcast check {outcomes[SEMANTIC].trace}",
+        "python examples/ticker.py",
+        "semcast sim mutants",
+    )
     output.answer({**outcomes, "settings": settings, **files})
-    return 0 if is_as_promised(outcomes) else 1
+    return 0 if is_good else 1
 
 
 def is_as_promised(outcomes: Mapping[str, "Outcome"]) -> bool:
@@ -77,67 +76,55 @@ def is_as_promised(outcomes: Mapping[str, "Outcome"]) -> bool:
     )
 
 
-def introduction(settings: "Settings", fault: str | None) -> list[str]:
-    """What is about to be seen."""
-    told = (
-        f"{settings.members} processes on this machine; {settings.names[0]} sends "
-        f"{settings.rate:,.0f} quotes/s to all. {settings.names[settings.slow]} spends "
-        f"{settings.slow_ms:g} ms on each quote, so it reads at most "
-        f"{1000 / settings.slow_ms:,.0f}/s. Each buffer holds {settings.buffer} messages."
-    )
-    if fault is not None:
-        told += f" Multicast does not work ({fault}), so the sender sends each member its own copy."
-    return wrap(told, width())
+def no_multicast(fault: str) -> str:
+    """The reason why datagrams go to each member separately."""
+    return f"Multicast does not work ({fault}), so the sender sends each member its own copy."
 
 
-def row(title: str, outcome: "Outcome") -> dict[str, object]:
-    """One run in the table; rates are messages per second."""
-    return {
-        "messages/s": title,
-        "offered": round(outcome.offered_rate),
-        "sender": round(outcome.sender_rate),
-        "fast": round(outcome.fast_rate),
-        "slow": round(outcome.slow_rate),
-        "purged %": round(100 * outcome.purged_ratio),
-        "p50 ms": round(outcome.staleness_p50_ms),
-        "p99 ms": round(outcome.staleness_p99_ms),
-        "equal": "yes" if outcome.converged else "NO",
-    }
-
-
-def verdict(outcomes: Mapping[str, "Outcome"]) -> list[str]:
-    """What the recorded executions were found to be."""
+def verdict(outcomes: Mapping[str, "Outcome"], settings: "Settings") -> list[str]:
+    """The result of the checks, a line each."""
     events = sum(outcome.events for outcome in outcomes.values())
     broken = sorted({name for outcome in outcomes.values() for name in outcome.broken})
-    found = f"violated: {', '.join(broken)}" if broken else "every guaranteed property holds"
-    return [f"Checked {events:,} recorded events: {found}."]
+    held = {
+        name
+        for outcome in outcomes.values()
+        for name, status in outcome.properties.items()
+        if status == "pass"
+    }
+    found = f"violated: {', '.join(broken)}" if broken else f"{len(held)} guarantees hold"
+    unequal = [name for name, outcome in outcomes.items() if not outcome.converged]
+    ended = (
+        f"NOT all members ended with the newest quotes: {', '.join(unequal)}"
+        if unequal
+        else f"all {settings.members} members ended with the same newest quotes, in both groups"
+    )
+    return [
+        f"{'[FAIL]' if broken or not held else '[ok]'} {events:,} recorded events checked: {found}",
+        f"{'[FAIL]' if unequal else '[ok]'} {ended}",
+    ]
 
 
-def sentence(outcomes: Mapping[str, "Outcome"]) -> str:
-    """What happened, in plain words."""
+def sentence(outcomes: Mapping[str, "Outcome"], settings: "Settings") -> str:
+    """The answer, in plain words."""
     reliable, semantic = outcomes[RELIABLE], outcomes[SEMANTIC]
-    offered = reliable.offered_rate
+    offered, slow = reliable.offered_rate, settings.names[settings.slow]
     if reliable.fast_rate < 0.9 * offered:
-        slowed = f"slowed everyone to {reliable.fast_rate:,.0f} messages/s"
+        slowed = f"slows everyone to {reliable.fast_rate:,.0f}/s"
     elif reliable.slow_rate < 0.9 * offered:
         slowed = "was still filling its buffers when the run ended"
     else:
-        slowed = "kept up, because that member was fast enough"
-    last = (
-        "still ended with the newest quote of every stock"
-        if semantic.converged
-        else "did NOT end with the newest quote of every stock"
-    )
-    share = min(1.0, semantic.fast_rate / offered)
+        slowed = f"keeps up, because {slow} is fast enough"
+    last = "it ends" if semantic.converged else "it does NOT end"
     return (
-        f"With one slow member, the reliable protocol {slowed}. With the semantic protocol the "
-        f"other members received {share:.0%} of the offered messages; the slow member skipped "
-        f"{semantic.purged_ratio:.0%}, all of them superseded, and {last}."
+        f"With one slow member, reliable multicast {slowed}. With semantic multicast the others "
+        f"get {semantic.fast_rate:,.0f}/s; {slow} skips {semantic.purged_ratio:.0%}, all replaced, its "
+        f"quotes are {semantic.staleness_p50_ms / 1000:.1f} s old instead of "
+        f"{reliable.staleness_p50_ms / 1000:.1f} s, and {last} with the newest of every stock."
     )
 
 
 def write(runs: "Runs", settings: "Settings", out: Path) -> dict[str, str | None]:
-    """The numbers and, where matplotlib is installed, the figure; their paths."""
+    """Write the numbers and, if matplotlib is installed, the figure; returns their paths."""
     import msgspec
 
     from semcast.experiments.demo_figure import draw

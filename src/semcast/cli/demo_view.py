@@ -1,8 +1,8 @@
-"""The demonstration as it runs: redrawn in place on a terminal, otherwise a line each second."""
+"""The demonstration as it runs: both groups side by side on a terminal, otherwise lines."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -10,31 +10,53 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from semcast.cli.output import REFRESH_S, Output, bar, width
+from semcast.cli.output import REFRESH_S, Output, bar, clock, sparkline, terminal_columns
+from semcast.terms.palette import REFERENCE, SEMANTIC, SLOW, WRONG, Colour
 
 if TYPE_CHECKING:
     from semcast.experiments.demo import Look, Outcome, Settings, Variant
 
 LINE_S: Final = 1.0
-BARS: Final = {"sender": "sender_rate", "fast members": "fast_rate", "slow member": "slow_rate"}
-STYLES: Final = {"reliable": "red", "semantic": "cyan", "semantic_item": "green"}
-LABEL: Final = 14
-NUMBER: Final = 10
+HISTORY_S: Final = 0.5  # between two marks of a sparkline
+COLUMNS_MAX: Final = 120
+LABEL: Final = 15
+NUMBER: Final = 8
+COLOURS: Final = {"reliable": REFERENCE, "semantic": SEMANTIC}
+MEANINGS: Final = {
+    "reliable": "everyone gets everything",
+    "semantic": "replaced quotes are skipped",
+}
+RATES: Final = ("sender_rate", "fast_rate", "slow_rate")
+OLD_S: Final = 2.0  # Quotes that are older than this are worth a warning.
+
+
+def style(colour: Colour) -> str:
+    """The colour as rich calls it."""
+    return f"color({colour.terminal})"
 
 
 @dataclass
-class Stage:
-    """One run: what is being done, the last look at it, and in the end what was measured."""
+class DemoStage:
+    """One run: its current step, its last state, its history, and in the end its outcome."""
 
-    name: str
     variant: "Variant"
-    notice: str = ""
+    notice: str = "starting"
     look: "Look | None" = None
     outcome: "Outcome | None" = None
+    history: dict[str, list[float]] = field(default_factory=dict)
+    noted_at: float = 0.0
+
+    def note(self, look: "Look", now: float) -> None:
+        """Remember a state, and now and then add it to the history."""
+        self.look = look
+        if now - self.noted_at >= HISTORY_S:
+            self.noted_at = now
+            for key in (*RATES, "age_s"):
+                self.history.setdefault(key, []).append(getattr(look, key) or 0.0)
 
 
-class View:
-    """Shows all runs; `show` redraws them, if there is a terminal to do so."""
+class DemoView:
+    """Shows both runs; `show` redraws them, if there is a terminal to do so."""
 
     def __init__(
         self, settings: "Settings", output: Output, show: Callable[[Group], None] | None
@@ -44,70 +66,139 @@ class View:
         self._settings = settings
         self._output = output
         self._show = show
-        self._stages = {name: Stage(name, variant) for name, variant in VARIANTS.items()}
-        self._shown_at = 0.0
+        self._stages = {name: DemoStage(variant) for name, variant in VARIANTS.items()}
+        self._began = monotonic()
+        self._shown_at: dict[str, float] = {}
 
-    def on_notice(self, name: str, notice: str, look: "Look | None") -> None:
-        """A run goes on; what comes with a look comes often and is not always shown."""
+    def on_progress(self, name: str, notice: str, look: "Look | None") -> None:
+        """Show the current step of a run; states come often and are not all shown."""
         stage, now = self._stages[name], monotonic()
-        stage.notice, stage.look = notice, look or stage.look
-        every_s = LINE_S if self._show is None else REFRESH_S
-        if look is not None and now - self._shown_at < every_s:
+        stage.notice = notice
+        if look is not None:
+            stage.note(look, now)
+        shown_by = "screen" if self._show else name
+        every_s = REFRESH_S if self._show else LINE_S
+        if look is not None and now - self._shown_at.get(shown_by, 0.0) < every_s:
             return
-        self._shown_at = now
+        self._shown_at[shown_by] = now
         if self._show is not None:
-            self._show(Group(*self.picture()))
+            self._show(Group(*self.render()))
         else:
-            told = f": {self._rates(look)}; {self._state(look)}" if look else ""
-            self._output.say(f"{stage.variant.title}: {notice}{told}")
+            state = f": {self._state(look)}" if look else ""
+            self._output.say(f"{stage.variant.title}: {notice}{state}")
 
     def on_outcome(self, name: str, outcome: "Outcome") -> None:
-        """A run was measured."""
+        """Show what was measured of a run."""
         stage = self._stages[name]
-        stage.notice, stage.outcome = "", outcome
+        stage.notice, stage.outcome = "done", outcome
         if self._show is not None:
-            self._show(Group(*self.picture()))
+            self._show(Group(*self.render()))
 
-    def picture(self) -> list[Text]:
-        """All runs under each other, with bars on one scale."""
-        lines: list[Text] = []
-        for stage in self._stages.values():
-            style = STYLES[stage.name]
-            title = Text(stage.variant.title, f"bold {style}")
-            title.append(f"  {stage.notice}" if stage.notice else "", "not bold dim")
-            lines += [Text(), title]
-            rates = stage.outcome or stage.look
-            if rates is not None:
-                lines += [
-                    self._bar(label, getattr(rates, key), style) for label, key in BARS.items()
-                ]
-            if stage.look is not None:
-                lines.append(Text(f"  {self._state(stage.look)}", "dim"))
-        return lines
+    def render(self) -> list[Text]:
+        """Both runs side by side, with bars on one scale."""
+        names, rate = self._settings.names, self._settings.rate
+        slow = names[self._settings.slow]
+        fast = f"{names[1]} to {names[self._settings.slow - 1]}"
+        clock_text = clock(monotonic() - self._began)
+        offered = (
+            f"{rate:,.0f} quotes/s offered; {slow} reads {1000 / self._settings.slow_ms:,.0f}/s"
+        )
+        title = Text(f"{'semcast demo':<{LABEL}}", "bold").append(offered, "not bold")
+        title.append(f"{clock_text:>{max(2, self._columns() - title.cell_len)}}", "not bold")
+        return [
+            title,
+            Text(),
+            self._row("", lambda stage: Text(stage.variant.title.upper(), "bold")),
+            self._row("", self._meaning),
+            self._row("sender", lambda stage: self._bar(stage, "sender_rate")),
+            self._row(f"fast {fast}", lambda stage: self._bar(stage, "fast_rate")),
+            self._row(f"slow {slow}", lambda stage: self._bar(stage, "slow_rate")),
+            self._row(f"age at {slow}", self._age),
+            self._row(f"buffer of {slow}", self._buffer),
+            self._row(f"{slow} skipped", self._skipped),
+            *([] if self._is_done else [self._row("now", lambda stage: Text(stage.notice))]),
+        ]
 
-    def _bar(self, label: str, rate: float, style: str) -> Text:
-        columns = max(10, width() - 2 - LABEL - NUMBER - 1)
-        line = Text(f"  {label:<{LABEL}}{f'{rate:,.0f}/s':>{NUMBER}} ")
-        return line.append(bar(rate / self._settings.rate, columns), style)
+    @property
+    def _is_done(self) -> bool:
+        return all(stage.outcome is not None for stage in self._stages.values())
 
     @staticmethod
-    def _rates(look: "Look") -> str:
-        return ", ".join(f"{label} {getattr(look, key):,.0f}/s" for label, key in BARS.items())
+    def _columns() -> int:
+        return min(terminal_columns(), COLUMNS_MAX) - 1
+
+    def _block(self) -> int:
+        """The columns of one run."""
+        return (self._columns() - LABEL) // 2
+
+    def _row(self, label: str, cell: Callable[[DemoStage], Text]) -> Text:
+        line = Text(f"{label:<{LABEL}}")
+        for name, stage in self._stages.items():
+            text = cell(stage)
+            text.truncate(self._block() - 1, pad=True)
+            if text.style == "" or text.style == "bold":
+                text.stylize(style(COLOURS[name]))
+            line.append_text(text).append(" ")
+        line.rstrip()
+        return line
+
+    def _meaning(self, stage: DemoStage) -> Text:
+        name = next(name for name, each in self._stages.items() if each is stage)
+        return Text(MEANINGS[name])
+
+    def _bar(self, stage: DemoStage, key: str) -> Text:
+        state = stage.outcome or stage.look
+        if state is None:
+            return Text("")
+        rate = getattr(state, key)
+        room = self._block() - NUMBER - 2
+        bars = max(8, room // 2) if room >= 18 else max(0, room)
+        share = bar(rate / self._settings.rate, bars)
+        marks = sparkline(stage.history.get(key, []), max(0, room - bars - 1), self._settings.rate)
+        return Text(f"{f'{rate:,.0f}/s':>{NUMBER}} {share:<{bars}} {marks if room >= 18 else ''}")
+
+    def _age(self, stage: DemoStage) -> Text:
+        if stage.outcome is not None:
+            age_s = stage.outcome.staleness_p50_ms / 1000
+        elif stage.look is None or stage.look.age_s is None:
+            return Text("")
+        else:
+            age_s = stage.look.age_s
+        is_old = age_s >= OLD_S
+        told = f"{age_s:>{NUMBER - 2}.1f} s {'!! old' if is_old else 'old'}"
+        return Text(told, style(WRONG) if is_old else "")
+
+    def _buffer(self, stage: DemoStage) -> Text:
+        if stage.look is None:
+            return Text("")
+        is_full = stage.look.held >= 0.95 * self._settings.buffer
+        told = (
+            f"{stage.look.held:>{NUMBER},} of {self._settings.buffer:,}{' full' if is_full else ''}"
+        )
+        return Text(told, style(SLOW) if is_full else "")
+
+    def _skipped(self, stage: DemoStage) -> Text:
+        if stage.outcome is not None:
+            skipped = stage.outcome.purged_ratio
+            return Text(f"{skipped:>{NUMBER}.0%}{', all replaced' if skipped else ''}")
+        return Text(f"{stage.look.skipped:>{NUMBER},}" if stage.look else "")
 
     def _state(self, look: "Look") -> str:
-        told = (
-            f"slowest: {look.slowest or 'none'}; buffers {look.held:,} of "
-            f"{self._settings.buffer:,} messages, skipped {look.skipped:,}"
+        waits = "; the sender waits for room" if look.is_blocked else ""
+        age = f", {look.age_s:.1f} s old" if look.age_s is not None else ""
+        return (
+            f"sender {look.sender_rate:,.0f}/s, fast members {look.fast_rate:,.0f}/s, slow member "
+            f"{look.slow_rate:,.0f}/s{age}; its buffer {look.held:,} of {self._settings.buffer:,}, "
+            f"skipped {look.skipped:,}{waits}"
         )
-        return told + ("; the sender is blocked" if look.is_blocked else "")
 
 
 @contextmanager
-def viewing(settings: "Settings", output: Output) -> Iterator[View]:
+def demo_view(settings: "Settings", output: Output) -> Iterator[DemoView]:
     """A view for the time of the runs."""
     if not output.people.isatty():
-        yield View(settings, output, None)
+        yield DemoView(settings, output, None)
         return
-    console = Console(file=output.people, highlight=False, width=width())
+    console = Console(file=output.people, highlight=False, width=terminal_columns())
     with Live(console=console, auto_refresh=False) as live:
-        yield View(settings, output, lambda picture: live.update(picture, refresh=True))
+        yield DemoView(settings, output, lambda picture: live.update(picture, refresh=True))

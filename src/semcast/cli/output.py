@@ -101,7 +101,10 @@ class Output:
 
     def next(self, *commands: str) -> None:
         """Print the commands to try next, as the last thing that people read."""
-        self.say("", *wrapped(f"next: {' · '.join(commands)}"))
+        commands = tuple(map(_as_invoked, commands))
+        line = f"next: {' · '.join(commands)}"
+        lines = [line] if len(line) <= width() else [f"next: {commands[0]}", *commands[1:]]
+        self.say("", lines[0], *(f"      {command}" for command in lines[1:]))
 
     def answer(self, facts: Mapping[str, object]) -> None:
         """Print the object for a program, once and last; numbers that JSON lacks become null."""
@@ -154,6 +157,15 @@ class Output:
         if colour is None or not self.people.isatty() or os.environ.get("NO_COLOR"):
             return text
         return f"\x1b[{colour.sgr}m{text}\x1b[0m"
+
+
+def _as_invoked(command: str) -> str:
+    """The command as it can be typed here, also where `semcast` is not on the path."""
+    place, name = os.path.split(sys.argv[0])
+    program = command.split()[0]
+    if name != "semcast" or program not in ("semcast", "python") or shutil.which(name):
+        return command
+    return os.path.join(os.path.relpath(place), command)
 
 
 def terminal_columns() -> int:

@@ -1,31 +1,35 @@
 """The demonstration: one slow member among real processes, reliable beside semantic.
 
-Quotes of a stock exchange go to a group of processes on loopback.  For as long as they are sent,
-one member takes `slow_ms` for each, too long by far; then it recovers and has to catch up.
-Reliable multicast must wait for it, and with it everyone; semantic multicast forgets what newer
-quotes have superseded.  Under order `fifo` a limit on chains of superseded messages keeps hot
-stocks from moving to the queue's tail for ever; under order `item` a newer quote takes the older
-one's place.
+A sender multicasts quotes of a stock exchange to a group of processes on loopback.  While it sends,
+one member spends `slow_ms` on each quote, which is far too long; then it recovers and catches up.
+Reliable multicast makes everyone wait for that member.  Semantic multicast skips quotes that newer
+ones have superseded; under order `item` a newer quote takes the place of the older one, so that the
+slow member reads fresh quotes.
 
-Every process records what it does.  The records are measured (`footage`), the first quarter of a
-run, in which buffers fill, left out; and judged (`judging`).
+Both groups run at the same time, each under a process of its own.  Every member records what it
+does.  The records are measured (`footage`), without the first quarter of a run, in which buffers
+fill, and checked (`judging`).
 """
 
+import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from multiprocessing import Barrier, Pipe, Process
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
 from statistics import fmean
+from sys import exit as exit_process
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from semcast.experiments.fleet import START_DELAY_S, Fleet
+from semcast.experiments.fleet import START_DELAY_S, START_S, Fleet, FleetError
 from semcast.experiments.footage import Footage, Period, read_footage
 from semcast.experiments.live_run import LiveRun, run_live
 from semcast.experiments.plan import Load, Plan, Tick
@@ -34,12 +38,17 @@ from semcast.runtime.addresses import multicast_address
 from semcast.runtime.interfaces import resolve_interface
 from semcast.runtime.sockets import multicast_fault
 from semcast.specs.verdict import FAIL, PASS
+from semcast.terms.errors import SemcastError
 from semcast.workloads.items import item_tag
 from semcast.workloads.stock import STOCK_GROUPS
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Barrier as SharedBarrier
 
 HOT: Final = tuple(item_tag(f"stock-{number}") for number in range(STOCK_GROUPS[0][0]))
 WARMUP_SHARE: Final = 0.25
 GAUGE_S: Final = 1.0
+LOOK_S: Final = 0.1
 OVERTIME_S: Final = 20.0  # for a blocked sender to end, and again for all to catch up
 PROBE_S: Final = 1.0
 SOCKET_BYTES: Final = 200_000  # what any system gives, and plenty here
@@ -92,18 +101,19 @@ class Variant(NamedTuple):
     title: str
     protocol: str
     order: str
-    chain_limit: int | None = None
 
 
 VARIANTS: Final[Mapping[str, Variant]] = {
     "reliable": Variant("reliable", "rm", "fifo"),
-    "semantic": Variant("semantic, fifo", "s-rm", "fifo", 10),
-    "semantic_item": Variant("semantic, item", "s-rm", "item"),
+    "semantic": Variant("semantic", "s-rm", "item"),
 }
 
 
 class Look(NamedTuple):
-    """A run at one moment: rates over the last second, and the slow member's state."""
+    """A run at one moment: rates over the last second, and the slow member's state.
+
+    `age_s` is how old the quote was that the slow member read last.
+    """
 
     sender_rate: float
     fast_rate: float
@@ -112,6 +122,7 @@ class Look(NamedTuple):
     skipped: int
     slowest: str | None
     is_blocked: bool
+    age_s: float | None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,6 +188,7 @@ class Gauge:
             skipped=slow.skipped,
             slowest=ticks[self._sender].slowest,
             is_blocked=ticks[self._sender].is_blocked,
+            age_s=slow.age_s,
         )
 
     def _rate(self, name: str, count: Callable[[Tick], int]) -> float:
@@ -184,7 +196,9 @@ class Gauge:
         return (count(last) - count(first)) / (now - then) if now > then else 0.0
 
 
-Notice = Callable[[str, Look | None], None]  # what is being done, and how it looks if it runs
+Measured = tuple[Outcome, Series]
+Notice = Callable[[str, Look | None], None]  # the current step, and the state if it sends
+Progress = Callable[[str, str, Look | None], None]  # the same, with the name of the variant
 
 
 class Demonstration:
@@ -192,43 +206,77 @@ class Demonstration:
 
     def __init__(self, settings: Settings, traces: Path) -> None:
         self._settings = settings
-        self._mark = f"demo-{token_hex(4)}"  # Others may be demonstrating at the same time.
+        self._mark = f"demo-{token_hex(4)}"  # Two demonstrations may run at the same time.
         self._traces = traces / self._mark
         interface = resolve_interface(None, 4, sealed=False)
         host, _ = multicast_address(self._mark, 4)
-        self.fault = multicast_fault(interface, host, PROBE_S)  # why there is no multicast, if so
+        self.fault = multicast_fault(interface, host, PROBE_S)  # the reason without multicast
 
-    def run(self, name: str, on_notice: Notice) -> tuple[Outcome, Series]:
-        """One variant: run, recorded, left to fall quiet, judged and measured."""
+    def run_all(
+        self, on_progress: Progress, on_measured: Callable[[str, Measured], None]
+    ) -> dict[str, Measured]:
+        """Run all variants at the same time."""
+        runs: dict[str, Measured] = {}
+        try:
+            with ExitStack() as stack:
+                channels = self._launch(stack)
+                while len(runs) < len(VARIANTS):
+                    for channel in wait(list(channels)):
+                        assert isinstance(channel, Connection)
+                        name = channels[channel]
+                        for news in _read(channel, name):
+                            if isinstance(news[0], Outcome):
+                                runs[name] = news
+                                on_measured(name, news)
+                                del channels[channel]
+                            else:
+                                on_progress(name, *news)
+        except BaseException:
+            rmtree(self._traces, ignore_errors=True)  # Half a trace is large and useless.
+            raise
+        return {name: runs[name] for name in VARIANTS}
+
+    def _launch(self, stack: ExitStack) -> dict[Connection, str]:
+        barrier, channels = Barrier(len(VARIANTS)), {}
+        for name in VARIANTS:
+            receiving, sending = Pipe(duplex=False)
+            process = Process(target=_run_in_process, args=(self, name, sending, barrier))
+            process.start()
+            sending.close()
+            stack.callback(_end, process)
+            channels[receiving] = name
+        return channels
+
+    def run(self, name: str, on_notice: Notice, on_joined: Callable[[], object]) -> Measured:
+        """Run one variant, let it fall quiet, check and measure it."""
         settings = self._settings
         on_notice(f"starting {settings.members} processes", None)
-        directory = self._traces / name
-        try:
-            run = run_live(
-                self.plans(VARIANTS[name]),
-                directory,
-                f"demo {name}",
-                partial(self._watch, on_notice),
-                quiet_s=OVERTIME_S,
-            )
-        except BaseException:
-            rmtree(directory, ignore_errors=True)  # Half a trace is large and of no use.
-            raise
+        run = run_live(
+            self.plans(VARIANTS[name]),
+            self._traces / name,
+            f"demo {name}",
+            partial(self._watch, on_notice),
+            quiet_s=OVERTIME_S,
+            on_joined=on_joined,
+        )
         footage = read_footage(run.directory, start_ns=run.started_ns, sender=SENDER)
         return outcome_of(run, footage, settings), series_of(footage, settings)
 
     def _watch(self, on_notice: Notice, fleet: Fleet) -> None:
         gauge, seconds = Gauge(self._settings), self._settings.seconds
-        start = monotonic() + START_DELAY_S
+        start = looked_at = monotonic() + START_DELAY_S
 
         def on_tick(ticks: Mapping[str, Tick]) -> None:
+            nonlocal looked_at
             now = monotonic()
-            if start <= now <= start + seconds:  # Later the slow one is no longer slow.
-                on_notice(f"{now - start:.0f} s of {seconds:g}", gauge.look(ticks, now))
+            look = gauge.look(ticks, now)
+            # Later the slow member is no longer slow.
+            if looked_at + LOOK_S <= now <= start + seconds:
+                looked_at = now
+                on_notice(f"{now - start:.0f} s of {seconds:g}", look)
 
-        on_notice("all members have joined", None)
         fleet.send_all(seconds + OVERTIME_S, on_tick)
-        on_notice("catching up, then checking the trace", None)
+        on_notice("catching up, then checking", None)
 
     def plans(self, variant: Variant) -> list[Plan]:
         """What each process is told."""
@@ -236,7 +284,6 @@ class Demonstration:
         options: dict[str, Any] = {
             "protocol": variant.protocol,
             "order": variant.order,
-            "chain_limit": variant.chain_limit,
             "buffer": settings.buffer,
             "members": settings.members,
             "key": False,
@@ -253,9 +300,47 @@ class Demonstration:
                 load=load if rank == SENDER else None,
                 service_s=settings.slow_ms / 1000 if rank == settings.slow else 0.0,
                 slow_s=settings.seconds,
+                is_stamped=True,
             )
             for rank, name in enumerate(settings.names)
         ]
+
+
+def _run_in_process(
+    shown: Demonstration, name: str, channel: Connection, barrier: "SharedBarrier"
+) -> None:
+    """Run a variant in this process and send its progress, its outcome or an error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the launcher, which ends this.
+    signal.signal(signal.SIGTERM, lambda *_: exit_process(0))
+    try:
+        measured = shown.run(
+            name,
+            lambda notice, look: channel.send((notice, look)),
+            lambda: barrier.wait(2 * START_S),
+        )
+        channel.send(measured)
+    except SemcastError as error:
+        channel.send(error)
+
+
+def _read(channel: Connection, name: str) -> list[Any]:
+    """All that a run has sent by now."""
+    news = []
+    try:
+        while channel.poll():
+            news.append(channel.recv())
+    except EOFError:
+        if not news:
+            raise FleetError(f"the {name} run ended without a result") from None
+    for each in news:
+        if isinstance(each, SemcastError):
+            raise each
+    return news
+
+
+def _end(process: Process) -> None:
+    process.terminate()
+    process.join()
 
 
 def free_addresses(names: Sequence[str]) -> list[str]:

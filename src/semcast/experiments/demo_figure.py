@@ -1,47 +1,51 @@
-"""The demonstration as a figure: what the others get, what the slow member gets, how old it is."""
+"""The demonstration as a figure: the rate of the others, and the age of the slow one's quotes."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from semcast.experiments.demo import HOT, VARIANTS, WARMUP_SHARE, Series, Settings
+from semcast.terms.palette import REFERENCE, SEMANTIC
 
-# Runs often coincide: a thinner line on a thicker one lets both be seen.
-LINES: Final = {
-    "reliable": ("#d55e00", 5.0),
-    "semantic": ("#56b4e9", 3.5),
-    "semantic_item": ("#000000", 1.2),
-}
+COLOURS: Final = {"reliable": REFERENCE.light, "semantic": SEMANTIC.light}
+MARKERS: Final = {"reliable": "s", "semantic": "o"}
 
 
 def draw(runs: Mapping[str, Series], settings: Settings, path: Path) -> None:
-    """One panel each, a line for each run, by second."""
+    """Draw two panels with a line for each run, labelled at its end."""
     from matplotlib.figure import Figure  # an extra, and slow to import
 
-    figure = Figure(figsize=(8, 9), layout="constrained")
-    rates, slow_rates, ages = figure.subplots(3, 1, sharex=True)
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    rates, ages = figure.subplots(2, 1, sharex=True)
+    slow = settings.names[settings.slow]
     for name, series in runs.items():
-        at = [second + 0.5 for second in range(len(series.fast))]
-        colour, thickness = LINES[name]
-        ages_s = [age / 1000 for age in series.staleness_ms]
-        for axes, values in ((rates, series.fast), (slow_rates, series.slow), (ages, ages_s)):
-            axes.plot(at, values, color=colour, lw=thickness, label=VARIANTS[name].title)
-    rates.set(title="what a fast member gets", ylabel="delivered messages/s")
-    slow_rates.set(title="what the slow member gets", ylabel="delivered messages/s")
-    slow_rates.set_ylim(0, rates.get_ylim()[1])
+        at_s = [second + 0.5 for second in range(len(series.fast))]
+        ages_s = [age_ms / 1000 for age_ms in series.staleness_ms]
+        for axes, values in ((rates, series.fast), (ages, ages_s)):
+            axes.plot(at_s, values, color=COLOURS[name], marker=MARKERS[name], lw=2.2)
+            axes.annotate(
+                VARIANTS[name].title,
+                (at_s[-1], values[-1]),
+                xytext=(8, 0),
+                textcoords="offset points",
+                color=COLOURS[name],
+                fontweight="bold",
+                va="center",
+            )
+    rates.set(title="Rate of a fast member", ylabel="messages per second")
     ages.set(
-        title=f"how old the slow member's {len(HOT)} hottest stocks are (median)",
+        title=f"Age of the quotes that {slow} holds (median of its {len(HOT)} hottest stocks)",
         xlabel="time (s); the shaded quarter is not measured",
-        ylabel="staleness (s)",
+        ylabel="age (s)",
     )
-    for axes in (rates, slow_rates, ages):
+    for axes in (rates, ages):
         axes.axvspan(0, WARMUP_SHARE * settings.seconds, color="0.93", zorder=0)
-        axes.set_xlim(0, settings.seconds)
+        axes.set_xlim(0, 1.12 * settings.seconds)
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    rates.legend(loc="center right")
+        axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(
-        f"{settings.members} live processes, {settings.rate:,.0f} messages/s offered, "
-        f"one takes {settings.slow_ms:g} ms for each"
+        f"{settings.members} live processes, {settings.rate:,.0f} messages/s offered; {slow} takes "
+        f"{settings.slow_ms:g} ms for each"
     )
     figure.savefig(path, dpi=120)

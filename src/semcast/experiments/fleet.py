@@ -157,13 +157,16 @@ class Fleet:
             name: process for name, process in self._processes.items() if process.killed_ns is None
         }
 
-    def start(self, timeout_s: float = START_S) -> None:
-        """Wait until all have joined, then give the start signal."""
+    def start(
+        self, timeout_s: float = START_S, on_joined: Callable[[], object] = lambda: None
+    ) -> None:
+        """Wait until all have joined, call `on_joined`, then give the start signal."""
         self._wait(
             lambda: all(process.is_ready for process in self._processes.values()),
             timeout_s,
             "joined",
         )
+        on_joined()
         at = monotonic() + START_DELAY_S
         self.started_ns = time_ns() + round(START_DELAY_S * 1e9)
         for process in self._processes.values():

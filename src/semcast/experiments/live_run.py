@@ -50,12 +50,14 @@ def run_live(
     disturb: Disturb = lambda _: None,
     *,
     quiet_s: float = QUIET_S,
+    on_joined: Callable[[], object] = lambda: None,
     launchers: Mapping[str, Sequence[str]] | None = None,
 ) -> LiveRun:
     """Carry out the plans and judge what was recorded in `directory`.
 
     `disturb` is called once all have joined and begun; what it leaves to be sent is waited for.
-    `launchers` says by name what to put before a process's command line.
+    `on_joined` is called before the start signal.  `launchers` says by name what to put before a
+    process's command line.
 
         run = run_live(plans, "out/trace", "kill", lambda fleet: fleet.kill("a"))
         assert run.is_quiet and run.agrees and run.verdict.passed
@@ -63,7 +65,7 @@ def run_live(
     plans = [_recorded(plan, directory) for plan in plans]
     sending_s = max((plan.load.seconds for plan in plans if plan.load), default=0.0)
     with Fleet(plans, launchers) as fleet:
-        fleet.start()
+        fleet.start(on_joined=on_joined)
         disturb(fleet)
         is_quiet = fleet.send_all(sending_s + SENDING_S) and fleet.fall_quiet(quiet_s)
         results = fleet.stop()

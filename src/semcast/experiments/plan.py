@@ -115,7 +115,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """How a process is doing: `taken` were taken by its application, `skipped` told to it.
 
-    `forgotten` is without how many members it goes on, `resident_bytes` the memory it uses, or
+    `age_s` is how old a stamped message was that its application took last; `forgotten` is without
+    how many members it goes on, `resident_bytes` the memory it uses, or
     None where the system does not tell.  With views, `view` is the one it is in and `members` how
     many are.
     """
@@ -126,6 +127,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     held: int = 0
     queued: int = 0
     forgotten: int = 0
+    age_s: float | None = None
     is_blocked: bool = False
     is_sending: bool = False
     slowest: str | None = None

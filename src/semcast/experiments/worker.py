@@ -28,6 +28,7 @@ from semcast.runtime.loop import run
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
 from semcast.terms.messages import Update
+from semcast.traces.journal import Journal
 from semcast.workloads.items import item_tag
 
 TICK_S: Final = 0.1
@@ -186,6 +187,7 @@ class Worker:
         self.recovers_at = inf  # when it stops being slow
         self.state: dict[tuple[str, str], int] = {}
         self.sample = Sample()
+        self.age_s: float | None = None
         self.cpu_before = spent_s()
 
     def begin(self, start: float) -> None:
@@ -240,6 +242,8 @@ class Worker:
         self.taken += len(batch)
         if self.plan.is_stamped:
             self.sample.note(batch)
+            sent_ns = int.from_bytes(batch[-1].payload[:STAMP_BYTES], "little")
+            self.age_s = (monotonic_ns() - sent_ns) / 1e9
         if self.plan.only_counts:
             return
         for message in batch:
@@ -260,6 +264,7 @@ class Worker:
             sent=self.sent,
             taken=self.taken,
             skipped=self.skipped,
+            age_s=self.age_s,
             is_sending=self.is_sending,
             resident_bytes=resident_bytes(),
         )
@@ -353,6 +358,7 @@ async def follow(told: asyncio.StreamReader, group: Channel) -> None:
 def main(join: Join = join_group, spent_s: Callable[[], float] = cpu_s) -> int:
     """Exit code 2 if the plan cannot be carried out; `spent_s` is what the channel costs so far,
     if other processes work for it."""
+    Journal.converts_on_close = False  # The launcher converts all journals, and one at a time.
     try:
         run(work(join, spent_s))
     except semcast.SemcastError as error:

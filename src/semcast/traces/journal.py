@@ -17,7 +17,7 @@ from hashlib import blake2b
 from mmap import mmap
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 from zlib import crc32
 
 import msgspec
@@ -81,6 +81,8 @@ class Journal:
         journal.record(out.events, time_ns())  # before the datagrams leave
         journal.close()
     """
+
+    converts_on_close: ClassVar[bool] = True  # False where another process does it for all
 
     def __init__(
         self, directory: str | Path, header: JournalHeader, *, extent: int = EXTENT
@@ -159,14 +161,14 @@ class Journal:
         self._append(self._encode((ts_ns, _known(rows, events), names, *inside)))
 
     def close(self) -> None:
-        """Say that the process ended as it should, and make Parquet of the journal; without
-        pyarrow the next reader will, and with views, where it takes the journals of all.  Takes
-        about 5 µs per event.  Twice is fine."""
+        """Say that the process ended as it should, and make Parquet of the journal; the next reader
+        does that without pyarrow, without `converts_on_close`, and with views, where it takes the
+        journals of all.  Takes about 5 µs per event.  Twice is fine."""
         if self._file < 0:
             return
         self._append(self._encode((0, (), (), True)))
         self._release()
-        if self._has_views:
+        if self._has_views or not self.converts_on_close:
             return
         try:
             pyarrow()
