@@ -66,7 +66,7 @@ def test_a_live_demonstration(tmp_path):
     assert answer["reliable"]["purged_ratio"] == 0
     assert answer["semantic"]["purged_ratio"] > 0
     assert "guarantees hold" in done.stderr
-    assert "next: semcast check" in done.stderr
+    assert "next: semcast explain" in done.stderr
     assert Path(answer["figure"]).read_bytes().startswith(b"\x89PNG")
     numbers = json.loads(Path(answer["numbers"]).read_text())
     assert numbers["settings"] == answer["settings"]
@@ -111,7 +111,7 @@ def test_exit_codes(outcomes, code, told, pretend, semcast, tmp_path):
     assert done.code == code
     assert told in " ".join(done.out.split())
     assert "\x1b" not in done.out
-    assert "\nnext: semcast check trace" in done.out
+    assert "\nnext: semcast explain trace" in done.out
 
 
 def test_a_group_that_does_not_come_together(semcast, tmp_path, monkeypatch):

@@ -60,9 +60,9 @@ def demo(
     files = write(runs, settings, out)
     output.say("files: " + ", ".join(path for path in files.values() if path))
     output.next(
+        f"semcast explain {outcomes[SEMANTIC].trace}",
         f"semcast check {outcomes[SEMANTIC].trace}",
         "python examples/ticker.py",
-        "semcast sim mutants",
     )
     output.answer({**outcomes, "settings": settings, **files})
     return 0 if is_good else 1
@@ -117,8 +117,8 @@ def sentence(outcomes: Mapping[str, "Outcome"], settings: "Settings") -> str:
     last = "it ends" if semantic.converged else "it does NOT end"
     return (
         f"With one slow member, reliable multicast {slowed}. With semantic multicast the others "
-        f"get {semantic.fast_rate:,.0f}/s; {slow} skips {semantic.purged_ratio:.0%}, all replaced, its "
-        f"quotes are {semantic.staleness_p50_ms / 1000:.1f} s old instead of "
+        f"get {semantic.fast_rate:,.0f}/s; {slow} skips {semantic.purged_ratio:.0%}, all replaced, "
+        f"its quotes are {semantic.staleness_p50_ms / 1000:.1f} s old instead of "
         f"{reliable.staleness_p50_ms / 1000:.1f} s, and {last} with the newest of every stock."
     )
 
