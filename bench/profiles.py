@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from semcast.pipeline.profile.profile import SPARK_CONF, profile_file, profile_trace
+from semcast.pipeline.profile.spark_profile import SPARK_CONF, profile_file, profile_trace
 from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.traces.schema import EVENT_COLUMNS, PROCESS_COLUMNS, RunInfo, arrow_schema

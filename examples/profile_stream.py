@@ -9,7 +9,7 @@ from itertools import islice
 from random import Random
 
 from semcast.models.advice import Rates, advise
-from semcast.pipeline.profile.profile import profile_rows
+from semcast.pipeline.profile.spark_profile import profile_rows
 from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.workloads.stock import quotes
 

@@ -12,11 +12,12 @@ import pytest
 from semcast.pipeline.lake.lake import Lake, LakeBatch
 from semcast.pipeline.report.report import report
 from semcast.pipeline.report.result_files import scan_directory
-from semcast.pipeline.sweep.outcome_store import OutcomeStore, atomic_write, open_store
+from semcast.pipeline.sweep.outcome_store import OutcomeStore, open_store
 from semcast.pipeline.sweep.runs import OUTCOMES
 from semcast.pipeline.sweep.sweep import plan, run_sweep
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
+from semcast.traces.files import atomic_write
 from semcast.traces.parquet import read_runs
 from semcast.traces.trace_files import check_trace_files, kind_files, root_of
 

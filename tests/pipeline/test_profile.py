@@ -1,17 +1,29 @@
 """Profiles on Spark against the definitions, read word for word."""
 
 import csv
+import gzip
 import json
+import subprocess
+import sys
 from bisect import bisect_right
 from collections import Counter
 from random import Random
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from semcast.cli.main import main
 from semcast.models.advice import Rates
-from semcast.pipeline.profile.profile import profile_rows, profile_trace
+from semcast.pipeline import spark_session
+from semcast.pipeline.profile import local_profile
+from semcast.pipeline.profile.profile_files import facts_of
+from semcast.pipeline.profile.spark_profile import profile_rows, profile_trace
+from semcast.pipeline.profile.trace_counts import open_trace
+from semcast.pipeline.reading.file_splits import FileSplit
+from semcast.pipeline.reading.keyed_source import open_source
+from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.specs.relation import Obsolescence
 from semcast.terms.events import CRASH, MULTICAST, Event
 from semcast.terms.messages import Message
@@ -187,6 +199,9 @@ def test_traces(spark, as_trace, tmp_path, is_rich):
         runs.append(SimpleNamespace(events=events, relation=relation, crashed=(1,), n=2, **run))
     as_trace(tmp_path, runs)
     profile = profile_trace(spark, tmp_path)
+    here = local_profile.profile_trace(open_trace(tmp_path), Rates(10, 3))
+    assert facts_of(here, Rates(10, 3)) == facts_of(profile, Rates(10, 3))
+    assert here.frequencies == profile.frequencies
     found = {(s.name["run_id"], s.name["sender"]): told(s) for s in profile.streams}
     assert found == expected
     total = profile.total.distances
@@ -277,6 +292,123 @@ def test_bad_input_is_told_in_one_line(spark, edits, capfd, words, said):
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+def both_ways(capfd, *words):
+    """The answer, which must be the same in this process and on Spark."""
+    code, here, people = command(capfd, *words, "--json")
+    assert ("profiled in this process" in people) == (code == 0)
+    again, there, told_there = command(capfd, *words, "--json", "--master", "local[2]")
+    assert ("profiled on Spark" in told_there) == (again == 0)
+    assert (code, here) == (again, there)
+    assert people.splitlines()[0] == told_there.splitlines()[0]  # an error, or the bad rows
+    return json.loads(here) if here else people
+
+
+def many_rows(count, keys, senders):
+    rng = Random(count)
+    for n in range(count):
+        yield (f"k{rng.randrange(keys)}", rng.randrange(-50, 50), f"s{n % senders}", "UUUD"[n % 4])
+
+
+@pytest.mark.parametrize("options", [(), ("--kind",), ("--sender",), ("--order",), None])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "jsonl", "parquet", "directory"])
+def test_files_give_the_same_in_this_process_and_on_spark(spark, tmp_path, capfd, ending, options):
+    names = {"--key": "id", "--order": "when", "--sender": "who", "--kind": "what"}
+    chosen = names if options is None else {n: names[n] for n in ("--key", *options)}
+    rows = list(many_rows(5000, 1500, 3))
+    path = tmp_path / f"rows.{ending}"
+    if ending == "directory":
+        path.mkdir()
+        write_rows(path / "a.csv", rows[:1000])
+        write_rows(path / "b.csv", rows[1000:])
+    else:
+        write_rows(path, rows)
+    words = [word for pair in chosen.items() for word in pair]
+    facts = both_ways(capfd, path, *words, "--sender-rate", 100, "--receiver-rate", 40)
+    assert facts["messages"] == 5000
+    assert facts["stream_count"] == (3 if "--sender" in chosen else 1)
+
+
+def write_rows(path, rows):
+    names = ("id", "when", "who", "what")
+    if path.suffix == ".parquet":
+        columns = zip(*rows, strict=True)
+        pq.write_table(pa.table(dict(zip(names, columns, strict=True))), path, row_group_size=700)
+        return
+    if path.suffix == ".jsonl":
+        lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    else:
+        lines = [",".join(names), *(",".join(map(str, row)) for row in rows)]
+    data = "\n".join(lines).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["a,1,x,U", "b", "a,2,x,U", "a,z,x,U", "c,3,y,U"], ("--order", "when")),
+        (["a,1,x,U", "b", "a,2,x,U", "a,z,x,Q", "c,3,y,U"], ("--sender", "who", "--kind", "what")),
+        (["a,1,x,Q", "b", "a,2,x,U"], ("--kind", "what")),
+        (["a,1,x,Q", "b"], ("--kind", "what")),
+        (["a,z,x,Q", "b"], ("--sender", "who", "--order", "when")),
+        ([], ()),
+        ([], ("--sender", "who")),
+        ([f"k,1,s{n},U" for n in range(130)], ("--sender", "who")),
+        (
+            [f"k{n % 1300},1,s,U" for n in range(4000)] * 2,
+            ("--sender-rate", 9, "--receiver-rate", 2),
+        ),
+    ],
+)
+def test_odd_files_give_the_same_in_both_ways(spark, tmp_path, capfd, lines, words):
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(["id,when,who,what", *lines]))
+    both_ways(capfd, path, "--key", "id", *words)
+
+
+def test_a_trace_gives_the_same_in_both_ways(semcast, record, tmp_path, capfd):
+    facts = both_ways(capfd, record(tmp_path / "trace"))
+    assert (facts["messages"], facts["distance_p50"]) == (3, 2)
+
+
+@pytest.mark.parametrize("words", [("--key", "nothing"), ("--key", "id", "--order", "nothing")])
+def test_a_missing_column_is_told_before_spark_starts(tmp_path, capfd, monkeypatch, words):
+    monkeypatch.setattr(spark_session, "open_session", pytest.fail)
+    (tmp_path / "rows.csv").write_text("id,when\n")
+    code, _, err = command(capfd, tmp_path / "rows.csv", *words, "--master", "local[2]")
+    assert (code, "no column 'nothing'" in err) == (2, True)
+    code, _, err = command(capfd, tmp_path / "other.csv", *words, "--master", "local[2]")
+    assert (code, "other.csv" in err) == (2, True)
+
+
+SHORT = """
+import sys
+from semcast.cli.main import main
+code = main(sys.argv[1:])
+assert not {"pyspark", "pandas", "matplotlib"} & set(sys.modules), "a short command imports much"
+import pyarrow
+assert len(pyarrow.table({"a": [1]}).to_pandas()) == 1, "pandas cannot be used any more"
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(("command", "code"), [("profile", 0), ("check", 1)])
+def test_small_traces_need_neither_spark_nor_pandas(record, tmp_path, command, code):
+    words = [sys.executable, "-c", SHORT, command, str(record(tmp_path / "trace"))]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == code
+    assert "Error" not in done.stderr
+
+
+def test_large_sources_are_for_spark(tmp_path, monkeypatch):
+    (tmp_path / "rows.csv").write_text("id\na\n")
+    source = open_source(tmp_path / "rows.csv", KeyedColumns("id"))
+    assert local_profile.fits_files(source)
+    monkeypatch.setattr(local_profile, "BYTES_MAX", 4)
+    assert not local_profile.fits_files(source)
+    assert local_profile.fits_trace([])
+    assert not local_profile.fits_trace([FileSplit("x", 0, (0,), 0, local_profile.ROWS_MAX)])
 
 
 def test_a_trace_takes_no_key(spark, tmp_path, capfd):

@@ -67,15 +67,17 @@ def check(
     from semcast.experiments.judging import EVENTS_MAX, judge
     from semcast.faults.limits import within
     from semcast.specs.verdict import FAIL, check_names
+    from semcast.traces.arrow import spare_pandas
     from semcast.traces.trace_files import count_events, root_of
 
     check_names(properties or ())
     within("skew_ms", 0.0 if skew_ms is None else skew_ms, 0.0)
     output = Output(json)
+    spare_pandas()
     count = count_events(root_of(trace))  # A directory that is not a trace is refused here.
     target = some_target(master, remote, conf)
     if target is None and count <= EVENTS_MAX:
-        output.progress(f"checking {trace}")
+        output.progress(f"checking {trace} in this process")
         skew_s = None if skew_ms is None else skew_ms / 1e3
         found = judge(trace, properties or None, skew_s=skew_s)
     else:
@@ -99,7 +101,7 @@ def _on_spark(
 
     output.progress("starting Spark")
     with session(target) as spark:
-        output.progress(f"checking {trace}")
+        output.progress(f"checking {trace} on Spark")
         recorded = read_trace(spark, trace)
         if skew_ms is not None:
             recorded = with_skew(recorded, skew_ms)

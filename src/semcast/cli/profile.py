@@ -1,6 +1,8 @@
 """`semcast profile`: how far apart related messages of a stream lie, and what to do about it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -8,7 +10,18 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.output import Output, pairs, table
-from semcast.cli.spark import LOCAL, Conf, Master, Remote, target_of
+from semcast.cli.spark import (
+    LOCAL,
+    Conf,
+    Key,
+    Kind,
+    Order,
+    Remote,
+    Sender,
+    SomeMaster,
+    some_target,
+    target_of,
+)
 from semcast.terms.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,6 +30,7 @@ if TYPE_CHECKING:
     from semcast.models.advice import Rates
     from semcast.pipeline.profile.profile import BadRows, Profile
     from semcast.pipeline.reading.keyed_text import KeyedColumns
+    from semcast.pipeline.spark_session import SparkTarget
 
 EXAMPLE = (
     "\b\nExamples:\n"
@@ -24,38 +38,19 @@ EXAMPLE = (
     "    --sender-rate 1000 --receiver-rate 250\n"
     "  semcast profile out/trace --out out/profile"
 )
+HERE = "in this process"
+ON_SPARK = "on Spark"
 _SHOWN = ("messages", "items", "never_obsolete", "distance_p50", "distance_p90")
 
 
-Key: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Column with the key of a message; required for files."),
-]
-Order: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Integer column that orders the messages.",
-        show_default="as in the file",
-    ),
-]
-Sender: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Column with the sender.", show_default="one sender"),
-]
-Kind: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Column with the kind of a row: U update, C create, D delete, R one-off.",
-        show_default="all U",
-    ),
-]
 Source: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="FILE|TRACE|LAKE", help="Keyed file, trace directory or lake to profile."
     ),
+]
+Out: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Directory for the JSON, PNG and CSV files.")
 ]
 SenderRate: TypeAlias = Annotated[
     float | None,
@@ -75,42 +70,45 @@ def profile(
     kind: Kind = None,
     sender_rate: SenderRate = None,
     receiver_rate: ReceiverRate = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory for the JSON, PNG and CSV files.")
-    ] = None,
-    master: Master = LOCAL,
+    out: Out = None,
+    master: SomeMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
 ) -> None:
     """Report how soon messages are superseded; recommend a buffer.
 
-    With --sender-rate and --receiver-rate, recommends a buffer size for these rates.
+    With --sender-rate and --receiver-rate, recommends a buffer size for these rates. Traces of up
+    to 20 million messages and files of up to 256 MiB are read in this process, larger ones on
+    Spark. Give --master, --remote or --conf to use Spark in any case.
     """
     from semcast.models.advice import Rates
-    from semcast.pipeline.profile.profile import SPARK_CONF
     from semcast.pipeline.profile.profile_files import facts_of, write_profile
     from semcast.pipeline.reading.keyed_text import KeyedColumns
-    from semcast.pipeline.spark_session import session
+    from semcast.traces.arrow import spare_pandas
 
+    spare_pandas()
     rates = Rates.given(sender_rate, receiver_rate)
     columns = None if key is None else KeyedColumns(key, order, sender, kind)
-    _refuse_mixtures(source, columns, {"order": order, "sender": sender, "kind": kind})
+    _check_options(source, columns, {"order": order, "sender": sender, "kind": kind})
     output = Output(json)
-    output.progress("starting Spark")
-    with session(target_of(master, remote, conf, SPARK_CONF)) as spark:
-        output.progress(f"reading {source}")
-        found, bad = _profile(spark, source, columns, rates)
-    facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad.rows}
+    target = some_target(master, remote, conf)
+    if columns is None:
+        (found, way), bad = _profile_trace(output, source, rates, target), None
+    else:
+        found, bad, way = _profile_file(output, source, columns, rates, target)
+    bad_rows = 0 if bad is None else bad.rows
+    facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad_rows}
     if out is not None:
         facts["files"] = write_profile(out, found, rates, facts)
-    if bad.rows:
+    if bad is not None and bad.rows:
         output.say(f"skipped {bad.rows:,} invalid rows; the first: {bad.first}", "")
     _tell(output, facts)
+    output.say(f"profiled {way}")
     output.answer(facts)
 
 
-def _refuse_mixtures(
+def _check_options(
     source: Path, columns: "KeyedColumns | None", others: Mapping[str, str | None]
 ) -> None:
     is_recorded = any((source / name).exists() for name in ("events", "current", "journals"))
@@ -126,15 +124,54 @@ def _refuse_mixtures(
             raise ConfigError(f"key: required for the file {source}; add --key COLUMN")
 
 
-def _profile(
-    spark: "SparkSession", source: Path, columns: "KeyedColumns | None", rates: "Rates | None"
-) -> "tuple[Profile, BadRows]":
-    """The profile, and the rows that could not be understood."""
-    from semcast.pipeline.profile.profile import BadRows, profile_file, profile_trace
+def _profile_trace(
+    output: Output, source: Path, rates: "Rates | None", target: "SparkTarget | None"
+) -> "tuple[Profile, str]":
+    """The profile, and where it was made."""
+    from semcast.pipeline.profile.local_profile import fits_trace, profile_trace
+    from semcast.pipeline.profile.trace_counts import open_trace
 
-    if columns is None:
-        return profile_trace(spark, source, rates), BadRows()
-    return profile_file(spark, source, columns, rates)
+    splits = open_trace(source)  # A directory that is not a trace is refused here.
+    if target is None and fits_trace(splits):
+        output.progress(f"reading {source} in this process")
+        return profile_trace(splits, rates), HERE
+    from semcast.pipeline.profile import spark_profile
+
+    with _spark(output, source, target) as spark:
+        return spark_profile.profile_trace(spark, source, rates), ON_SPARK
+
+
+def _profile_file(
+    output: Output,
+    source: Path,
+    columns: "KeyedColumns",
+    rates: "Rates | None",
+    target: "SparkTarget | None",
+) -> "tuple[Profile, BadRows, str]":
+    """The profile, the rows that could not be understood, and where it was made."""
+    from semcast.pipeline.profile.local_profile import fits_files, profile_file
+    from semcast.pipeline.reading.keyed_source import open_source
+
+    opened = open_source(source, columns)  # A missing file or column is refused here.
+    if target is None and fits_files(opened):
+        output.progress(f"reading {source} in this process")
+        return (*profile_file(opened, columns, rates), HERE)
+    from semcast.pipeline.profile import spark_profile
+
+    with _spark(output, source, target) as spark:
+        return (*spark_profile.profile_file(spark, source, columns, rates), ON_SPARK)
+
+
+@contextmanager
+def _spark(output: Output, source: Path, target: "SparkTarget | None") -> "Iterator[SparkSession]":
+    from semcast.pipeline.profile.spark_profile import SPARK_CONF
+    from semcast.pipeline.spark_session import session
+
+    given = target or target_of(LOCAL)
+    output.progress("starting Spark")
+    with session(replace(given, conf={**SPARK_CONF, **given.conf})) as spark:
+        output.progress(f"reading {source} on Spark")
+        yield spark
 
 
 def _tell(output: Output, facts: Mapping[str, Any]) -> None:

@@ -8,7 +8,8 @@ lake is made of are allowed, if they say exactly what a lake writes.
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
 from typing import Final
@@ -26,6 +27,7 @@ from semcast.traces.schema import (
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
+UNFINISHED: Final = ".unfinished-"  # begins the name of a file until it is whole
 
 _SNAPSHOT: Final = re.compile(rf"{SNAPSHOTS}/[0-9]{{8,18}}")
 LAKE_TABLES: Final = (RUNS, PROCESSES, ITEMS, EVENTS, QUARANTINE)
@@ -40,6 +42,32 @@ def new_file(path: Path) -> Path:
     finally:
         os.close(file)
     return path
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A hidden file beside `path` to write to, which takes its place whole or not at all.  Only its
+    owner can read it."""
+    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
+    try:
+        yield new_file(unfinished)
+        with open(unfinished, "rb") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+        raise
+    _fsync_directory(path.parent)
+
+
+def _fsync_directory(folder: Path) -> None:
+    """A name is on the disk only when its directory is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def new_folder(path: Path) -> None:

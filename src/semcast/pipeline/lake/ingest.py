@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from semcast.pipeline.lake import ingest_keyed, ingest_trace
 from semcast.pipeline.lake.batch_files import target_paths
 from semcast.pipeline.lake.lake import Lake, LakeBatch
-from semcast.pipeline.reading import keyed_files
+from semcast.pipeline.reading import keyed_source
 from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
@@ -49,7 +49,7 @@ def ingest(
     stays as it was.
     """
     path = Path(source).absolute()
-    files = _trace_files(path) if columns is None else keyed_files.files_of(path)
+    files = _trace_files(path) if columns is None else keyed_source.files_of(path)
     options = {} if columns is None else columns.named()
     before = _stamps(files)
     batch_id = _fingerprint(path, files, options, tell)

@@ -1,7 +1,7 @@
-"""Distances counted in steps: every distance up to 1,024, then 64 steps in a doubling.
+"""A logarithmic histogram of distances: a bin for each up to 1,024, then 64 bins per doubling.
 
-However long a stream is, it has at most a few thousand steps.  What a wide step holds goes along,
-distances and their counts, for whoever has to look into it.
+However long a stream is, it has at most a few thousand bins.  Wide bins also store their exact
+distances and counts, so that a percentile inside a bin can be computed.
 """
 
 from typing import Any, Final
@@ -13,17 +13,17 @@ EXACT_BITS: Final = 10
 EXACT_MAX: Final = 1 << EXACT_BITS
 PER_DOUBLING_BITS: Final = 6
 
-# Of a stream: the step, its farthest distance, its messages, and what it holds if it is wide.
-BIN_SCHEMA: Final = "step bigint, dist bigint, messages bigint, held binary"
+# The bins of a stream: number, farthest distance, messages, and the records of a wide bin.
+BIN_SCHEMA: Final = "bin bigint, dist bigint, messages bigint, held binary"
 
 
 def bin_of(dist: Any) -> Any:
-    """The number of the step that holds a distance."""
+    """The number of the bin that holds a distance."""
     log = np.frexp(dist.astype(np.float64))[1].astype(np.int64) - 1
     wide = np.maximum(dist, EXACT_MAX)
     part = (wide >> np.maximum(log - PER_DOUBLING_BITS, 0)) & ((1 << PER_DOUBLING_BITS) - 1)
-    step = EXACT_MAX + 1 + ((log - EXACT_BITS) << PER_DOUBLING_BITS) + part
-    return np.where(dist <= EXACT_MAX, dist, step)
+    wide_bin = EXACT_MAX + 1 + ((log - EXACT_BITS) << PER_DOUBLING_BITS) + part
+    return np.where(dist <= EXACT_MAX, dist, wide_bin)
 
 
 def count_distances(stream: Any, dist: Any, messages: Any = None) -> tuple[Any, Any, Any]:
@@ -35,15 +35,15 @@ def count_distances(stream: Any, dist: Any, messages: Any = None) -> tuple[Any, 
 
 
 def to_bins(stream: Any, dist: Any, messages: Any) -> tuple[Any, dict[str, Any]]:
-    """The stream of each step, and the columns of `BIN_SCHEMA`, of what `count_distances` gives."""
-    step = bin_of(dist)
-    is_last = np.append((np.diff(stream) != 0) | (np.diff(step) != 0), True)[: len(dist)]
+    """The stream of each bin, and the columns of `BIN_SCHEMA`, from counted distances."""
+    bins = bin_of(dist)
+    is_last = np.append((np.diff(stream) != 0) | (np.diff(bins) != 0), True)[: len(dist)]
     last = np.flatnonzero(is_last)
     upto = np.cumsum(messages)[last]
-    is_wide = step > EXACT_MAX
+    is_wide = bins > EXACT_MAX
     ends = np.append(0, np.cumsum(is_wide)[last])
     return stream[last], {
-        "step": step[last],
+        "bin": bins[last],
         "dist": dist[last],
         "messages": np.diff(upto, prepend=0),
         "held": pack_rows(np.stack([dist, messages], axis=1)[is_wide], ends),

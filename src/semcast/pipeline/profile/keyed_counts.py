@@ -1,16 +1,16 @@
-"""The distances of keyed streams, counted: nothing is sorted but what a stretch leaves open.
+"""Counts distances of keyed rows without a global sort: a task handles chunks of rows.
 
-A stretch is a run of consecutive places of one sender, as the rows come.  Within it a task finds
-all neighbours of a key with numpy.  What is left is the first and last row of each key in each
-stretch; packed by item, they settle the rest.  Rows that come in no order make stretches of
-one row: slower, as right.  A key with half of all rows leaves two rows of each stretch.
+A chunk has consecutive places of one sender, as the rows come.  Within it numpy finds all
+neighbours of a key.  Only the first and last row of each key in each chunk are merged across
+chunks.  Rows that come in no order make chunks of one row: slower, as correct.  A key with half of
+all rows leaves two rows of each chunk.
 
 Keys are compared by 64 bits of hash, as the items of a trace are.
 Rejected: `with_distances`, which sorts every row and takes several times as long.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import md5
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -18,68 +18,48 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from semcast.pipeline.profile.distance_bins import bin_of, count_distances
 from semcast.pipeline.profile.partial_counts import (
     PARTIAL_SCHEMA,
-    PartialCounts,
     StreamCodes,
     pack_counts,
     table_of,
 )
-from semcast.pipeline.reading.file_splits import ROWS_BITS, ROWS_MAX, run_per_task
-from semcast.pipeline.reading.keyed_files import KeyedSource
+from semcast.pipeline.reading.file_splits import ROWS_BITS, ROWS_MAX
+from semcast.pipeline.reading.keyed_source import KeyedSource
 from semcast.traces.keyed import KINDS
 from semcast.workloads.items import item_tag
 
-TAGS_MAX: Final = ROWS_MAX  # keys whose hashes a task remembers
+TAGS_MAX: Final = ROWS_MAX  # keys whose tags a task remembers
+HEX_DIGITS: Final = 15  # of the MD5 of a sender
 _UPDATE, _CREATE, _DELETE, _ONE_OFF = range(1, 1 + len(KINDS))
 
 
-def sender_hash(sender: str) -> Column:
-    """What stands for the name of a sender."""
-    return F.xxhash64(sender)
+def sender_number(name: str) -> int:
+    """The number that stands for a sender: 60 bits that Spark computes too."""
+    return int(md5(name.encode(), usedforsecurity=False).hexdigest()[:HEX_DIGITS], 16)
 
 
-def count_keyed_rows(rows: DataFrame) -> PartialCounts:
-    """The parts of keyed rows (sender, place, key, kind)."""
-    buckets = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    kind = F.position(F.col("kind"), F.lit("".join(KINDS))).cast("bigint")
-    numbers = rows.select(
-        sender_hash("sender").alias("sender"),
-        F.xxhash64("key").alias("item"),
-        "place",
-        kind.alias("kind"),
-    )
-    return PartialCounts(numbers.mapInArrow(partial(_parts, buckets), PARTIAL_SCHEMA), buckets)
+def count_work(source: KeyedSource, buckets: int, work: Any) -> Iterator[Any]:
+    """Batches of `PARTIAL_SCHEMA` for one stream whose rows are counted as they are read."""
+    tags: dict[str, int] = {}
+    wrong: list[Any] = []
 
+    def numbers() -> Iterator[Any]:
+        for block in source.read(work):
+            is_bad = block.column("reason").is_valid()
+            if is_bad.true_count:
+                wrong.append(_wrong(block.filter(is_bad), source.files))
+                block = block.filter(pc.invert(is_bad))
+            yield _numbers(block, tags)
 
-def count_source(spark: SparkSession, source: KeyedSource) -> PartialCounts:
-    """The parts of one stream whose rows are counted as they are read."""
-    buckets = max(1, len(source.work))
-
-    def run(work: Any) -> Iterator[Any]:
-        tags: dict[str, int] = {}
-        wrong: list[Any] = []
-
-        def numbers() -> Iterator[Any]:
-            for block in source.read(work):
-                is_bad = block.column("reason").is_valid()
-                if is_bad.true_count:
-                    wrong.append(_wrong(block.filter(is_bad), source.files))
-                    block = block.filter(pc.invert(is_bad))
-                yield _numbers(block, tags)
-
-        yield from _parts(buckets, numbers())
-        yield from chain.from_iterable(table.to_batches() for table in wrong)
-
-    return PartialCounts(run_per_task(spark, source.work, run, PARTIAL_SCHEMA), buckets)
+    yield from count_rows(buckets, numbers())
+    yield from chain.from_iterable(table.to_batches() for table in wrong)
 
 
 def resolve_boundaries(stream: Any, records: Any) -> tuple[Any, Any]:
-    """The distances of the first rows of stretches, whose neighbours were read elsewhere."""
+    """The distances of the first rows of chunks, whose neighbours are in other chunks."""
     item, _, place, told = records.T
     kind, is_first = told >> 1, (told & 1).astype(bool)
     order = np.lexsort((place, kind == _ONE_OFF, item, stream))
@@ -95,22 +75,30 @@ def _supersedes(kind: Any, before: Any) -> Any:
 
 
 def _numbers(block: Any, tags: dict[str, int]) -> Any:
-    """The rows of a block as (stream, item, place, kind); a key is hashed once."""
-    keys = block.column("key").dictionary_encode()
-    names = keys.dictionary.to_pylist()
-    if len(tags) + len(names) > TAGS_MAX:
+    """The rows of a block as (stream, item, place, kind)."""
+    if len(tags) > TAGS_MAX:
         tags.clear()
-    tags.update((name, item_tag(name)) for name in names if name not in tags)
-    items = pa.array([tags[name] for name in names], pa.int64()).take(keys.indices)
-    kind = pc.index_in(block.column("kind"), pa.array(KINDS)).cast(pa.int64())
     return pa.record_batch(
         {
             "sender": pa.repeat(pa.scalar(0, pa.int64()), block.num_rows),
-            "item": items,
+            "item": numbered(block.column("key"), tags, item_tag),
             "place": block.column("nth"),
-            "kind": pc.add(kind, 1),
+            "kind": kind_number(block.column("kind")),
         }
     )
+
+
+def numbered(names: Any, numbers: dict[str, int], number_of: Callable[[str], int]) -> Any:
+    """The number of each name; each is computed once and remembered in `numbers`."""
+    coded = names.dictionary_encode()
+    distinct = coded.dictionary.to_pylist()
+    numbers.update((name, number_of(name)) for name in distinct if name not in numbers)
+    return pa.array([numbers[name] for name in distinct], pa.int64()).take(coded.indices)
+
+
+def kind_number(kinds: Any) -> Any:
+    """The number of each kind, from 1."""
+    return pc.add(pc.index_in(kinds, pa.array(KINDS)).cast(pa.int64()), 1)
 
 
 def _wrong(block: Any, files: Sequence[Path]) -> Any:
@@ -120,10 +108,11 @@ def _wrong(block: Any, files: Sequence[Path]) -> Any:
     return table_of(PARTIAL_SCHEMA, {"bad": [block.num_rows], "file": [file], **first})
 
 
-def _parts(buckets: int, batches: Iterable[Any]) -> Iterator[Any]:
+def count_rows(buckets: int, batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches of `PARTIAL_SCHEMA` for rows (sender, item, place, kind), all of them numbers."""
     for table in _regroup(batches):
         chains = _KeyChains(table)
-        yield from chains.settled(buckets).to_batches()
+        yield from chains.resolve_inner(buckets).to_batches()
         yield from chains.ends(buckets).to_batches()
 
 
@@ -142,7 +131,7 @@ def _regroup(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 class _KeyChains:
-    """Rows ordered by stretch, item and whether they are one-offs, then by place.
+    """Rows ordered by chunk, item and whether they are one-offs, then by place.
 
     Numbers below `ROWS_MAX` are packed into one, which sorts fast.
     """
@@ -153,8 +142,8 @@ class _KeyChains:
         )
         coded = pa.array(item).dictionary_encode().indices.to_numpy().astype(np.int64)
         is_cut = (np.diff(place) != 1) | (np.diff(sender) != 0)
-        stretch = np.append(0, np.cumsum(is_cut))
-        chain = ((stretch << ROWS_BITS | coded) << 1) | (kind == _ONE_OFF)
+        chunk = np.append(0, np.cumsum(is_cut))
+        chain = ((chunk << ROWS_BITS | coded) << 1) | (kind == _ONE_OFF)
         ordered = np.sort(chain << ROWS_BITS | np.arange(len(chain)))
         chain, at = ordered >> ROWS_BITS, ordered & (ROWS_MAX - 1)
         zero = pa.repeat(pa.scalar(0, pa.int64()), len(sender))
@@ -163,7 +152,7 @@ class _KeyChains:
         self.item, self.place, self.kind = item[at], place[at], kind[at]
         self.is_first = np.append(True, chain[1:] != chain[:-1])
 
-    def settled(self, buckets: int) -> Any:
+    def resolve_inner(self, buckets: int) -> Any:
         """Packs of the distances of all but the first of each chain."""
         dist = np.where(_supersedes(self.kind[1:], self.kind[:-1]), np.diff(self.place), 0)
         is_later = ~self.is_first[1:]

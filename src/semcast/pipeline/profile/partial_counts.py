@@ -1,19 +1,18 @@
-"""What tasks found in pieces of streams: packs of their distances and of their items.
+"""Partial counts of distances and items, as tasks return them, and their merge.
 
 A pack holds records of one stream, whole numbers of which the first is a distance or an item and
 the second its messages.  All packs with one bucket meet in one task; there are about as many
 buckets as tasks that read, so each holds about as much.  So Spark moves thousands of rows instead
 of millions.
-Rejected: a row for each item and piece, which costs Spark more than all the counting.
+Rejected: a row for each item and split, which costs Spark more than all the counting.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from semcast.pipeline.profile.distance_bins import (
     BIN_SCHEMA,
@@ -28,12 +27,12 @@ STREAM: Final = ("run_id", "sender", "sender_inc")
 RECORDS_MAX: Final = 4_096  # in one pack: a JVM does not like large values
 
 _STREAM: Final = "run_id bigint, sender bigint, sender_inc bigint"
-# Of a task: packs of a stream, of distances or items, or how many rows are bad, and the first.
+# Packs of a stream, of distances or items; or the number of bad rows, and the first of them.
 PARTIAL_SCHEMA: Final = (
     f"{_STREAM}, bucket int, dist_pack binary, is_rich boolean, item_pack binary, "
     "bad bigint, file string, row bigint, column string, reason string"
 )
-# Steps of a stream; how many items it has in a bucket; or how many items have so many messages.
+# Bins of a stream; its items in a bucket; or how many items have `frequency` messages.
 MERGED_SCHEMA: Final = f"{_STREAM}, {BIN_SCHEMA}, is_rich boolean, items bigint, frequency bigint"
 
 _TYPES: Final = {
@@ -43,15 +42,8 @@ _TYPES: Final = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-# (stream of each record, records) → stream and distance of each message that they settle.
+# (stream of each record, records) → stream and distance of each message whose distance they show.
 ResolveDistances: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
-
-
-class PartialCounts(NamedTuple):
-    """Rows of `PARTIAL_SCHEMA`, their buckets numbered from 0."""
-
-    rows: DataFrame
-    buckets: int
 
 
 def table_of(schema: str, columns: Mapping[str, Any]) -> Any:
@@ -78,7 +70,7 @@ class StreamCodes:
         self._distinct = [column.take(pa.array(firsts)) for column in columns]
         self.count = len(firsts)
 
-    def named(self, numbers: Any) -> dict[str, Any]:
+    def stream_columns(self, numbers: Any) -> dict[str, Any]:
         """The columns that name the streams with these numbers."""
         places = pa.array(numbers)
         return {n: each.take(places) for n, each in zip(STREAM, self._distinct, strict=True)}
@@ -104,37 +96,25 @@ def pack_counts(
         pack: pack_rows(records, np.append(starts, len(key))),
         "is_rich": np.full(len(starts), is_rich),
     }
-    return table_of(PARTIAL_SCHEMA, {**streams.named(stream), **told})
+    return table_of(PARTIAL_SCHEMA, {**streams.stream_columns(stream), **told})
 
 
-def merge_counts(parts: PartialCounts, settle: ResolveDistances | None = None) -> DataFrame:
-    """Parts of all tasks as rows of `MERGED_SCHEMA`; `settle` finds what only all records tell."""
-
-    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        there = list(batches)
-        if there:
-            for table in _merge(settle, pa.Table.from_batches(there)):
-                yield from table.to_batches()
-
-    met = parts.rows.where("bad IS NULL").repartitionById(parts.buckets, "bucket")
-    return met.mapInArrow(merge, MERGED_SCHEMA)
-
-
-def _merge(settle: ResolveDistances | None, table: Any) -> Iterator[Any]:
-    """What came to one bucket."""
+def merge_bucket(resolve: ResolveDistances | None, table: Any) -> Iterator[Any]:
+    """Tables of `MERGED_SCHEMA` for all partial counts of one bucket; `resolve` finds the distances
+    that only all records together show."""
     dists = table.filter(table["dist_pack"].is_valid())
     if dists.num_rows:
         streams, stream, records = _unpacked(dists, "dist_pack", 2)
-        of, steps = to_bins(*count_distances(stream, *records.T))
+        of, bins = to_bins(*count_distances(stream, *records.T))
         is_rich = pa.repeat(pc.any(dists["is_rich"]), len(of))
-        yield table_of(MERGED_SCHEMA, {**streams.named(of), **steps, "is_rich": is_rich})
+        yield table_of(MERGED_SCHEMA, {**streams.stream_columns(of), **bins, "is_rich": is_rich})
     items = table.filter(table["item_pack"].is_valid())
     if items.num_rows:
-        streams, stream, records = _unpacked(items, "item_pack", 2 if settle is None else 4)
+        streams, stream, records = _unpacked(items, "item_pack", 2 if resolve is None else 4)
         yield from _item_counts(streams, stream, records)
-        if settle is not None:
-            of, steps = to_bins(*count_distances(*settle(stream, records)))
-            yield table_of(MERGED_SCHEMA, {**streams.named(of), **steps})
+        if resolve is not None:
+            of, bins = to_bins(*count_distances(*resolve(stream, records)))
+            yield table_of(MERGED_SCHEMA, {**streams.stream_columns(of), **bins})
 
 
 def _unpacked(table: Any, pack: str, width: int) -> tuple[StreamCodes, Any, Any]:
@@ -153,8 +133,12 @@ def _item_counts(streams: StreamCodes, stream: Any, records: Any) -> Iterator[An
     item, size = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
     pairs, _ = unique_counts(stream * size + item)
     found, items = unique_counts(pairs // size)
-    yield table_of(MERGED_SCHEMA, {**streams.named(found), "items": items})
-    runs = streams.named(np.arange(streams.count))["run_id"].dictionary_encode().indices.to_numpy()
+    yield table_of(MERGED_SCHEMA, {**streams.stream_columns(found), "items": items})
+    runs = (
+        streams.stream_columns(np.arange(streams.count))["run_id"]
+        .dictionary_encode()
+        .indices.to_numpy()
+    )
     _, place = np.unique(runs[stream] * size + item, return_inverse=True)
     messages = np.bincount(place, records[:, 1]).astype(np.int64)
     frequency, items = unique_counts(_rounded(messages))

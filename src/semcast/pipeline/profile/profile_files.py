@@ -11,7 +11,7 @@ from semcast.models.advice import Distances, Rates, advise
 from semcast.models.throughput import receiver_rate, sender_rate
 from semcast.pipeline.profile.distance_curve import MEDIAN
 from semcast.pipeline.profile.profile import Profile
-from semcast.pipeline.sweep.outcome_store import atomic_write
+from semcast.traces.files import atomic_write
 
 BUFFERS: Final = (10, 40, 100, 1000)  # for which R(N) and the rates are told
 P90: Final = 0.9

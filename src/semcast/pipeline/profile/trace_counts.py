@@ -4,53 +4,45 @@ The recorder has written into each multicast how far back the latest message lie
 obsolete, so nothing is sorted and no two messages are compared.
 """
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from semcast.pipeline.profile.distance_bins import bin_of, count_distances, unique_counts
 from semcast.pipeline.profile.partial_counts import (
-    PARTIAL_SCHEMA,
     STREAM,
-    PartialCounts,
     StreamCodes,
     pack_counts,
 )
-from semcast.pipeline.reading.file_splits import FileSplit, make_splits, read_split, run_per_task
+from semcast.pipeline.reading.file_splits import FileSplit, make_splits, read_split
 from semcast.terms.events import MULTICAST
 from semcast.traces.trace_files import kind_files
 
-PIECE_ROWS: Final = 1 << 22  # Fewer take less time than Spark takes for a task.
+SPLIT_ROWS: Final = 1 << 22  # Fewer take less time than Spark takes for a task.
 
 _TYPES: Final = {
-    **dict.fromkeys((*STREAM, "item", "dist"), pa.int64()),
+    **dict.fromkeys((*STREAM, "seq", "item", "dist"), pa.int64()),
     "covers": pa.list_(pa.int32()),
     "attrs": pa.map_(pa.string(), pa.string()),
 }
 
 
-def count_trace(spark: SparkSession, path: Path) -> PartialCounts:
-    """The parts of a trace or a lake.
+def open_trace(path: Path) -> list[FileSplit]:
+    """The multicasts of a trace or a lake, in splits."""
+    return make_splits(kind_files(path, MULTICAST), SPLIT_ROWS)
+
+
+def count_split(buckets: int, split: FileSplit) -> Iterator[Any]:
+    """Batches of `PARTIAL_SCHEMA` for the multicasts of a split.
 
     `is_rich` beside distances: among these messages one names others by more than its item, so
     that more or fewer may be superseded than supersede.
     """
-    pieces = make_splits(kind_files(path, MULTICAST), PIECE_ROWS)
-    # Small files are pieces of their own, but need no task each to meet in.
-    buckets = min(len(pieces), pieces[-1].place // PIECE_ROWS + 1) if pieces else 1
-    return PartialCounts(
-        run_per_task(spark, pieces, partial(_count, buckets), PARTIAL_SCHEMA), buckets
-    )
-
-
-def _count(buckets: int, piece: FileSplit) -> Iterator[Any]:
-    for batch in read_split(piece, list(_TYPES)):
+    for batch in read_split(split, [*STREAM, "item", "dist", "covers", "attrs"]):
         if batch.num_rows:
             streams = StreamCodes([_column(batch, name) for name in STREAM])
             yield from _distances(streams, batch, buckets).to_batches()
@@ -79,10 +71,7 @@ def _items(streams: StreamCodes, items: Any, buckets: int) -> Any:
 def _is_rich(batch: Any, is_related: Any) -> bool:
     covers, attrs = _column(batch, "covers"), _column(batch, "attrs")
     is_named = covers.is_valid().to_numpy(zero_copy_only=False)
-    if attrs.null_count < len(attrs):
-        is_kept = pc.equal(pc.map_lookup(attrs, "never_purge", "first"), "1").fill_null(False)
-        is_named = is_named | is_kept.to_numpy(zero_copy_only=False)
-    return bool((is_named & is_related).any())
+    return bool(((is_named | _is_kept(attrs)) & is_related).any())
 
 
 def _column(batch: Any, name: str) -> Any:
@@ -91,3 +80,34 @@ def _column(batch: Any, name: str) -> Any:
         return pa.nulls(batch.num_rows, _TYPES[name])
     column = batch.column(name)
     return column if pa.types.is_map(column.type) else column.cast(_TYPES[name])
+
+
+def count_superseded(splits: Sequence[FileSplit]) -> dict[tuple[int | None, ...], int]:
+    """The number of messages of each stream that some later one supersedes, for any relation."""
+    names = ["covers", "seq", "dist", *STREAM]
+    batches = [batch for split in splits for batch in read_split(split, [*names, "attrs"])]
+    covers, *numbers = (pa.concat_arrays([_column(b, name) for b in batches]) for name in names)
+    seq, dist = (column.fill_null(0).to_numpy() for column in numbers[:2])
+    streams = StreamCodes(numbers[2:])
+    is_listed = covers.is_valid().to_numpy(zero_copy_only=False) & (dist > 0)
+    listed = covers.filter(pa.array(is_listed))
+    by_list = np.flatnonzero(is_listed)[pc.list_parent_indices(listed).to_numpy()]
+    by_dist = np.flatnonzero(~is_listed & (dist > 0))
+    rows = np.concatenate([by_list, by_dist])
+    targets = seq[rows] - np.concatenate([listed.flatten().to_numpy(), dist[by_dist]])
+    bits = int(seq.max(initial=0)).bit_length()
+    keys = np.unique((streams.of[rows] << bits | targets)[targets >= 1])
+    kept = np.flatnonzero(np.concatenate([_is_kept(_column(b, "attrs")) for b in batches]))
+    keys = np.setdiff1d(keys, streams.of[kept] << bits | seq[kept], assume_unique=True)
+    found, messages = unique_counts(keys >> bits)
+    columns = streams.stream_columns(found)
+    labels = zip(*(columns[name].to_pylist() for name in STREAM), strict=True)
+    return dict(zip(labels, messages.tolist(), strict=True))
+
+
+def _is_kept(attrs: Any) -> Any:
+    """Whether each message says that it may never be purged."""
+    if attrs.null_count == len(attrs):
+        return np.zeros(len(attrs), bool)
+    value = pc.equal(pc.map_lookup(attrs, "never_purge", "first"), "1")
+    return value.fill_null(False).to_numpy(zero_copy_only=False)

@@ -6,12 +6,13 @@ in blocks that takes several times as long as all the counting.
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ROWS_BITS: Final = 20
 ROWS_MAX: Final = 1 << ROWS_BITS  # what a task holds at once
@@ -62,8 +63,8 @@ def read_split(piece: FileSplit, names: Sequence[str]) -> Iterator[Any]:
 
 
 def run_per_task(
-    spark: SparkSession, work: Sequence[Any], run: Callable[[Any], Iterator[Any]], columns: str
-) -> DataFrame:
+    spark: "SparkSession", work: Sequence[Any], run: Callable[[Any], Iterator[Any]], columns: str
+) -> "DataFrame":
     """What `run` yields for each piece of work, a task for each."""
 
     def task(numbers: Iterator[Any]) -> Iterator[Any]:

@@ -1,37 +1,20 @@
-"""Keyed files of other programs as one table: CSV, JSON lines (both also gzipped), Parquet.
-
-A file, or a directory of files of one format whose order is that of their names.  Rows that cannot
-be understood are a table of their own, with the file, the row (a line of text, counted from 1, or
-a row of Parquet), the column and the reason; such a row keeps its place in the stream.  A file
-that cannot be read on at all is a `BadFile`.
+"""Keyed files of other programs as DataFrames.
 
 Files are read where Spark runs, straight into Arrow: text by a task for each file, Parquet by a
-task for each piece.  Rejected: Spark's readers.  That of CSV loses the numbers of lines, and both
+task for each split.  Rejected: Spark's readers.  That of CSV loses the numbers of lines, and both
 take several times as long.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.reading.file_splits import make_splits, run_per_task
-from semcast.pipeline.reading.keyed_parquet import examine_columns, read_parquet
-from semcast.pipeline.reading.keyed_text import (
-    KeyedColumns,
-    is_csv,
-    open_text,
-    read_blocks,
-    read_header,
-)
-from semcast.terms.errors import ConfigError, one_of
-from semcast.traces.errors import BadFile
-from semcast.traces.keyed import SUFFIXES
+from semcast.pipeline.reading.file_splits import run_per_task
+from semcast.pipeline.reading.keyed_source import open_source
+from semcast.pipeline.reading.keyed_text import KeyedColumns
 
-_PARQUET: Final = ".parquet"
 _BLOCK: Final = (
     "file int, nth bigint, row bigint, sender string, order bigint, key string, kind string, "
     "column string, reason string"
@@ -68,33 +51,6 @@ def read_keyed(
     )
 
 
-class KeyedSource(NamedTuple):
-    """Files with their work for tasks: `read` gives the blocks of a piece of `work`.
-
-    `is_counted`: `nth` counts the rows of all files, not only those of its own.
-    """
-
-    files: Sequence[Path]
-    work: Sequence[Any]
-    read: Callable[[Any], Iterator[Any]]
-    is_counted: bool
-
-
-def open_source(path: Path, columns: KeyedColumns) -> KeyedSource:
-    """The files at a path, whose columns are those asked for."""
-    files = files_of(path)
-    if files[0].name.lower().endswith(_PARQUET):
-        examine_columns(files, columns)
-        return KeyedSource(files, make_splits(files), partial(read_parquet, columns=columns), True)
-    _examine_headers(files, columns)
-    places = [file.absolute() for file in files]  # A task may run in another folder.
-
-    def read(numbered: tuple[int, Path]) -> Iterator[Any]:
-        return read_blocks(numbered[1], numbered[0], columns)
-
-    return KeyedSource(files, list(enumerate(places)), read, len(files) == 1)
-
-
 def read_validated(spark: SparkSession, path: Path, columns: KeyedColumns) -> DataFrame:
     """Every row, with its place, its file and number there, and what is wrong with it, or null."""
     source = open_source(path, columns)
@@ -105,38 +61,6 @@ def read_validated(spark: SparkSession, path: Path, columns: KeyedColumns) -> Da
         F.element_at(names, F.col("file") + 1).alias("file"),
         *("row", "column", "reason"),
     )
-
-
-def files_of(path: Path) -> list[Path]:
-    """The file, or the files of a directory by name; hidden ones (`_`, `.`) are passed over."""
-    if not path.is_dir():
-        files = [path]
-    else:
-        files = sorted(
-            each for each in path.rglob("*") if each.is_file() and each.name[0] not in "._"
-        )
-    if not files:
-        raise BadFile(f"{path}: the directory has no files")
-    endings = {_ending(file) for file in files}
-    if len(endings) > 1:
-        raise ConfigError(f"{path}: the directory mixes file types ({', '.join(sorted(endings))})")
-    for file in files:
-        file.open("rb").close()  # An absent one is said at once.
-    return files
-
-
-def _ending(file: Path) -> str:
-    for suffix in SUFFIXES:
-        if file.name.lower().endswith(suffix):
-            return suffix
-    raise one_of("file name ending", file.name, SUFFIXES)
-
-
-def _examine_headers(files: Sequence[Path], columns: KeyedColumns) -> None:
-    for file in files:
-        if is_csv(file):
-            with open_text(file) as readable:
-                read_header(file, readable, columns)
 
 
 def _placed(found: DataFrame, columns: KeyedColumns, is_counted: bool) -> DataFrame:

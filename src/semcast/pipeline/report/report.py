@@ -6,8 +6,8 @@ from typing import TypedDict
 
 from semcast.pipeline.report.report_page import write_page
 from semcast.pipeline.report.result_files import scan_directory
-from semcast.pipeline.sweep.outcome_store import atomic_write
 from semcast.terms.errors import ConfigError
+from semcast.traces.files import atomic_write
 
 
 class ReportSummary(TypedDict):

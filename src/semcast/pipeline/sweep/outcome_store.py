@@ -8,7 +8,7 @@ its file is there, and of two with one key the later one counts: a failed run ma
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Final
@@ -19,10 +19,15 @@ import pyarrow.parquet as pq
 from semcast.pipeline.sweep.runs import OUTCOMES, RunOutcome
 from semcast.terms.errors import ConfigError
 from semcast.traces.errors import BadFile
-from semcast.traces.files import FILE_MODE, new_file, new_folder, refuse_links
+from semcast.traces.files import (
+    FILE_MODE,
+    UNFINISHED,
+    atomic_write,
+    new_folder,
+    refuse_links,
+)
 
 LOCK: Final = ".lock"
-UNFINISHED: Final = ".unfinished-"
 _WAVE: Final = re.compile(r"wave-[0-9]{8,18}\.parquet")
 
 
@@ -86,34 +91,8 @@ def open_store(path: Path) -> Iterator[OutcomeStore]:
         yield OutcomeStore(path)
 
 
-@contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
-    """A hidden file beside `path` to write to, which takes its place whole or not at all.  Only its
-    owner can read it."""
-    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
-    try:
-        yield new_file(unfinished)
-        with open(unfinished, "rb") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-        raise
-    _fsync_directory(path.parent)
-
-
 def _refuse_links(path: Path) -> None:
     """The folder of the waves is itself inside what the user named."""
     if path.is_symlink():
         raise BadFile(f"{path}: a symbolic link, which is not followed; choose another directory")
     refuse_links(path)
-
-
-def _fsync_directory(folder: Path) -> None:
-    """A name is on the disk only when its directory is."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,8 +18,8 @@ from semcast.experiments.experiment import Row, Value
 from semcast.experiments.figure import LIVE
 from semcast.experiments.point import Point
 from semcast.experiments.registry import experiment
-from semcast.pipeline.sweep.outcome_store import atomic_write
 from semcast.pipeline.sweep.runs import RunOutcome
+from semcast.traces.files import atomic_write
 
 CONFIDENCE: Final = 0.95
 MANIFEST: Final = "sweep.json"

@@ -25,12 +25,12 @@ from semcast.experiments.experiment import Parameters, Value
 from semcast.experiments.point import Point
 from semcast.experiments.registry import experiment
 from semcast.pipeline.spark_session import SparkTarget, session
-from semcast.pipeline.sweep.outcome_store import OutcomeStore, atomic_write, open_store
+from semcast.pipeline.sweep.outcome_store import OutcomeStore, open_store
 from semcast.pipeline.sweep.results import MANIFEST, FinishedRun, write_results
 from semcast.pipeline.sweep.runs import RunOutcome, SweepRun, as_batch, key_of, run_one, seed_of
 from semcast.pipeline.sweep.scheduler import TASK_S, run_and_store
 from semcast.terms.errors import ConfigError
-from semcast.traces.files import new_folder, refuse_links
+from semcast.traces.files import atomic_write, new_folder, refuse_links
 
 OUTCOMES_DIR: Final = "waves"
 OnJobDone: TypeAlias = Callable[[pa.Table], None]
