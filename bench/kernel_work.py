@@ -44,7 +44,7 @@ CALLS: dict[str, Callable[[Callable[..., Any]], object]] = {
     "fill": lambda f: f(HELD, 1, RUN, 1 << 20, True),
     "take_range": lambda f: f(dict(HELD), 1, RUN),
     "settle": lambda f: f(deque(MESSAGES), RUN),
-    "letters": lambda f: f(Letter, ("a", "b"), (0, 0), MESSAGES, ()),
+    "letters": lambda f: f(Letter, ("a", "b"), MESSAGES, 0),
 }
 
 

@@ -168,10 +168,10 @@ def test_settling_takes_from_the_front(build):
 
 def test_letters_speak_of_names(build):
     messages = [Message(1, 4, payload=b"x", name="a"), Message(0, 1, keep=True)]
-    letters = [Letter("bob", "a", b"x", 14), Letter("ada", None, b"", 1, kept=True)]
-    made = build.letters(Letter, ["ada", "bob"], [0, 10], messages, ())
+    letters = [Letter("bob", "a", b"x", 4), Letter("ada", None, b"", 1, kept=True)]
+    made = build.letters(Letter, ["ada", "bob"], messages, 0)
     assert made == letters
-    made = build.letters(Letter, ["ada", "bob"], [0, 10], messages, [8, 9])
+    made = build.letters(Letter, ["ada", "bob"], messages, 8)
     assert [letter.position for letter in made] == [8, 9]
 
 

@@ -76,7 +76,7 @@ async def test_who_waits_for_room_or_has_left_is_not(driver, outputs):
 async def test_an_end_is_noticed_wherever_it_stands_among_the_outputs(driver):
     machine = Scripted(unseen=0)
     host = driver(machine)
-    host._names, host._bases = ("a",), (0,)
+    host._names = ("a",)
     machine.script = [Ended(LEFT), Delivery((Message(0, 1, payload=b"x"),), skipped=2)]
     host.multicast([Submission()])
     assert host._phase == LEFT

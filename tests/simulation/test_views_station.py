@@ -274,10 +274,10 @@ def entering(view: View, state: bytes | None = None) -> Installed:
 def test_an_application_knows_the_same_in_any_order() -> None:
     view = View(3, (Life(0, 1), Life(4, 2)), (10, 0))
     messages = [
-        Message(0, 1, item=5),
-        Message(0, 2),
+        Message(0, 11, item=5),
+        Message(0, 12),
         Message(1, 1, keep=True),
-        Message(0, 3, item=5),
+        Message(0, 13, item=5),
     ]
     one, other = (Application("fifo", "item") for _ in range(2))
     for application, order in ((one, (0, 1, 2, 3)), (other, (2, 1, 3))):
@@ -297,7 +297,7 @@ def test_a_joiner_goes_on_from_the_state_it_is_given(order: str) -> None:
     joiner.install(entering(View(2, members, (1,)), donor.state()))
     donor.install(entering(View(2, members, (1,))))
     for application in (donor, joiner):
-        application.deliver(Message(0, 1, item=7), 1)
+        application.deliver(Message(0, 2, item=7), 1)
     assert joiner.state() == donor.state()
     newest = (2, 1) if order == "total" else (0, 2)
     assert newest in joiner.knows.newest.values()

@@ -40,7 +40,9 @@ class QuorumDetector:
         gossip: type[StabilityGossip] | type[SafetyGossip],
         after: int | None = None,
         direct: bool = False,
+        bases: Sequence[Seq] = (),
     ) -> None:
+        bases = bases or (0,) * members
         self.rank = rank
         self.quorum = quorum  # None: every member that was not forgotten
         self.live = (1 << members) - 1
@@ -49,13 +51,14 @@ class QuorumDetector:
         self.period_s = period_s
         self.fanout = fanout
         self.after = after  # Gossip is due at once when a frontier has moved so far.
-        self.told: list[Seq] = [0] * members  # the own frontiers as last gossiped
+        self.told: list[Seq] = list(bases)  # the own frontiers as last gossiped
         self.gossip = gossip
         self.peers = [peer for peer in range(members) if peer != rank]
-        self.agreed: list[Seq] = [0] * members
+        self.agreed: list[Seq] = list(bases)
         self.candidate: list[Seq] = [0] * members
         self.voters: list[int] = [0] * members
-        self.claimed: list[Seq] = [0] * members  # how far each has come in the own stream
+        # How far each has come in the own stream.
+        self.claimed: list[Seq] = [bases[rank]] * members
         self.direct = direct and members <= SMALL
         self.round = 0
         self.excused: set[Rank] = set()  # peers that the last announcement may not have reached yet

@@ -35,6 +35,7 @@ class Holdings:
         rank: Rank,
         placed: PlacedQueue | None = None,
         trace: Trace | None = None,
+        bases: Sequence[Seq] = (),
     ) -> None:
         self.rank = rank
         self.trace = trace or Trace(rank, is_total=placed is not None)
@@ -48,7 +49,7 @@ class Holdings:
         self.congested_messages = recipe.congested_at * recipe.buffer
         self.congested_bytes = recipe.congested_at * recipe.buffer_bytes
         self.queue = DeliveryQueue(recipe) if placed is None else placed
-        self.store = RetransmissionStore(recipe)
+        self.store = RetransmissionStore(recipe, bases)
         self.messages = 0
         self.bytes = 0
         self.held_of: list[int] = [0] * recipe.members
@@ -58,7 +59,7 @@ class Holdings:
         self.admitted_bytes = 0  # of payload, ever
         self.wanted: list[Seq] = [0] * recipe.members  # up to where the bound does not apply
         self.ready = 0  # how many messages the application would take now
-        self.delivered: list[Seq] = [0] * recipe.members
+        self.delivered: list[Seq] = list(bases) or [0] * recipe.members
         self.skipped = 0  # how many messages the application will never see, being superseded
         self.told = 0  # of them
         self.purged = 0  # how many left the store as obsolete

@@ -54,6 +54,7 @@ class Member(Machine):
         rng: Random,
         placed: PlacedQueue | None = None,
         trace: Trace | None = None,
+        bases: Sequence[Seq] = (),
     ) -> None:
         """With `placed`, messages are delivered at the places that the first member gives them."""
         if not 0 <= rank < recipe.members:
@@ -64,18 +65,18 @@ class Member(Machine):
         self.given_up = 0  # how many of them did not leave drained
         self.excluded = False
         self.deadline = NEVER  # when `on_time` wants to be called next
-        self.holdings = Holdings(recipe, rank, placed, trace)
+        self.holdings = Holdings(recipe, rank, placed, trace, bases)
         self.trace = self.holdings.trace
-        self.reception = Reception(recipe, rank, self.holdings)
+        self.reception = Reception(recipe, rank, self.holdings, bases)
         self.vetting = Vetting(recipe, rank, self.reception.frontier, places=placed is not None)
         self.recovery = RepairRequester(recipe, rank, self.reception, self.holdings, rng)
-        self.outbox = Outbox(recipe, rank, self.holdings.store)
+        self.outbox = Outbox(recipe, rank, self.holdings.store, bases[rank] if bases else 0)
         self.sending = Sending(
-            recipe, rank, self.holdings, self.reception, self.vetting, self.outbox
+            recipe, rank, self.holdings, self.reception, self.vetting, self.outbox, bases
         )
         frontier = self.reception.frontier
         members, fanout = recipe.members, recipe.fanout
-        how = (recipe.gossip_after, recipe.direct_gossip)
+        how = (recipe.gossip_after, recipe.direct_gossip, bases)
         self.stability = QuorumDetector(
             rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip, *how
         )

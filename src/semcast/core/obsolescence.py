@@ -31,17 +31,23 @@ class Annotator(Protocol):
     def remember(self, seq: Seq, annotation: Annotation) -> None: ...
 
 
-def annotator(recipe: Recipe) -> Annotator:
-    """The annotator of a recipe's relation."""
+def annotator(recipe: Recipe, base: Seq = 0) -> Annotator:
+    """The annotator of a recipe's relation, in a view where the own stream goes on after `base`."""
     if recipe.relation == "bitmap":
-        return BitmapAnnotator(recipe.k)
+        return BitmapAnnotator(recipe.k, base)
     if recipe.relation == "list":
-        return ListAnnotator()
+        return ListAnnotator(base)
     if recipe.relation == "update-fin":
         return UpdateFinAnnotator()
     if recipe.relation == "item" and recipe.chain_limit is not None:
         return ChainAnnotator(recipe.chain_limit)
     return TagAnnotator(recipe.relation)
+
+
+def distances(seq: Seq, submission: Submission, base: Seq) -> dict[Seq, int]:
+    """How far back each lies that the submission supersedes; nothing of earlier views is held."""
+    found = {obsolete: distance(seq, obsolete) for obsolete in submission.obsoletes}
+    return {obsolete: n for obsolete, n in found.items() if obsolete > base}
 
 
 def distance(seq: Seq, obsolete: Seq) -> int:
@@ -110,15 +116,15 @@ class ChainAnnotator:
 class BitmapAnnotator:
     """k-bitmaps: bit n names the n-th preceding message; closure by shift and or [SRM §3.2]."""
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int, base: Seq = 0) -> None:
         self.k = k
+        self.base = base
         self.mask = (1 << k) - 1
         self.recent: deque[int] = deque(maxlen=k)  # newest first
 
     def annotate(self, seq: Seq, submission: Submission) -> Annotation:
         bits = 0
-        for obsolete in submission.obsoletes:
-            n = distance(seq, obsolete)
+        for obsolete, n in distances(seq, submission, self.base).items():
             if n > self.k:
                 raise LocalProtocolError(
                     f"obsoletes: message {obsolete} is {n} messages back; "
@@ -138,12 +144,13 @@ class BitmapAnnotator:
 class ListAnnotator:
     """Explicit lists, no horizon; the closure reaches as far as recent lists are remembered."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Seq = 0) -> None:
+        self.base = base
         self.recent: OrderedDict[Seq, tuple[Seq, ...]] = OrderedDict()
 
     def annotate(self, seq: Seq, submission: Submission) -> Annotation:
-        covered = {obsolete: distance(seq, obsolete) for obsolete in submission.obsoletes}
-        for obsolete in submission.obsoletes:
+        covered = distances(seq, submission, self.base)
+        for obsolete in tuple(covered):
             for older in self.recent.get(obsolete, ()):
                 if seq - older <= LISTS_REMEMBERED:
                     covered[older] = seq - older

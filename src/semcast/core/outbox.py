@@ -56,7 +56,9 @@ def repairs(messages: list[Message], notices: list[Purged], datagram_bytes: int)
 class Outbox:
     """Lives as long as the member."""
 
-    def __init__(self, recipe: Recipe, rank: Rank, store: RetransmissionStore) -> None:
+    def __init__(
+        self, recipe: Recipe, rank: Rank, store: RetransmissionStore, base: Seq = 0
+    ) -> None:
         self.rank = rank
         self.alone = recipe.members == 1
         self.store = store
@@ -70,12 +72,12 @@ class Outbox:
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         self.unicast = recipe.unicast
         self.much = recipe.much
-        self.reached: dict[Rank, Seq] = dict.fromkeys(self.peers, 0)  # in the own stream
+        self.reached: dict[Rank, Seq] = dict.fromkeys(self.peers, base)  # in the own stream
         self.pulling: dict[Rank, Seq] = {}  # who pulls, and what it must have reached to be sent to
         self.flush_at = NEVER
         self.idle_at = NEVER
-        self.last: Seq = 0
-        self.sent: Seq = 0  # what lies above waits for its first transmission
+        self.last: Seq = base
+        self.sent: Seq = base  # what lies above waits for its first transmission
         self.unsent_bytes = 0  # of it, as it was added
 
     def __repr__(self) -> str:

@@ -21,10 +21,11 @@ from semcast.terms.messages import Message
 class PlacedQueue:
     """Lives as long as the view.  Invariant: what is in `placed` has a position <= `last`."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
         self.purges = recipe.relation == "item"
         self.unplaced: list[dict[Seq, Message]] = [{} for _ in range(recipe.members)]
-        self.reached: list[Seq] = [0] * recipe.members  # up to where positions were given
+        # Up to where positions were given.
+        self.reached: list[Seq] = list(bases) or [0] * recipe.members
         self.orders: set[Seq] = set()  # of the sequencer's stream, not yet passed over
         self.bounds: deque[tuple[Seq, int]] = deque()  # of order messages: their last position
         self.placed: dict[int, Message] = {}

@@ -26,16 +26,19 @@ SKIPS_MAX = 1 << 16  # of a stream, on what one datagram says: each is an event 
 class Reception:
     """Lives as long as the member.  Invariant: frontier[s] <= known[s] for every sender s."""
 
-    def __init__(self, recipe: Recipe, rank: Rank, holdings: Holdings) -> None:
+    def __init__(
+        self, recipe: Recipe, rank: Rank, holdings: Holdings, bases: Sequence[Seq] = ()
+    ) -> None:
+        bases = bases or (0,) * recipe.members
         self.rank = rank
         self.holdings = holdings
         self.trace = holdings.trace
         self.elsewhere = recipe.elsewhere
         self.notices_max = recipe.buffer
         self.hearsay_max = recipe.much
-        self.frontier: list[Seq] = [0] * recipe.members
-        self.known: list[Seq] = [0] * recipe.members  # the highest seq heard of,
-        self.left: list[Seq] = [0] * recipe.members  # and that has left its sender for certain
+        self.frontier: list[Seq] = list(bases)
+        self.known: list[Seq] = list(bases)  # the highest seq heard of,
+        self.left: list[Seq] = list(bases)  # and that has left its sender for certain
         # Of streams that were heard of; in a large group most members are silent.
         self.ahead: defaultdict[Rank, Early] = defaultdict(Early)
         self.notices: defaultdict[Rank, Holes] = defaultdict(Holes)

@@ -23,11 +23,11 @@ class Kept:
 
     __slots__ = ("buffer", "holes", "safe", "stable")
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, base: Seq = 0) -> None:
         self.buffer = PurgingBuffer(recipe)
         self.holes = Holes()
         self.safe: Seq = 0
-        self.stable: Seq = 0
+        self.stable: Seq = base
 
     def __repr__(self) -> str:
         return f"Kept(stable={self.stable}, safe={self.safe}, {self.buffer}, {self.holes})"
@@ -36,8 +36,9 @@ class Kept:
 class RetransmissionStore:
     """Lives as long as the member; streams open when their first message is kept."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
         self.recipe = recipe
+        self.bases = bases
         self.needs_safety = recipe.needs_safety
         self.streams: dict[Rank, Kept] = {}
 
@@ -48,7 +49,7 @@ class RetransmissionStore:
         """The stream of `sender`, opened when needed."""
         kept = self.streams.get(sender)
         if kept is None:
-            kept = self.streams[sender] = Kept(self.recipe)
+            kept = self.streams[sender] = Kept(self.recipe, self.bases[sender] if self.bases else 0)
         return kept
 
     def holds(self, message: Message) -> bool:

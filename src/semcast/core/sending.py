@@ -32,13 +32,15 @@ class Sending:
         reception: Reception,
         vetting: Vetting,
         outbox: Outbox,
+        bases: Sequence[Seq] = (),
     ) -> None:
+        self.bases = bases or (0,) * recipe.members
         self.rank = rank
-        self.last: Seq = 0
+        self.last: Seq = self.bases[rank]
         self.raises = recipe.overflow == "error"
         self.is_causal = recipe.order == "causal"
         self.message_bytes = recipe.message_bytes
-        self.annotator = annotator(recipe)
+        self.annotator = annotator(recipe, self.last)
         # Other relations need an annotation for every message, so messages are made one by one.
         self.makes_runs = not self.is_causal and isinstance(self.annotator, TagAnnotator)
         self.holdings = holdings
@@ -125,4 +127,6 @@ class Sending:
         if not self.is_causal:
             return ()
         delivered = enumerate(self.holdings.delivered)
-        return tuple((rank, seq) for rank, seq in delivered if seq and rank != self.rank)
+        return tuple(
+            (rank, seq) for rank, seq in delivered if seq > self.bases[rank] and rank != self.rank
+        )

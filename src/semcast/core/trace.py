@@ -1,7 +1,7 @@
 """What a member of a group records of itself: the only place where its events are made.
 
-In a view, machines name members by rank and count messages from the first of the view; a trace
-names processes and counts over their lives.  An event is born with these names.
+In a view, machines name members by rank; a trace names processes and their lives.  An event is
+born with these names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,17 +52,15 @@ class Trace:
         out.events.append(event)
 
     def _name(self, event: Event, view: View) -> None:
-        members, bases, sender = view.members, view.bases, event.sender
+        members, sender = view.members, event.sender
         event.pid, event.inc = members[self.rank]
         event.view, event.lineage = view.id, view.lineage
         if event.by_seq and sender >= 0:
             by = event.by_sender if event.by_sender >= 0 else sender
-            event.by_seq += bases[by]
             event.by_sender = members[by].pid if event.by_sender >= 0 else -1
             event.by_inc = members[by].inc
         if sender >= 0:
             event.sender, event.sender_inc = members[sender]
-            event.seq += bases[sender]
             if event.message is not None:
                 event.message = replace(event.message, sender=event.sender, seq=event.seq, deps=())
         if event.peer >= 0:
@@ -134,7 +132,7 @@ class Trace:
     def requested(self, sender: Rank, spans: Sequence[Span], target: Rank, out: Effects) -> None:
         """The member requests missing messages from `target`."""
         if out.events is not None:
-            numbers = self._numbers(sender, spans)
+            numbers = _numbers(spans)
             self._say(out, NACK, sender, spans[0][0], note=numbers, peer=target)
 
     def repaired(
@@ -150,16 +148,9 @@ class Trace:
             return
         sent = Ranges((message.seq, message.seq) for message in messages)
         gone = Ranges((notice.first, notice.last) for notice in notices)
-        numbers = [self._numbers(sender, sent), self._numbers(sender, gone, "~")]
+        numbers = [_numbers(sent), _numbers(gone, "~")]
         first = min([*sent.firsts[:1], *gone.firsts[:1]])
         self._say(out, REPAIR, sender, first, note=" ".join(filter(None, numbers)), peer=peer)
-
-    def _numbers(self, sender: Rank, spans: Iterable[Span], mark: str = "") -> str:
-        base = 0 if self.view is None else self.view.bases[sender]
-        return " ".join(
-            f"{mark}{first + base}" + (f"-{last + base}" if last > first else "")
-            for first, last in spans
-        )
 
     def forgot(self, member: Rank, drained: bool, out: Effects) -> None:
         """The group goes on without a member."""
@@ -168,6 +159,13 @@ class Trace:
     def confirmed(self, sender: Rank, seq: Seq, out: Effects) -> None:
         """A stream was delivered at every member up to a number."""
         self._say(out, CONFIRM, sender, seq)
+
+
+def _numbers(spans: Iterable[Span], mark: str = "") -> str:
+    """Spans as text, each after `mark`."""
+    return " ".join(
+        f"{mark}{first}" + (f"-{last}" if last > first else "") for first, last in spans
+    )
 
 
 def _id(message: Message) -> tuple[Rank, Seq]:

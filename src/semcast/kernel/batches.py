@@ -327,15 +327,16 @@ class Batch:  # noqa: PLW1641 (equal to lists, which have no hash)
             )
         return made
 
-    def letters(self, make: Callable[..., Any], sender: Any, base: Any) -> list[Any]:
+    def letters(self, make: Callable[..., Any], sender: Any, position: Any) -> list[Any]:
         """What the application gets, without a message in between."""
         made = []
+        step: cython.Py_ssize_t = position > 0
         reader: Reader = Reader(self.data, self.begin)
         for _ in range(self.count):
             reader.message()
             name = reader.text() if reader.name < reader.name_end else None
-            seq = base + reader.seq
-            made.append(make(sender, name, reader.body(), seq, 0, reader.keep, 0))
+            made.append(make(sender, name, reader.body(), reader.seq, 0, reader.keep, position))
+            position += step
         return made
 
 

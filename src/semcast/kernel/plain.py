@@ -297,26 +297,23 @@ def purge_tagged(
 def letters(
     make: Callable[..., Any],
     names: Sequence[str],
-    bases: Sequence[int],
     messages: Sequence[Message],
-    positions: Sequence[int],
+    position: int,
 ) -> list[Any]:
-    """What the application gets: senders by name, items as it calls them, numbers from a base on.
+    """What the application gets: senders by name, items as it calls them.
 
-    Without a total order there are no positions.
+    `position` is that of the first in a total order; without one it is 0.
     """
-    if isinstance(messages, Batch) and not positions:
-        return messages.letters(make, names[messages.sender], bases[messages.sender])
+    if isinstance(messages, Batch):
+        return messages.letters(make, names[messages.sender], position)
     made = []
-    position = 0
+    step: cython.Py_ssize_t = position > 0
     message: Message
-    for place, message in enumerate(messages):
-        if positions:
-            position = positions[place]
-        sender = message.sender
-        seq = bases[sender] + message.seq
+    for message in messages:
+        sender, seq = message.sender, message.seq
         name, payload = message.name or None, message.payload
         made.append(make(names[sender], name, payload, seq, 0, message.keep, position))
+        position += step
     return made
 
 

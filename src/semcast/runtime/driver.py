@@ -77,7 +77,6 @@ class Driver(ABC):
     member: Machine
     relation: str  # what makes a message obsolete
     _names: Sequence[str]  # of the senders, by rank, of what is delivered next
-    _bases: Sequence[int]  # which their numbers come after
 
     def __init__(
         self,
@@ -227,8 +226,7 @@ class Driver(ABC):
     def _letters(self, delivery: Delivery) -> list[Message]:
         """What the application gets of a delivery."""
         messages, position, skipped = delivery.messages, delivery.position, delivery.skipped
-        positions = range(position, position + len(messages)) if position else ()
-        made = letters(Message, self._names, self._bases, messages, positions)
+        made = letters(Message, self._names, messages, position)
         if skipped:
             self.skipped += skipped
             made[0] = msgspec.structs.replace(made[0], skipped=skipped)

@@ -70,7 +70,7 @@ class Host(Driver):
         self.member = member
         self.relation = member.recipe.relation
         self.names = names
-        self._names, self._bases = names, [0] * len(names)  # Numbers begin at 1.
+        self._names = names
         self._view = View(1, tuple(names), is_primary=True)
         self.reports: dict[Rank, tuple[Report, Report]] = {}  # the last two, also the own ones
         self.heard_at: dict[Rank, float] = {}

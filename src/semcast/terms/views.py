@@ -52,8 +52,9 @@ Seqs: TypeAlias = Annotated[tuple[Seq, ...], msgspec.Meta(max_length=MEMBERS_MAX
 class View(msgspec.Struct, frozen=True, array_like=True):
     """A membership with an id; a member's place in `members` is its rank.
 
-    `bases` has, by rank, how many messages each member had sent in the views before: in a view
-    every stream starts at 1, and numbers are dense over a life.  `lineage` is that of the founding.
+    `bases` has, by rank, how many messages each member had sent in the views before: numbers are
+    dense over a life, and in a view every stream goes on after its base.  `lineage` is that
+    of the founding.
     """
 
     id: ViewId
@@ -120,7 +121,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=35):
 
 
 class Promise(msgspec.Struct, frozen=True, array_like=True, tag=36):
-    """A member has stopped.  `frontier` is by rank, `sent` its own last number in the view;
+    """A member has stopped.  `frontier` is by rank, `sent` its own last number;
     `stateful` whether its application has its state; `accepted` the proposal of the highest
     ballot that it accepted, if any."""
 

@@ -314,7 +314,7 @@ class PrimaryViews:
             stay = sorted([*stay, min(rank for rank in promises if promises[rank].stateful)])
         joiners = [life for life in self._joiners() if life.pid not in _pids(view, stay)]
         members = tuple(view.members[rank] for rank in stay) + tuple(joiners)
-        bases = tuple(view.bases[rank] + promises[rank].sent for rank in stay)
+        bases = tuple(promises[rank].sent for rank in stay)
         stateful = [view.members[rank] for rank in stay if promises[rank].stateful]
         cut = tuple(
             max(promise.frontier[sender] for promise in promises.values())

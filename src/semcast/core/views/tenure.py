@@ -1,16 +1,12 @@
 """The time in one view: a reliable multicast among its members, and order if there is one.
 
-A member of the view is named by its rank in here and by its process outside; numbers of messages
-count from 1 in here and over the life of the sender outside.  What is sent in a view is taken by
-its members in that view only, so nothing is delivered in another [SVS §4.1].
+A member of the view is named by its rank in here and by its process outside.  What is sent
+in a view is taken by its members in that view only, so nothing is delivered in another [SVS §4.1].
 When the view ends, what its application has not yet taken waits here until it has.
 """
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
-
-from msgspec.structs import replace
 
 from semcast.core.member import Member
 from semcast.core.placing import PlacedQueue
@@ -27,24 +23,6 @@ from semcast.terms.views import Enclosed, OrderProgress, View
 ALWAYS: Seq = 2**63 - 1
 
 
-class Renumbered(Sequence[Submission]):
-    """Submissions whose obsolete numbers, those of a life, are told from the view's first on."""
-
-    def __init__(self, submissions: Sequence[Submission], base: Seq) -> None:
-        self.submissions = submissions
-        self.base = base
-
-    def __len__(self) -> int:
-        return len(self.submissions)
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return Renumbered(self.submissions[place], self.base)
-        submission, base = self.submissions[place], self.base
-        inside = tuple(seq - base for seq in submission.obsoletes if seq > base)
-        return replace(submission, obsoletes=inside)
-
-
 class Tenure:
     """One per view and member.  Invariant: once it is closed, only `on_ready` gets anything out."""
 
@@ -55,14 +33,14 @@ class Tenure:
         self.rank: Rank = view.members.index(life)
         self.rank_of: dict[Pid, Rank] = {m.pid: rank for rank, m in enumerate(view.members)}
         inner = recipe.recipe_of(len(view.members))
-        self.placed = PlacedQueue(inner) if recipe.order == "total" else None
+        self.placed = PlacedQueue(inner, view.bases) if recipe.order == "total" else None
         self.trace = Trace(self.rank, view, is_total=self.placed is not None)
-        self.member = Member(inner, self.rank, rng, self.placed, self.trace)
+        self.member = Member(inner, self.rank, rng, self.placed, self.trace, view.bases)
         self.is_frozen = False
         self.is_silent = False  # for the while: nothing of its own is sent
         self.is_closed = False
-        self.ordered: list[Seq] = [0] * len(view.members)  # by the sequencer: what it has placed
-        self.last_own: Seq = 0  # the sequencer's last message that is no order
+        self.ordered: list[Seq] = list(view.bases)  # by the sequencer: what it has placed
+        self.last_own: Seq = view.bases[self.rank]  # the sequencer's last message that is no order
         self.order_at = NEVER
         self.order_last = -NEVER
         self.told_at = NEVER  # when OrderProgress is due
@@ -85,11 +63,6 @@ class Tenure:
     def deadline(self) -> float:
         """When `on_time` wants to be called."""
         return min(self.member.deadline, self.order_at, self.told_at)
-
-    @property
-    def base(self) -> Seq:
-        """How many messages this life had sent in the views before."""
-        return self.view.bases[self.rank]
 
     @property
     def progress(self) -> tuple[Seq, int]:
@@ -116,10 +89,7 @@ class Tenure:
         return not self.member.holdings.queue.has_next
 
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
-        """As `Member.submit`; numbers that are named as obsolete are those of the life."""
-        base = self.base
-        if base and self.member.recipe.relation in ("list", "bitmap"):
-            submissions = Renumbered(submissions, base)
+        """As `Member.submit`."""
         before = self.member.sent
         try:
             return self.member.submit(submissions, now, self._enter(out))

@@ -19,12 +19,12 @@ class Tenures(deque[Tenure]):
     @property
     def sent(self) -> Seq:
         """The number of the last message of this life that gives no order."""
-        return self[-1].base + self[-1].last_own if self else 0
+        return self[-1].last_own if self else 0
 
     @property
     def numbered(self) -> Seq:
         """How many messages this life has multicast, order messages among them."""
-        return self[-1].base + self[-1].member.sent if self else 0
+        return self[-1].member.sent if self else 0
 
     def status(self, now: float) -> Status:
         """What the multicasts in all these views have to say."""

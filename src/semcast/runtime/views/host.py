@@ -106,7 +106,6 @@ class ViewHost(Driver):
         self._view = View(0, (), is_primary=False)
         self._shown = NO_VIEW
         self._names: tuple[str, ...] = ()
-        self._bases: Sequence[int] = ()
         self._are_named = True
         self.on_install: Callable[[], None] = lambda: None  # a view was installed
         self._returning: asyncio.Task[None] | None = None  # to a group that went on without it
@@ -222,7 +221,7 @@ class ViewHost(Driver):
         name_of = self.introductions.name_of
         joined = tuple(name_of(life.pid) for life in view.members if life not in before.members)
         left = tuple(name_of(life.pid) for life in before.members if life not in view.members)
-        self._shown, self._bases = view, view.bases
+        self._shown = view
         self.introductions.lineage = view.lineage
         self._name_members()
         self._view = View(view.id, self._names, is_primary=self._is_primary(view))

@@ -53,7 +53,7 @@ class Application:
         """Take a message of the view."""
         view, rank = self.view, message.sender
         pid, inc = view.members[rank]
-        number = 0, view.bases[rank] + message.seq
+        number = 0, message.seq
         stream = f"{pid}.{inc}"
         if message.keep or self._keeps_all or (self._has_items and message.item is None):
             self.knows.kept ^= crc32(f"{stream}:{number[1]}".encode())
