@@ -12,8 +12,8 @@ from random import Random
 
 from side_by_side import report, side_by_side
 
-from semcast.core.delivery import DeliveryQueue
 from semcast.core.obsolescence import annotator
+from semcast.core.order.fifo import FifoQueue
 from semcast.core.recipe import Recipe
 from semcast.terms.messages import Message, Submission
 from semcast.workloads.lists import name_predecessors
@@ -42,9 +42,9 @@ def through_queue(recipe: Recipe, held: int) -> Callable[[], int]:
     stream = messages(recipe)
 
     def run() -> int:
-        queue = DeliveryQueue(recipe)
+        queue = FifoQueue(recipe)
         for place, message in enumerate(stream):
-            queue.push(message)
+            queue.push((message,))
             if place % 4 == 3 or len(queue) > held:
                 queue.pop()
         return len(stream)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast import kernel
-from semcast.core.delivery import DeliveryQueue
 from semcast.core.obsolescence import annotator
+from semcast.core.order import ORDERS
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
@@ -189,13 +189,13 @@ def test_delivery_queue(purge, order, relation, seed, senders):
         return  # refused by the recipe
     rng = Random(seed)
     recipe = Recipe(members=senders, relation=relation, purge=purge, order=order, k=K, buffer=100)
-    queue, twin = DeliveryQueue(recipe), DumbQueue(recipe)
+    queue, twin = ORDERS[order].queue(recipe, ()), DumbQueue(recipe)
     arrivals = [stream(recipe, sender, rng) for sender in range(senders)]
     for _ in range(50):
         action = rng.choice(["push", "push", "push", "pop", "relieve", "ask"])
         if action == "push":
             message = next(rng.choice(arrivals))
-            assert plain(queue.push(message)) == twin.push(message)
+            assert plain(queue.push([message])) == twin.push(message)
         elif action == "pop" and twin.waiting:
             assert queue.pop() is twin.pop()
         elif action == "relieve" and purge == "lazy":

@@ -58,7 +58,7 @@ def test_nobody_reaches_into_a_machine(path: Path) -> None:
     "bad",
     [
         "host.member.holdings.messages",
-        "len(station.member.tenures)",
+        "len(station.member.members)",
         "self.member.is_drained",
         "[sum(m.reception.frontier) for m in members]",
         "self.participant.publisher",

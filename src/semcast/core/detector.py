@@ -17,6 +17,7 @@ Rejected: gossiping everybody's frontier, n entries per stream instead of one.
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
+from semcast.core.port import Port
 from semcast.terms.effects import Effects
 from semcast.terms.ids import NEVER, Rank, Seq
 from semcast.terms.messages import Ballot, SafetyGossip, StabilityGossip
@@ -41,7 +42,9 @@ class QuorumDetector:
         after: int | None = None,
         direct: bool = False,
         bases: Sequence[Seq] = (),
+        port: Port | None = None,
     ) -> None:
+        self.port = port or Port()
         bases = bases or (0,) * members
         self.rank = rank
         self.quorum = quorum  # None: every member that was not forgotten
@@ -156,7 +159,7 @@ class QuorumDetector:
 
     def announce(self, audience: Sequence[Rank], out: Effects) -> None:
         """Tell what was agreed on the own stream."""
-        out.send.append((audience, self._compose((self.rank,))))
+        self.port.send(audience, self._compose((self.rank,)), out)
         self.excused = set(self.peers)
 
     def reached(self, ballot: Ballot) -> Seq:
@@ -234,14 +237,14 @@ class QuorumDetector:
         behind, self.behind = self.behind, {}
         for peer, streams in behind.items():
             told = streams | self.open if self.enabled else streams
-            out.send.append(((peer,), self._compose(told)))
+            self.port.send((peer,), self._compose(told), out)
         if not (self.enabled and self.open):
             return
         for sender in self.open:
             self.told[sender] = self.frontier[sender]
         targets = self._targets(behind)
         if targets:
-            out.send.append((targets, self._compose(self.open)))
+            self.port.send(targets, self._compose(self.open), out)
 
     def _targets(self, answered: Mapping[Rank, object]) -> list[Rank]:
         """Whom to tell besides those that are answered anyway."""

@@ -11,8 +11,7 @@ Only what waits is purged: a message that a ready application takes at once neve
 from collections.abc import Sequence
 
 from semcast import kernel
-from semcast.core.delivery import DeliveryQueue
-from semcast.core.placing import PlacedQueue
+from semcast.core.order import ORDERS
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
 from semcast.core.trace import Trace
@@ -33,13 +32,13 @@ class Holdings:
         self,
         recipe: Recipe,
         rank: Rank,
-        placed: PlacedQueue | None = None,
         trace: Trace | None = None,
         bases: Sequence[Seq] = (),
     ) -> None:
+        order = ORDERS[recipe.order]
         self.rank = rank
-        self.trace = trace or Trace(rank, is_total=placed is not None)
-        self.placed = placed
+        self.trace = trace or Trace(rank)
+        self.at_once = not order.gives_places  # A ready application need not wait for a place.
         self.echo = recipe.echo
         self.elsewhere = recipe.elsewhere
         self.eager = recipe.purge == "eager"
@@ -48,7 +47,7 @@ class Holdings:
         self.window_bytes = recipe.window_bytes or recipe.buffer_bytes
         self.congested_messages = recipe.congested_at * recipe.buffer
         self.congested_bytes = recipe.congested_at * recipe.buffer_bytes
-        self.queue = DeliveryQueue(recipe) if placed is None else placed
+        self.queue = order.queue(recipe, bases)
         self.store = RetransmissionStore(recipe, bases)
         self.messages = 0
         self.bytes = 0
@@ -92,7 +91,7 @@ class Holdings:
 
     def want(self, sender: Rank, seq: Seq) -> None:
         """The order of a view waits for these: were they refused, nothing would ever leave."""
-        if self.placed is not None and seq > self.wanted[sender]:
+        if not self.at_once and seq > self.wanted[sender]:
             self.wanted[sender] = seq
 
     def take(self, message: Message) -> None:
@@ -145,7 +144,7 @@ class Holdings:
         sender, _ = kernel.start_of(messages)
         is_own = sender == self.rank
         is_awaited = not self._is_for_nobody(sender)
-        straight = self.placed is None and (self.ready > 0 or not is_awaited)
+        straight = self.at_once and (self.ready > 0 or not is_awaited)
         held = self.elsewhere or is_own or not straight
         more = held - is_counted  # of what is held, by each of them
         count = min(len(messages), self.ready) if straight and is_awaited else len(messages)
@@ -170,11 +169,8 @@ class Holdings:
             self._put(sender, messages, payload)
         if straight:
             self._deliver(messages, out)
-        elif self.placed is not None:
-            self.placed.push_run(messages)
         else:
-            for message in messages:
-                self._enqueue(message, out)
+            self._enqueue(messages, out)
         if self.elsewhere and not is_own:
             self.purge_stored(sender, out)
         return count
@@ -183,7 +179,7 @@ class Holdings:
         """Queue the next message of its stream, keep it for others; False if there is no room."""
         stored = self.elsewhere or message.sender == self.rank
         # Then nothing waits.
-        straight = self.placed is None and (self.ready > 0 or self._is_for_nobody(message.sender))
+        straight = self.at_once and (self.ready > 0 or self._is_for_nobody(message.sender))
         held = stored or not straight
         if message.sender == self.rank and self._exceeds_share(message, out):
             return False
@@ -199,7 +195,7 @@ class Holdings:
         if straight:
             self._deliver((message,), out)
         else:
-            self._enqueue(message, out)
+            self._enqueue((message,), out)
         if stored and message.sender != self.rank:  # Own messages purge once they have left.
             self.purge_stored(message.sender, out)
         if self._is_above_bound:
@@ -249,21 +245,9 @@ class Holdings:
             and (own * active >= self.messages_max or self.own_bytes * active >= self.bytes_max)
         )
 
-    def _enqueue(self, message: Message, out: Effects) -> None:
-        if self.placed is not None and message.deps:
-            self.placed.place(message.deps)
-            self.placed.note_order(message.seq)
-            return
-        for purged, by in self.queue.push(message):
+    def _enqueue(self, messages: Sequence[Message], out: Effects) -> None:
+        for purged, by in self.queue.push(messages):
             self._purge_queued(purged, by, out)
-
-    def hand_over_placed(self, out: Effects) -> None:
-        """Positions have become final: deliver them, purge what has to wait."""
-        assert self.placed is not None
-        self.hand_over(out)
-        for purged, position, by in self.placed.purge():
-            self._left_queue(purged, out)
-            self.trace.purged_at(position, purged, by, self.messages, out)
 
     def _make_room(self, message: Message, out: Effects) -> bool:
         """At the bound: purge, count on what the message itself supersedes, or reserve."""
@@ -297,9 +281,8 @@ class Holdings:
             return
         self.purged += len(purged)
         gone = [message for message, _ in purged]
-        if self.placed is not None:  # What waits for its place, nobody needs to see there.
-            withdrawn = sum(self.placed.withdraw(message) for message in gone)
-            self.skipped += 0 if self._is_for_nobody(sender) else withdrawn
+        withdrawn = self.queue.withdraw(gone)
+        self.skipped += 0 if self._is_for_nobody(sender) else withdrawn
         self._left_store(sender, gone, out)
         for message, by in purged if out.events is not None else ():
             self.trace.purged(message, by, RETRANSMISSION, self.messages, out)
@@ -315,11 +298,12 @@ class Holdings:
             self._tell_room(out)
 
     def _purge_queued(self, purged: Message, by: Seq, out: Effects) -> None:
-        self._left_queue(purged, out)
+        self.left_queue(purged, out)
         if out.events is not None:
             self.trace.purged(purged, by, DELIVERY, self.messages, out)
 
-    def _left_queue(self, purged: Message, out: Effects) -> None:
+    def left_queue(self, purged: Message, out: Effects) -> None:
+        """What waited for the application is superseded."""
         self.skipped += not self._is_for_nobody(purged.sender)
         if not self.store.holds(purged):
             self.drop(purged, out)
@@ -351,7 +335,7 @@ class Holdings:
         """Neighbours in one stream."""
         sender, first = kernel.start_of(messages)
         self.delivered[sender] = first + len(messages) - 1
-        position = self.placed.position if self.placed is not None else 0
+        position = self.queue.position
         if not self._is_for_nobody(sender):
             self.ready -= len(messages)
             out.outputs.append(Delivery(messages, self.skipped - self.told, position))

@@ -1,21 +1,23 @@
-"""One member of a group: the machines of a recipe, wired together.  No protocol rule is here.
+"""One member of a view: the machines of a recipe, wired together.  No protocol rule is here.
 
-A driver calls it as any `Machine`.  The same object runs under the simulator and between real
-processes.
+A fixed group is a view that never changes: there a driver calls the member as any `Machine`.  In a
+group with views the process has one member for each view that it has not finished with.  What is
+sent in a view is taken by its members in that view only, so nothing is delivered in another
+[SVS §4.1].
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from random import Random
-from typing import Any, Final
+from typing import Any
 
-from msgspec.structs import replace
-
-from semcast import kernel
+from semcast.core.answering import RepairAnswerer
 from semcast.core.detector import QuorumDetector
+from semcast.core.flush import CLOSED, OPEN, Flush
 from semcast.core.holdings import Holdings
-from semcast.core.outbox import Outbox, repairs
-from semcast.core.placing import PlacedQueue
+from semcast.core.order import ORDERS
+from semcast.core.outbox import Outbox
+from semcast.core.port import Port, ViewPort
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
 from semcast.core.recovery import RepairRequester
@@ -25,7 +27,7 @@ from semcast.core.vetting import Vetting
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import RECLAIM, SAFE, STABLE
-from semcast.terms.ids import NEVER, Rank, Seq
+from semcast.terms.ids import NEVER, Life, Pid, Rank, Seq
 from semcast.terms.machine import Command, ForgetMember, Machine, Status
 from semcast.terms.messages import (
     Ballot,
@@ -39,44 +41,46 @@ from semcast.terms.messages import (
     WindowEmpty,
 )
 from semcast.terms.outputs import Ended
-from semcast.terms.views import EXCLUDED, MEMBER
-
-PACKS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
+from semcast.terms.views import EXCLUDED, MEMBER, View, fixed_view
 
 
 class Member(Machine):
-    """Lives as long as the process takes part in the group."""
+    """Lives as long as the process takes part in the view."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        rank: Rank,
-        rng: Random,
-        placed: PlacedQueue | None = None,
-        trace: Trace | None = None,
-        bases: Sequence[Seq] = (),
-    ) -> None:
-        """With `placed`, messages are delivered at the places that the first member gives them."""
+    def __init__(self, recipe: Recipe, rank: Rank, rng: Random, view: View | None = None) -> None:
+        """Without a view, the group is fixed."""
         if not 0 <= rank < recipe.members:
             raise ConfigError(f"rank: {rank} is not in 0..{recipe.members - 1}")
         self.recipe = recipe
         self.rank = rank
+        self.view = view = view or fixed_view(recipe.members)
+        self.port = ViewPort(view) if view.id else Port()
         self.forgotten: set[Rank] = set()
         self.given_up = 0  # how many of them did not leave drained
         self.excluded = False
+        self.is_silent = False  # for the while: nothing of its own is sent
         self.deadline = NEVER  # when `on_time` wants to be called next
-        self.holdings = Holdings(recipe, rank, placed, trace, bases)
-        self.trace = self.holdings.trace
+        order, bases, port = ORDERS[recipe.order], view.bases, self.port
+        self.trace = Trace(rank, view, gives_places=order.gives_places)
+        self.holdings = Holdings(recipe, rank, self.trace, bases)
         self.reception = Reception(recipe, rank, self.holdings, bases)
-        self.vetting = Vetting(recipe, rank, self.reception.frontier, places=placed is not None)
-        self.recovery = RepairRequester(recipe, rank, self.reception, self.holdings, rng)
-        self.outbox = Outbox(recipe, rank, self.holdings.store, bases[rank] if bases else 0)
-        self.sending = Sending(
-            recipe, rank, self.holdings, self.reception, self.vetting, self.outbox, bases
-        )
-        frontier = self.reception.frontier
+        self.frontier: Sequence[Seq] = self.reception.frontier
+        add = order.ordering
+        self.ordering = add and add(recipe, view, rank, self.holdings, self.frontier)
+        self.vetting = Vetting(recipe, rank, self.frontier)
+        self.recovery = RepairRequester(recipe, rank, self.reception, self.holdings, rng, port)
+        self.ending = Flush(self.reception, self.recovery)
+        store = self.holdings.store
+        self.outbox = Outbox(recipe, rank, store, bases[rank], port)
+        self.answerer = RepairAnswerer(recipe, self.reception, store, self.outbox, port, self.trace)
+        machines = self.holdings, self.reception, self.vetting, self.outbox
+        self.sending = Sending(recipe, rank, *machines, bases[rank], self.ordering)
+        self._make_detectors(recipe, rng)
+
+    def _make_detectors(self, recipe: Recipe, rng: Random) -> None:
+        frontier, rank = self.reception.frontier, self.rank
         members, fanout = recipe.members, recipe.fanout
-        how = (recipe.gossip_after, recipe.direct_gossip, bases)
+        how = (recipe.gossip_after, recipe.direct_gossip, self.view.bases, self.port)
         self.stability = QuorumDetector(
             rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip, *how
         )
@@ -90,11 +94,16 @@ class Member(Machine):
         self.safety.enabled = recipe.needs_safety and recipe.safety_always
 
     def __repr__(self) -> str:
-        return f"Member({self.rank}, {self.reception}, {self.holdings}, {self.recovery})"
+        return f"Member({self.rank}, {self.view}, {self.reception}, {self.holdings})"
 
     @property
     def sent(self) -> Seq:
-        """The number of the last own message."""
+        """The number of the last message that the application sent."""
+        return self.sending.last_update
+
+    @property
+    def last(self) -> Seq:
+        """The number of the last own message, markers among them."""
         return self.sending.last
 
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
@@ -110,18 +119,15 @@ class Member(Machine):
             self.holdings.purge_stored(self.rank, out)
             self._settle(now, out)
 
-    def order(self, runs: tuple[tuple[Rank, Seq], ...], now: float, out: Effects) -> None:
-        """Multicast an order message: it gives the next places."""
-        self.sending.order(runs, now, out)
-        self.outbox.flush(now, out)
-        self._settle(now, out)
-
     def on_datagram(self, source: Rank, datagram: Datagram, now: float, out: Effects) -> None:
         """Something came from `source`; raises RemoteProtocolError if this group cannot say it."""
         if self.excluded:
             return
         if source in self.forgotten:
-            self._turn_away(source, out)
+            self.port.send((source,), Excluded(source), out)
+            self.trace.turned_away(source, out)
+            return
+        if self.ending.state == CLOSED and not isinstance(datagram, Nack):
             return
         self.vetting.check(source, datagram)
         if self.vetting.shows_exclusion(datagram):
@@ -129,10 +135,6 @@ class Member(Machine):
         else:
             _HANDLERS[type(datagram)](self, source, datagram, now, out)
         self._settle(now, out)
-
-    def _turn_away(self, source: Rank, out: Effects) -> None:
-        out.send.append(((source,), Excluded(source)))
-        self.trace.turned_away(source, out)
 
     def _on_data(self, source: Rank, data: Data, now: float, out: Effects) -> None:
         if data.safe:
@@ -144,22 +146,7 @@ class Member(Machine):
             self.recovery.on_answer(data, now)
 
     def _on_nack(self, source: Rank, nack: Nack, now: float, out: Effects) -> None:
-        if nack.sender == self.rank and nack.ranges:
-            self.outbox.on_nack(source, nack)
-        messages, notices = self.holdings.store.find(
-            nack.sender, nack.ranges, self.reception.frontier[nack.sender], nack.limit
-        )
-        if self.reception.limit is not None and len(messages) < nack.limit:
-            early, gone = self.reception.find_ahead(nack)
-            messages += early[: nack.limit - len(messages)]
-            notices += gone
-        *parts, last = repairs(messages, notices, self.recipe.datagram_bytes)
-        for part in parts:
-            out.send.append(((source,), part))
-        if last.messages or last.purged:
-            self.trace.repaired(nack.sender, messages, notices, source, out)
-            # It closes the request: were the first part to, the rest would be asked for twice.
-            out.send.append(((source,), replace(last, answers=nack.number)))
+        self.answerer.on_nack(source, nack, out)
 
     def _on_stability(self, source: Rank, g: StabilityGossip, now: float, out: Effects) -> None:
         self._take_hints(source, g.ballots, out)
@@ -178,7 +165,8 @@ class Member(Machine):
 
     def _end(self, out: Effects) -> None:
         self.excluded = True
-        out.outputs.append(Ended(EXCLUDED))
+        if not self.view.id:  # Who is in a view that changes, its members decide elsewhere.
+            out.outputs.append(Ended(EXCLUDED))
 
     def _take_hints(self, source: Rank, ballots: tuple[Ballot, ...], out: Effects) -> None:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
@@ -250,19 +238,19 @@ class Member(Machine):
 
     def status(self, now: float) -> Status:
         """How it is doing."""
-        holdings, sent = self.holdings, self.sent
+        holdings, last = self.holdings, self.last
         agreed, closed = self.stability.agreed, self.stability.closed
         frontier = self.reception.frontier
         return Status(
             phase=EXCLUDED if self.excluded else MEMBER,
-            sent=sent,
+            sent=self.sent,
             passed=sum(frontier),
             skipped=holdings.skipped,
             purged=holdings.purged,
             queued=len(holdings.queue),
             held=holdings.messages,
             held_bytes=holdings.bytes,
-            lags={peer: sent - reached for peer, reached in self.outbox.reached.items()},
+            lags={peer: last - reached for peer, reached in self.outbox.reached.items()},
             forgotten=self.forgotten,
             is_blocked=holdings.refused,
             is_drained=self.is_drained,
@@ -297,29 +285,84 @@ class Member(Machine):
         self._on_stable(self.stability.forget(member), out)
         self._settle(now, out)
 
-    def freeze(self, now: float, out: Effects) -> None:
+    def stop(self, now: float, out: Effects) -> None:
         """The view ends: what waits to be sent leaves, and no frontier moves any more."""
-        self.reception.freeze()
-        self.outbox.hurry(now)
-        self.outbox.flush(now, out)
-        self._settle(now, out)
+        if self.ending.state == OPEN:
+            self.ending.stop()
+            self.outbox.hurry(now)
+            self.outbox.flush(now, out)
+            self._settle(now, out)
 
-    def aim(self, cut: Sequence[Seq], sources: Sequence[Rank], now: float, out: Effects) -> None:
+    def fetch(self, cut: Sequence[Seq], holders: Sequence[Rank], now: float, out: Effects) -> None:
         """The view's streams end at `cut`; by stream, who holds them up to there."""
-        self.reception.aim(cut)
-        self.recovery.aim(sources)
+        self.ending.fetch(cut, holders)
         self._settle(now, out)
 
-    def release(self, cut: Sequence[Seq], now: float, out: Effects) -> None:
-        """Take what was held back, up to the cut."""
-        self.reception.release(cut, out)
+    def finish(self, cut: Sequence[Seq] | None, now: float, out: Effects) -> None:
+        """The view is over.  With a cut everything up to it is delivered here; without, what has
+        its place is."""
+        self.ending.finish(cut, out)
+        if self.ordering is not None:
+            self.ordering.close(cut, out)
         self._settle(now, out)
+
+    def on_suspects(self, suspects: Collection[Rank]) -> None:
+        """These seem to have crashed: others are asked for repair, if there are any."""
+        self.recovery.away = suspects
+
+    def on_progress(self, source: Pid, held: Seq, delivered: int, now: float, out: Effects) -> None:
+        """A process tells how far it got in the order of the view."""
+        peer = self.port.rank_of.get(source)
+        if peer is not None and self.ordering is not None and self.ending.state != CLOSED:
+            self.ordering.on_progress(peer, held, delivered)
+            self._settle_order(now, out)
+
+    @property
+    def progress(self) -> tuple[Seq, int]:
+        """How far it got in the order of the view, as `on_progress` of the others is told."""
+        return (0, 0) if self.ordering is None else self.ordering.progress
+
+    @property
+    def slowest(self) -> tuple[Life, ...]:
+        """The member that is furthest behind in the own stream, if any is."""
+        rank = self.outbox.slowest
+        return () if rank is None else (self.view.members[rank],)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the application has taken everything that it may."""
+        return not self.holdings.queue.has_next
+
+    def withdraw_credit(self) -> int:
+        """How many messages the application would still take; it takes none here any more."""
+        ready, self.holdings.ready = self.holdings.ready, 0
+        return ready
+
+    def _settle_order(self, now: float, out: Effects) -> None:
+        """Order what came, hand over what has its place, and tell the others."""
+        ordering = self.ordering
+        if ordering is None:
+            return
+        if self.ending.state != OPEN or self.is_silent:
+            ordering.pause()
+        elif runs := ordering.poll(self.sent, now):
+            self.sending.order(runs, now, out)
+            self.outbox.flush(now, out)
+            self._settle_streams(now, out)
+        ordering.settle(now, out)
+        self.deadline = min(self.deadline, ordering.deadline)
 
     def _settle(self, now: float, out: Effects) -> None:
-        """After every input: let the detectors see the frontier, and recovery the gaps."""
-        if self.excluded:
+        """After every input, unless it has no more to say."""
+        if self.excluded or self.ending.state == CLOSED:
             self.deadline = NEVER
             return
+        self._settle_streams(now, out)
+        if self.ordering is not None:
+            self._settle_order(now, out)
+
+    def _settle_streams(self, now: float, out: Effects) -> None:
+        """Let the detectors see the frontier, and recovery the gaps."""
         moved = self.reception.moved
         if moved:
             for sender in moved:

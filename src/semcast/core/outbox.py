@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from semcast import kernel
+from semcast.core.port import Port
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission import RetransmissionStore
 from semcast.terms.effects import Effects
@@ -57,8 +58,14 @@ class Outbox:
     """Lives as long as the member."""
 
     def __init__(
-        self, recipe: Recipe, rank: Rank, store: RetransmissionStore, base: Seq = 0
+        self,
+        recipe: Recipe,
+        rank: Rank,
+        store: RetransmissionStore,
+        base: Seq = 0,
+        port: Port | None = None,
     ) -> None:
+        self.port = port or Port()
         self.rank = rank
         self.alone = recipe.members == 1
         self.store = store
@@ -120,6 +127,13 @@ class Outbox:
         """To whom goes what is for all."""
         return self.peers if self.unicast else EVERYONE
 
+    @property
+    def slowest(self) -> Rank | None:
+        """The peer that is furthest behind, if any is."""
+        reached = self.reached
+        peer = min(reached, key=lambda peer: reached[peer], default=None)
+        return None if peer is None or reached[peer] == self.last else peer
+
     def hurry(self, now: float) -> None:
         """What waits for company need not wait any longer."""
         if not self.is_blocked:
@@ -133,7 +147,7 @@ class Outbox:
         if self.pulling:
             audience = [peer for peer in self.peers if peer not in self.pulling]
         if audience:
-            out.send.append((audience, data))
+            self.port.send(audience, data, out)
 
     def on_stable(self, stable: Seq) -> None:
         """Everyone has come so far in the own stream."""
@@ -202,4 +216,4 @@ class Outbox:
         if now >= self.idle_at:
             self.idle_at = NEVER
             if self.sent == self.last and self.store.stream(self.rank).stable < self.last:
-                out.send.append((self.audience, WindowEmpty(self.rank, self.last)))
+                self.port.send(self.audience, WindowEmpty(self.rank, self.last), out)

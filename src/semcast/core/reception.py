@@ -294,12 +294,7 @@ class Reception:
         if out.events is not None:
             self.trace.discarded(message, reason, source, self.holdings.messages, out)
 
-    def freeze(self) -> None:
-        """No frontier moves any more; what comes is kept ahead."""
-        if self.limit is None:
-            self.limit = list(self.frontier)
-
-    def aim(self, cut: Sequence[Seq]) -> None:
+    def end_at(self, cut: Sequence[Seq]) -> None:
         """The streams end at `cut`: all of that is wanted, and nothing beyond.
 
         What is here beyond it is kept: it may be all that survives of another cut.
@@ -313,12 +308,7 @@ class Reception:
             else:
                 self.gaps.pop(sender, None)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether everything that is known to exist is here, as data or as a notice."""
-        return all(self._first_missing(sender) > self.known[sender] for sender in self.gaps)
-
-    def _first_missing(self, sender: Rank) -> Seq:
+    def first_missing(self, sender: Rank) -> Seq:
         """Beyond the frontier and what is held back next to it; work by what has come since."""
         ahead, notices = self.ahead[sender], self.notices[sender]
         seq = max(self.frontier[sender], self.contiguous[sender]) + 1
@@ -365,7 +355,7 @@ class Reception:
         seq, left = self.frontier[sender] + 1, self.left[sender]
         known = left if seq <= left else min(self.known[sender], seq - 1 + self.hearsay_max)
         if self.ends is not None:
-            known, seq = self.known[sender], self._first_missing(sender)
+            known, seq = self.known[sender], self.first_missing(sender)
         for first, last in self.ahead[sender].spans.outside(seq, known):
             while (hole := notices.at(first)) is not None:
                 first = hole.last + 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.promises import check_runnable
+from semcast.terms.promises import check_runnable, promised
 
 RELATIONS = ("item", "bitmap", "list", "all", "update-fin", "none")
 PURGING = ("eager", "lazy")
@@ -32,6 +32,8 @@ class Recipe:
     to (members - 1) // 2.  `unicast` is for networks without multicast: first transmissions go to
     each member, and one that is far behind is left to pull.  Without `echo` the application is not
     handed what it sent itself.
+    `in_view`: the group is one view of a group with views, where there is a total order, too.  Its
+    markers are at least `order_s` apart.  With `confirms`, members confirm what all have taken.
     """
 
     members: int
@@ -63,12 +65,15 @@ class Recipe:
     nack_delay_s: float = 0.002
     timeout_min_s: float = 0.02
     timeout_max_s: float = 1.0
+    in_view: bool = False
+    order_s: float = 0.004
+    confirms: bool = False
     elsewhere: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if self.members < 1:
             raise ConfigError(f"members: {self.members} is not at least 1")
-        check_runnable(self.protocol, self.order)
+        (promised if self.in_view else check_runnable)(self.protocol, self.order)
         if self.relation not in RELATIONS:
             raise one_of("relation", self.relation, RELATIONS)
         if self.purge not in PURGING:
@@ -81,9 +86,9 @@ class Recipe:
             self._check_item_order()
 
     def _fill_in(self) -> None:
-        if self.protocol in ("sm", "rm"):
+        if not self.protocol.startswith("s-"):
             object.__setattr__(self, "relation", "none")
-        object.__setattr__(self, "elsewhere", self.protocol in ("s-rm", "rm"))
+        object.__setattr__(self, "elsewhere", self.protocol not in ("s-sm", "sm"))
         if self.f == -1:
             object.__setattr__(self, "f", (self.members - 1) // 2)
         if not self.safety_period_s:
@@ -101,7 +106,7 @@ class Recipe:
         for name in ("period_s", "safety_period_s", "timeout_min_s", "timeout_max_s"):
             if not 0 < getattr(self, name) < inf:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
-        for name in ("coalesce_s", "nack_delay_s"):
+        for name in ("coalesce_s", "nack_delay_s", "order_s"):
             if not 0 <= getattr(self, name) < inf:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not at least 0")
         if not 0 <= self.congested_at <= 1:

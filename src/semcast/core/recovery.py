@@ -13,6 +13,7 @@ from random import Random
 
 from semcast import kernel
 from semcast.core.holdings import Holdings
+from semcast.core.port import Port
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
 from semcast.core.window import Window
@@ -48,8 +49,15 @@ class RepairRequester:
     """Lives as long as the member."""
 
     def __init__(
-        self, recipe: Recipe, rank: Rank, reception: Reception, holdings: Holdings, rng: Random
+        self,
+        recipe: Recipe,
+        rank: Rank,
+        reception: Reception,
+        holdings: Holdings,
+        rng: Random,
+        port: Port | None = None,
     ) -> None:
+        self.port = port or Port()
         self.rank = rank
         self.elsewhere = recipe.elsewhere
         self.delay_s = recipe.nack_delay_s
@@ -162,7 +170,7 @@ class RepairRequester:
         self.asked[sender] = request
         self.deadline = min(self.deadline, request.deadline)
         self.holdings.trace.requested(sender, ranges, target, out)
-        out.send.append(((target,), Nack(sender, ranges, limit, self.number)))
+        self.port.send((target,), Nack(sender, ranges, limit, self.number), out)
 
     def _limit(self, sender: Rank, out: Effects) -> int:
         """How many messages may be asked for: what the window and the room allow."""
@@ -212,8 +220,8 @@ class RepairRequester:
         others = [peer for peer in self.peers if peer not in self.away]
         return self.rng.choice(others) if others else target
 
-    def aim(self, sources: Sequence[Rank]) -> None:
-        """Whom to ask, by stream, now that the view ends: at once, whoever was asked before."""
+    def ask_at_once(self, sources: Sequence[Rank]) -> None:
+        """Whom to ask, by stream, now that the view ends: whoever was asked before."""
         self.sources = sources
         self.asked.clear()
         self.noticed = dict.fromkeys(self.reception.gaps, (-NEVER, SEQ_MAX, False))

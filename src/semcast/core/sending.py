@@ -9,6 +9,7 @@ from typing import Any, Final
 from semcast import kernel
 from semcast.core.holdings import Holdings
 from semcast.core.obsolescence import TagAnnotator, annotator
+from semcast.core.order.protocols import After, Ordering
 from semcast.core.outbox import Outbox
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
@@ -32,17 +33,19 @@ class Sending:
         reception: Reception,
         vetting: Vetting,
         outbox: Outbox,
-        bases: Sequence[Seq] = (),
+        base: Seq = 0,
+        ordering: Ordering | None = None,
     ) -> None:
-        self.bases = bases or (0,) * recipe.members
         self.rank = rank
-        self.last: Seq = self.bases[rank]
+        self.last: Seq = base
+        self.last_update: Seq = base  # which orders nothing
         self.raises = recipe.overflow == "error"
-        self.is_causal = recipe.order == "causal"
         self.message_bytes = recipe.message_bytes
         self.annotator = annotator(recipe, self.last)
-        # Other relations need an annotation for every message, so messages are made one by one.
-        self.makes_runs = not self.is_causal and isinstance(self.annotator, TagAnnotator)
+        self.ordering = ordering
+        # Others come after something or need an annotation each, so they are made one by one.
+        is_plain = ordering is None or type(ordering).after is Ordering.after
+        self.makes_runs = is_plain and isinstance(self.annotator, TagAnnotator)
         self.holdings = holdings
         self.reception = reception
         self.vetting = vetting
@@ -50,6 +53,9 @@ class Sending:
 
     def __repr__(self) -> str:
         return f"Sending(last={self.last}, {self.annotator})"
+
+    def _after(self) -> After:
+        return () if self.ordering is None else self.ordering.after()
 
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Take in what there is room for, from the front; how many."""
@@ -93,13 +99,14 @@ class Sending:
             if count < len(messages):
                 size = kernel.sizes_of(messages[:count])
             self._note(self.last + count, size, now)
+            self.last_update = self.last
         return count
 
     def _submit_one(self, submission: Submission, now: float, out: Effects) -> bool:
         seq = self.last + 1
         annotation = self.annotator.annotate(seq, submission)
         payload, name = submission.payload, submission.name
-        message = Message(self.rank, seq, *annotation, self._deps(), payload, name)
+        message = Message(self.rank, seq, *annotation, self._after(), payload, name)
         size = kernel.size_of(message)
         self.vetting.check_own(message, size)
         if not self.holdings.fits(message):
@@ -108,10 +115,11 @@ class Sending:
             return False
         self.annotator.remember(seq, annotation)
         self._note(seq, size, now)
+        self.last_update = seq
         return True
 
-    def order(self, runs: tuple[tuple[Rank, Seq], ...], now: float, out: Effects) -> None:
-        """Take in an order message: it gives the next places, and waits for what it places."""
+    def order(self, runs: After, now: float, out: Effects) -> None:
+        """Take in a marker: it gives the next places, and comes after what it places."""
         seq = self.last + 1
         message = Message(self.rank, seq, keep=True, deps=runs)
         self.holdings.want(self.rank, seq)  # It is what makes room.
@@ -122,11 +130,3 @@ class Sending:
         self.last = last
         self.reception.on_own(last)
         self.outbox.add(last, size, now)
-
-    def _deps(self) -> tuple[tuple[Rank, Seq], ...]:
-        if not self.is_causal:
-            return ()
-        delivered = enumerate(self.holdings.delivered)
-        return tuple(
-            (rank, seq) for rank, seq in delivered if seq > self.bases[rank] and rank != self.rank
-        )

@@ -37,13 +37,13 @@ from semcast.terms.views import View
 class Trace:
     """One per member of a fixed group or of a view.  `held` is how many messages it holds.
 
-    If `is_total`, a message that comes after others gives them their places.
+    If the order `gives_places`, a message that comes after others gives them theirs.
     """
 
-    def __init__(self, rank: Rank, view: View | None = None, *, is_total: bool = False) -> None:
+    def __init__(self, rank: Rank, view: View | None = None, *, gives_places: bool = False) -> None:
         self.rank = rank
-        self.view = view
-        self.is_total = is_total
+        self.view = view if view is not None and view.id else None  # Else ranks are names.
+        self.gives_places = gives_places
 
     def _add(self, event: Event, out: Effects) -> None:
         assert out.events is not None
@@ -76,7 +76,7 @@ class Trace:
         for message in messages:
             sender, seq, held = message.sender, message.seq, held + more
             if sender == self.rank:
-                note = ORDER if self.is_total and message.deps else ""
+                note = ORDER if self.gives_places and message.deps else ""
                 event = Event(MULTICAST, self.rank, sender, seq, message, note=note, buffered=held)
             else:
                 event = Event(RECEIVE, self.rank, sender, seq, peer=source, buffered=held)

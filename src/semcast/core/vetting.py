@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from semcast import kernel
+from semcast.core.order import ORDERS
 from semcast.core.recipe import Recipe
 from semcast.core.recovery import RANGES_MAX
 from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX
@@ -32,9 +33,7 @@ FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
 class Vetting:
     """One per member; changes nothing, raises `RemoteProtocolError`."""
 
-    def __init__(
-        self, recipe: Recipe, rank: Rank, frontier: Sequence[Seq], *, places: bool = False
-    ) -> None:
+    def __init__(self, recipe: Recipe, rank: Rank, frontier: Sequence[Seq]) -> None:
         self.rank = rank
         self.members = recipe.members
         self.elsewhere = recipe.elsewhere
@@ -43,7 +42,8 @@ class Vetting:
         self.form = FORMS.get(recipe.relation)
         self.covers_max = (recipe.k + 7) // 8 if recipe.relation == "bitmap" else COVERS_MAX
         self.deps_max = recipe.members - 1 if recipe.order == "causal" else 0
-        self.places = places  # Then the first member's messages may be orders.
+        # Then the first member's messages may be markers.
+        self.places = ORDERS[recipe.order].gives_places
         self.frontier = frontier  # shared with the reception, which alone writes it
 
     def check(self, source: Rank, datagram: Datagram) -> None:

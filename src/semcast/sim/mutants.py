@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from semcast.core.delivery import DeliveryQueue
 from semcast.core.detector import QuorumDetector
 from semcast.core.holdings import Holdings
 from semcast.core.member import Member
+from semcast.core.order.fifo import FifoQueue
+from semcast.core.order.item import ItemQueue
 from semcast.core.purging import PurgingBuffer
 from semcast.core.reception import Reception
 from semcast.core.recovery import RepairRequester
@@ -114,9 +115,9 @@ def resurrect_duplicates(original: Any) -> Callable[..., Any]:
         held = self.holdings.queue.holds(message) or self.holdings.store.holds(message)
         late = why == "duplicate" and message.seq <= self.frontier[message.sender]
         queue = self.holdings.queue
-        if late and not held and queue and isinstance(queue, DeliveryQueue):
+        if late and not held and queue and isinstance(queue, FifoQueue):
             self.holdings.take(message)
-            queue.push(message)
+            queue.push((message,))
             queue.lanes[message.sender].index.add(message)
         else:
             original(self, message, why, source, out)
@@ -158,11 +159,12 @@ def tail_loss_undetected(original: Any) -> Callable[..., Any]:
 def purge_the_newer(original: Any) -> Callable[..., Any]:
     """The newcomer goes, the obsolete message stays."""
 
-    def push(self: DeliveryQueue, message: Message) -> list[tuple[Message, Seq]]:
-        older = self.would_purge(message)
-        if older:
-            return [(message, older[0].seq)]
-        return original(self, message)  # type: ignore[no-any-return]
+    def push(self: FifoQueue, messages: Sequence[Message]) -> list[tuple[Message, Seq]]:
+        purged: list[tuple[Message, Seq]] = []
+        for message in messages:
+            older = self.would_purge(message)
+            purged += [(message, older[0].seq)] if older else original(self, (message,))
+        return purged
 
     return push
 
@@ -199,7 +201,7 @@ def purge_what_must_stay(original: Any) -> Callable[..., Any]:
 def move_across_kept(original: Any) -> Callable[..., Any]:
     """Under order `item` a newer value overtakes one that may not be purged."""
 
-    def place(self: DeliveryQueue, message: Message, purged: list[tuple[Message, Seq]]) -> int:
+    def place(self: ItemQueue, message: Message, purged: list[tuple[Message, Seq]]) -> int:
         self.barrier[message.sender] = 0
         return int(original(self, message, purged))
 
@@ -261,10 +263,10 @@ MUTANTS: dict[str, Mutant] = {
         RepairRequester, "_target", only_the_sender_repairs, "sender-crash"
     ),
     "tail-loss-undetected": Mutant(Reception, "hear", tail_loss_undetected, "lost-tail"),
-    "purge-the-newer": Mutant(DeliveryQueue, "push", purge_the_newer, "slow-member"),
+    "purge-the-newer": Mutant(FifoQueue, "push", purge_the_newer, "slow-member"),
     "purge-the-wrong-item": Mutant(PurgingBuffer, "purge", purge_the_wrong_item, "slow-member"),
     "purge-what-must-stay": Mutant(PurgingBuffer, "purge", purge_what_must_stay, "slow-member"),
-    "move-across-kept": Mutant(DeliveryQueue, "_place", move_across_kept, "in-place"),
+    "move-across-kept": Mutant(ItemQueue, "_place", move_across_kept, "in-place"),
     "ignore-causality": Mutant(Reception, "_is_due", ignore_causality, "causal-relay", "causal"),
     "lose-predecessors": Mutant(Holdings, "_deliver", drop_deliveries, "causal-relay", "causal"),
     "tail-loss-undetected-s-sm": Mutant(

@@ -9,6 +9,7 @@ about views themselves.  All are immutable and array-like on the wire; lists hav
 VIEW_CHECKS has the rules over several fields.
 """
 
+from functools import lru_cache
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -64,6 +65,12 @@ class View(msgspec.Struct, frozen=True, array_like=True):
 
 
 NO_VIEW: Final = View(0, (), ())
+
+
+@lru_cache(maxsize=8)  # Simulated groups are large, and every member has it.
+def fixed_view(members: int) -> View:
+    """A group whose members are their ranks for ever."""
+    return View(0, tuple(Life(rank, 0) for rank in range(members)), (0,) * members)
 
 
 class Proposal(msgspec.Struct, frozen=True, array_like=True):

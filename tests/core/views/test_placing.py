@@ -1,6 +1,6 @@
 """Positions: the same at every member, whatever it purged."""
 
-from semcast.core.placing import PlacedQueue
+from semcast.core.order.total import PlacedQueue, QuorumCount
 from semcast.core.recipe import Recipe
 from semcast.terms.messages import Message
 
@@ -11,7 +11,11 @@ def queue(relation="item", members=3):
 
 def push(placed, sender, *seqs, item=None, keep=False):
     for seq in seqs:
-        placed.push(Message(sender, seq, item=item, keep=keep))
+        placed.push([Message(sender, seq, item=item, keep=keep)])
+
+
+def mark(placed, seq, *runs):
+    placed.push([Message(0, seq, keep=True, deps=runs)])
 
 
 def drain(placed):
@@ -44,7 +48,7 @@ def test_a_purged_message_leaves_its_position_empty():
     everything, purged = queue(), queue()
     for placed in (everything, purged):
         push(placed, 1, 1, 2, 3)
-    assert purged.withdraw(Message(1, 2))
+    assert purged.withdraw([Message(1, 2), Message(1, 9)]) == 1
     for placed in (everything, purged):
         placed.place([(1, 3)])
     assert drain(everything) == [(1, 1, 1), (2, 1, 2), (3, 1, 3)]
@@ -54,8 +58,7 @@ def test_a_purged_message_leaves_its_position_empty():
 def test_order_messages_take_no_position():
     placed = queue()
     push(placed, 0, 1)
-    placed.place([(0, 1)])
-    placed.note_order(2)
+    mark(placed, 2, (0, 1))
     push(placed, 0, 3)
     placed.place([(0, 3)])
     assert drain(placed) == [(1, 0, 1), (2, 0, 3)]
@@ -101,13 +104,23 @@ def test_what_was_handed_out_is_not_purged_any_more():
 def test_positions_open_with_the_order_message_that_gave_them():
     placed = queue()
     push(placed, 1, 1, 2)
-    placed.place([(1, 1)])
-    placed.note_order(1)
-    placed.place([(1, 2)])
-    placed.note_order(2)
+    mark(placed, 1, (1, 1))
+    mark(placed, 2, (1, 2))
     placed.finalize(1)
     assert placed.has_next
     placed.pop()
     assert not placed.has_next
     placed.finalize(2)
     assert placed.has_next
+
+
+def test_enough_reports_agree():
+    count = QuorumCount(4, 2)
+    count.on_report(0, 5)
+    assert count.agreed == 0
+    count.on_report(3, 3)
+    assert count.agreed == 3
+    count.on_report(3, 2)
+    assert count.agreed == 3, "an old report"
+    count.on_report(1, 9)
+    assert count.agreed == 5

@@ -2,7 +2,6 @@
 
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.suspicion import Suspicion
-from semcast.core.views.tally import Tally
 
 
 def watching(**settings):
@@ -51,14 +50,3 @@ def test_a_process_that_was_stopped_suspects_nobody_for_it():
     suspicion.on_wake(60.0)
     assert suspicion.on_time(60.0) == []
     assert live(suspicion, 61.1) == [[1]]
-
-
-def test_enough_reports_agree():
-    tally = Tally(4, 2)
-    assert not tally.on_report(0, 5)
-    assert tally.on_report(3, 3)
-    assert tally.agreed == 3
-    assert not tally.on_report(3, 2), "an old report"
-    assert tally.on_report(1, 9)
-    assert tally.agreed == 5
-    assert Tally(1, 1).on_report(0, 7)

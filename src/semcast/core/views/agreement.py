@@ -15,8 +15,8 @@ a crash of the only holder would leave impossible.
 from collections.abc import Callable
 from random import Random
 
+from semcast.core.member import Member
 from semcast.core.views.recipe import ViewRecipe, quorum
-from semcast.core.views.tenure import Tenure
 from semcast.terms.effects import Effects
 from semcast.terms.ids import NEVER, BallotNumber, Rank
 from semcast.terms.views import (
@@ -35,11 +35,11 @@ class Agreement:
     """One per view.  Invariant: accepted_ballot <= promised; a coordinator's ballots are its own,
     ballot % members == rank."""
 
-    def __init__(self, recipe: ViewRecipe, tenure: Tenure, rng: Random) -> None:
+    def __init__(self, recipe: ViewRecipe, member: Member, rng: Random) -> None:
         self.recipe = recipe
-        self.tenure = tenure
+        self.member = member
         self.rng = rng
-        self.members = len(tenure.view.members)
+        self.members = len(member.view.members)
         self.quorum = quorum(self.members)
         self.is_stateful = True
         self.promised: BallotNumber = 0
@@ -70,12 +70,12 @@ class Agreement:
 
     def start(self, now: float, out: Effects) -> None:
         """Coordinate, under a ballot above every one that was seen."""
-        rank = self.tenure.rank
+        rank = self.member.rank
         self.ballot = (self.promised // self.members + 1) * self.members + rank
         self.promises, self.accepts, self.proposed = {}, set(), None
         self.since = now
         self._ask(now, out)
-        self.on_prepare(rank, Prepare(self.tenure.view.id, self.ballot), now, out)
+        self.on_prepare(rank, Prepare(self.member.view.id, self.ballot), now, out)
 
     def give_up(self, now: float) -> None:
         """Somebody has a higher ballot: let it try."""
@@ -85,13 +85,13 @@ class Agreement:
 
     def _ask(self, now: float, out: Effects) -> None:
         """Ask those who have not answered, again and again."""
-        view = self.tenure.view
+        view = self.member.view
         question = self.proposed or Prepare(view.id, self.ballot)
         answered = self.promises if self.proposed is None else self.accepts
         asked = [
             life.pid
             for rank, life in enumerate(view.members)
-            if rank != self.tenure.rank and rank not in answered
+            if rank != self.member.rank and rank not in answered
         ]
         if asked:
             out.send.append((asked, question))
@@ -101,13 +101,13 @@ class Agreement:
         """Stop, and say how far every stream was passed."""
         if self._is_late(source, prepare.ballot, now, out):
             return
-        tenure = self.tenure
-        tenure.freeze(now, out)
+        member = self.member
+        member.stop(now, out)
         promise = Promise(
-            tenure.view.id,
+            member.view.id,
             prepare.ballot,
-            tuple(tenure.frontier),
-            tenure.member.sent,
+            tuple(member.frontier),
+            member.last,
             self.is_stateful,
             self.accepted_ballot,
             self.accepted,
@@ -119,7 +119,7 @@ class Agreement:
             self._answer(source, self.decision, now, out)
             return True
         if ballot < self.promised:
-            self._answer(source, BallotRejected(self.tenure.view.id, self.promised), now, out)
+            self._answer(source, BallotRejected(self.member.view.id, self.promised), now, out)
             return True
         if ballot > self.promised:
             self.promised, self.wanted = ballot, None
@@ -131,7 +131,7 @@ class Agreement:
     def decision(self) -> Decided:
         """What to tell those who do not know."""
         assert self.decided is not None
-        return Decided(self.tenure.view.id, self.decided, self.tenure.rank)
+        return Decided(self.member.view.id, self.decided, self.member.rank)
 
     def on_promise(self, source: Rank, promise: Promise) -> None:
         """A member has stopped; `poll` proposes once all that are awaited have."""
@@ -180,31 +180,31 @@ class Agreement:
                 max(self.promises, key=lambda rank: self.promises[rank].frontier[sender])
                 for sender in range(self.members)
             )
-        self.proposed = Propose(self.tenure.view.id, self.ballot, proposal, holders)
+        self.proposed = Propose(self.member.view.id, self.ballot, proposal, holders)
         self.since = now
         self._ask(now, out)
-        self.on_propose(self.tenure.rank, self.proposed, now, out)
+        self.on_propose(self.member.rank, self.proposed, now, out)
 
     def on_propose(self, source: Rank, propose: Propose, now: float, out: Effects) -> None:
         """Get what is missing up to the cut; accept once it is here."""
         if self._is_late(source, propose.ballot, now, out):
             return
         if propose.ballot == self.accepted_ballot:
-            self._answer(source, Accepted(self.tenure.view.id, propose.ballot), now, out)
+            self._answer(source, Accepted(self.member.view.id, propose.ballot), now, out)
             return
-        self.tenure.freeze(now, out)
+        self.member.stop(now, out)
         if self.wanted is None or self.wanted.ballot != propose.ballot:
             self.wanted, self.asked_by = propose, source
-            self.tenure.aim(propose.proposal.cut, propose.holders, now, out)
+            self.member.fetch(propose.proposal.cut, propose.holders, now, out)
         self.on_progress(now, out)
 
     def on_progress(self, now: float, out: Effects) -> None:
         """Something came: perhaps it was the last that was missing."""
         wanted = self.wanted
-        if wanted is not None and self.decided is None and self.tenure.holds_cut:
+        if wanted is not None and self.decided is None and self.member.ending.is_complete:
             self.wanted = None
             self.accepted_ballot, self.accepted = wanted.ballot, wanted.proposal
-            accepted = Accepted(self.tenure.view.id, wanted.ballot)
+            accepted = Accepted(self.member.view.id, wanted.ballot)
             self._answer(self.asked_by, accepted, now, out)
 
     def on_accepted(self, source: Rank, accepted: Accepted, now: float, out: Effects) -> None:
@@ -215,9 +215,11 @@ class Agreement:
         if len(self.accepts) >= self.quorum:
             holder = min(self.accepts)
             proposal = self.proposed.proposal
-            decided = Decided(self.tenure.view.id, proposal, holder)
-            told = {life.pid for life in (*self.tenure.view.members, *proposal.next.members)}
-            out.send.append((sorted(told - {self.tenure.life.pid}), decided))
+            decided = Decided(self.member.view.id, proposal, holder)
+            told = {life.pid for life in (*self.member.view.members, *proposal.next.members)}
+            out.send.append(
+                (sorted(told - {self.member.view.members[self.member.rank].pid}), decided)
+            )
             self.on_decided(decided, now, out)
 
     def on_refused(self, refused: BallotRejected, now: float) -> None:
@@ -232,19 +234,19 @@ class Agreement:
         if self.decided is None:
             self.decided = decided.proposal
             self.ballot, self.retry_at = 0, NEVER
-            self.tenure.freeze(now, out)
-            self.tenure.aim(decided.proposal.cut, sources, now, out)
-        elif not self.is_complete and self.tenure.member.recovery.sources != sources:
-            self.tenure.aim(self.decided.cut, sources, now, out)  # The first may have left.
+            self.member.stop(now, out)
+            self.member.fetch(decided.proposal.cut, sources, now, out)
+        elif not self.is_complete and self.member.ending.holders != sources:
+            self.member.fetch(self.decided.cut, sources, now, out)  # The first may have left.
 
     @property
     def is_complete(self) -> bool:
         """Whether the view is decided and everything is here that is to be delivered before."""
-        return self.decided is not None and self.tenure.holds_cut
+        return self.decided is not None and self.member.ending.is_complete
 
     def _answer(self, rank: Rank, answer: ViewDatagram, now: float, out: Effects) -> None:
-        if rank != self.tenure.rank:
-            out.send.append(((self.tenure.view.members[rank].pid,), answer))
+        if rank != self.member.rank:
+            out.send.append(((self.member.view.members[rank].pid,), answer))
         elif isinstance(answer, Promise) and answer.ballot == self.ballot:
             self.promises[rank] = answer
         elif isinstance(answer, Accepted):

@@ -6,22 +6,22 @@ the application when it has taken what came before.  So a slow application never
 change.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from random import Random
 
-from msgspec.structs import replace
-
+from semcast.core.flush import CLOSED
+from semcast.core.member import Member
 from semcast.core.trace import LifeTrace
 from semcast.core.views.lineage import LineageGuard
 from semcast.core.views.partitionable import PartitionableViews
+from semcast.core.views.policy import Change, ViewPolicy
 from semcast.core.views.primary import PrimaryViews
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.suspicion import Suspicion
-from semcast.core.views.tenure import Tenure
-from semcast.core.views.tenures import Tenures
 from semcast.core.views.transfer import Transfer
 from semcast.terms.effects import Effects
-from semcast.terms.errors import LocalProtocolError
+from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.ids import EVERYONE, NEVER, Life, Lineage, Pid, Seq, ViewId
 from semcast.terms.machine import Command, FoundGroup, LeaveGroup, Machine, Status, SupplyState
 from semcast.terms.messages import Submission
@@ -32,12 +32,10 @@ from semcast.terms.views import (
     JOINING,
     LEFT,
     MEMBER,
-    MINORITY,
     NO_VIEW,
     Enclosed,
     Heartbeat,
     OrderProgress,
-    Proposal,
     Stamped,
     StateChunk,
     View,
@@ -53,16 +51,19 @@ class ViewMember(Machine):
         self.life = life
         self.rng = rng
         self.suspicion = Suspicion(recipe, now)
-        self.primary = PrimaryViews(recipe, life, self.suspicion, rng)
-        self.partitionable = PartitionableViews(recipe, life, self.suspicion)
-        self.views = self.primary if recipe.is_primary else self.partitionable
+        self.policy: ViewPolicy = (
+            PrimaryViews(recipe, life, self.suspicion, rng)
+            if recipe.is_primary
+            else PartitionableViews(recipe, life, self.suspicion)
+        )
         self.transfer = Transfer(recipe)
         self.guard = LineageGuard(recipe, life)
         self.trace = LifeTrace(life)
-        self.tenures = Tenures()
+        # The first is of the view that is shown to the application, the last of the current one.
+        self.members: deque[Member] = deque()
         self.giving: dict[ViewId, bool] = {}  # of views not yet shown: whether state is wanted
         self.donor: Life | None = None  # of the state that this life begins with
-        self.past: Tenure | None = None  # for those who have not left it yet
+        self.past: Member | None = None  # for those who have not left it yet
         self.shown = NO_VIEW
         self.ready = 0  # what the application will take, before anything is shown
         self.ended = ""
@@ -74,7 +75,7 @@ class ViewMember(Machine):
         self.deadline = now
 
     def __repr__(self) -> str:
-        return f"ViewMember({self.life}, {self.phase}, {self.views}, {self.tenures})"
+        return f"ViewMember({self.life}, {self.phase}, {self.policy}, {self.view})"
 
     @property
     def pid(self) -> Pid:
@@ -84,25 +85,23 @@ class ViewMember(Machine):
     @property
     def view(self) -> View:
         """The view whose messages are exchanged."""
-        return self.tenures.view
+        return self.members[-1].view if self.members else NO_VIEW
 
     @property
     def sent(self) -> Seq:
-        """The number of the last message of this life that gives no order."""
-        return self.tenures.sent
+        """The number of the last message that the application sent in this life."""
+        return self.members[-1].sent if self.members else 0
 
     @property
     def phase(self) -> str:
         """What keeps it from sending, or MEMBER."""
         if self.ended:
             return self.ended
-        if not self.tenures or self.shown.id == 0:
+        if not self.members or self.shown.id == 0:
             return JOINING
-        if self.recipe.is_primary and not self.primary.has_quorum:
-            return MINORITY
-        is_over = self.tenures[-1].is_frozen or self.partitionable.is_bound
+        phase = self.policy.phase
         # Who is still in an older view sends nothing in this one. [SVS §4.1]
-        return CHANGING if is_over or self.shown.id != self.view.id else MEMBER
+        return CHANGING if phase == MEMBER and self.shown.id != self.view.id else phase
 
     def on_command(self, command: Command, now: float, out: Effects) -> None:
         """Found the group, leave it, or have the state that a joiner asked for."""
@@ -118,13 +117,12 @@ class ViewMember(Machine):
         self._settle(now, out)
 
     def _found(self, lives: tuple[Life, ...], lineage: Lineage, now: float) -> None:
-        if self.tenures or not self.recipe.is_primary:
+        if self.members or not self.recipe.is_primary:
             raise LocalProtocolError("found: this process is already in a view")
         if self.life not in lives:
             raise LocalProtocolError(f"found: {self.life} is not among {lives}")
         view = View(1, lives, (0,) * len(lives), lineage)
-        self._enter(view, now)
-        self.primary.enter(self.tenures[-1], None, True, now)
+        self._enter(view, True, now)
 
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Send to the view; takes nothing while there is no view to send in."""
@@ -134,7 +132,7 @@ class ViewMember(Machine):
         accepted = 0
         try:
             if self.told == MEMBER:  # which is what it was after the input before
-                accepted = self.tenures[-1].submit(submissions, now, out)
+                accepted = self.members[-1].submit(submissions, now, out)
             else:
                 self.is_refused = True
             is_stuck = accepted < len(submissions)
@@ -160,7 +158,7 @@ class ViewMember(Machine):
         elif isinstance(datagram, OrderProgress):
             self._on_reached(source, datagram, now, out)
         elif isinstance(datagram, Heartbeat):
-            self.views.on_heartbeat(source, datagram, now, out)
+            self.policy.on_heartbeat(source, datagram, now, out)
             if datagram.stateful and self.transfer.owed:
                 self.transfer.on_stateful(Life(source, datagram.inc))
             self._on_reached(source, datagram, now, out)
@@ -169,58 +167,69 @@ class ViewMember(Machine):
         elif isinstance(datagram, StateChunk):
             self.transfer.on_chunk(source, datagram, now, out)
         else:
-            self.views.on_datagram(source, datagram, now, out)
+            self.policy.on_datagram(source, datagram, now, out)
 
     def _on_enclosed(self, source: Pid, enclosed: Enclosed, now: float, out: Effects) -> None:
-        tenures = self.tenures
-        if tenures and enclosed.view == tenures[-1].view.id:
-            tenures[-1].on_datagram(source, enclosed, now, out)
-        elif self.past is not None and enclosed.view == self.past.view.id:
-            self.past.on_datagram(source, enclosed, now, out)
+        member = self.members[-1] if self.members else None
+        if member is None or enclosed.view != member.view.id:
+            member = self.past
+            if member is None or enclosed.view != member.view.id:
+                return
+        rank = member.port.rank_of.get(source)
+        if rank is None:
+            raise RemoteProtocolError(f"view {enclosed.view}: process {source} is not a member")
+        member.on_datagram(rank, enclosed.datagram, now, out)
 
     def _on_reached(
         self, source: Pid, r: OrderProgress | Heartbeat, now: float, out: Effects
     ) -> None:
-        if self.tenures and r.view == self.view.id:
-            self.tenures[-1].on_reached(source, r.held, r.delivered, now, out)
+        if self.members and r.view == self.view.id:
+            self.members[-1].on_progress(source, r.held, r.delivered, now, out)
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
-        if self.shown.id == 0 or not self.tenures:
+        if self.shown.id == 0 or not self.members:
             self.ready += count
         else:
-            self.tenures[0].on_ready(count, now, out)
+            self.members[0].on_ready(count, now, out)
         self._settle(now, out)
 
     def _leave(self, now: float, out: Effects) -> None:
-        if self.ended or self.views.is_leaving:
+        if self.ended or self.policy.is_leaving:
             return
-        self.views.is_leaving = True
+        self.policy.is_leaving = True
         self.trace.left(self.view, out)
         self.heartbeat_at = now
         self.on_time(now, out)
 
     def on_idle(self, now: float, out: Effects) -> None:
         """No more company is to be expected for what waits to be sent."""
-        if self.tenures and not self.ended and not self.tenures[-1].member.outbox.is_empty:
-            self.tenures[-1].on_idle(now, out)
+        if self.members and not self.ended and not self.members[-1].outbox.is_empty:
+            self.members[-1].on_idle(now, out)
             self._settle(now, out)
 
     def status(self, now: float) -> Status:
         """How it is doing."""
-        inside, watch = self.tenures.status(now), self.suspicion
+        each, watch = [member.status(now) for member in self.members], self.suspicion
         pids = [pid for pid, _ in self.view.members if pid != self.pid]
-        return replace(
-            inside,
+        return Status(
             phase=self.phase,
-            lags={} if self.ended == LEFT else inside.lags,  # Who lets it go has everything.
-            unseen=inside.unseen if self.shown.id else 0,
-            is_blocked=self.is_refused or inside.is_blocked,
+            sent=self.sent,
+            purged=sum(one.purged for one in each),
+            queued=sum(one.queued for one in each),
+            unseen=sum(one.queued for one in each[:-1]) if self.shown.id else 0,
+            held=sum(one.held for one in each),
+            held_bytes=sum(one.held_bytes for one in each),
+            # Who lets it go has everything.
+            lags=each[-1].lags if each and self.ended != LEFT else {},
+            is_blocked=self.is_refused or any(one.is_blocked for one in each),
+            is_drained=all(one.is_drained for one in each),
+            view=self.view,
             shown=self.shown,
             suspects=[pid for pid in pids if not watch.is_alive(pid)],
             silent_s={pid: now - at for pid, at in watch.heard.items()},
             donor=self.transfer.donor if self.transfer.is_waiting else None,
-            has_past=inside.has_past or bool(self.transfer.states),
+            has_past=len(each) > 1 or bool(self.transfer.states),
             discarded=self.guard.discarded,
         )
 
@@ -232,26 +241,24 @@ class ViewMember(Machine):
         if now >= self.heartbeat_at:  # Often enough to look who is silent.
             for pid in self.suspicion.on_time(now):
                 self.trace.suspected(pid, self.view, out)
-        if self.tenures and self.tenures[-1].deadline <= now:
-            self.tenures[-1].on_time(now, out)
+        if self.members and self.members[-1].deadline <= now:
+            self.members[-1].on_time(now, out)
         self.transfer.on_time(now, out)
-        if not self.tenures and not self.recipe.is_primary:
-            self._enter(self.partitionable.start(), now)
-            self.partitionable.enter(self.view)
+        if not self.members and (first := self.policy.start()) is not None:
+            self._enter(first, True, now)
         if now >= self.heartbeat_at:
             self._beat(now, out)
-        self.partitionable.sent = self.tenures.numbered
-        self.views.on_time(now, out)
-        if self.past is not None and self.primary.all_have_entered:
+        self.policy.on_time(now, out)
+        if self.past is not None and self.policy.all_have_entered:
             self.past = None
         self._settle(now, out)
 
     def _beat(self, now: float, out: Effects) -> None:
         self.heartbeat_at = now + self.recipe.heartbeat_s
-        held, delivered = self.tenures[-1].progress if self.tenures else (0, 0)
-        expels = self.primary.expels = self._expels(now)
-        is_primary = bool(self.tenures) and self.primary.has_quorum
-        at = self.life.inc, self.view.id, self.shown.id > 0, self.views.is_leaving
+        held, delivered = self.members[-1].progress if self.members else (0, 0)
+        expels = self.policy.expels = self._expels(now)
+        is_primary = bool(self.members) and self.policy.has_quorum
+        at = self.life.inc, self.view.id, self.shown.id > 0, self.policy.is_leaving
         out.send.append((EVERYONE, Heartbeat(*at, expels, held, delivered, is_primary)))
 
     def _expels(self, now: float) -> tuple[Life, ...]:
@@ -259,17 +266,17 @@ class ViewMember(Machine):
         is_stuck = now - self.stuck_since >= self.recipe.exclude_after_s
         if self.recipe.overflow != "exclude" or self.phase != MEMBER or not is_stuck:
             return ()
-        return self.tenures[-1].slowest
+        return self.members[-1].slowest
 
     def _settle(self, now: float, out: Effects) -> None:
         """After every input: change the view if it is agreed, show what is due, set the timer."""
-        steady = len(self.tenures) == 1 and self.told == MEMBER and self.primary.is_steady
+        steady = len(self.members) == 1 and self.told == MEMBER and self.policy.is_steady
         if steady and not self.guard.rivals:  # The usual case: there is only a timer to set.
             self.deadline = min(
                 self.heartbeat_at,
-                self.primary.deadline,
+                self.policy.deadline,
                 self.transfer.deadline,
-                self.tenures[0].deadline,
+                self.members[0].deadline,
             )
         elif not self.ended:
             self._advance(now, out)
@@ -277,17 +284,14 @@ class ViewMember(Machine):
             self.guard.stamp(out)
 
     def _advance(self, now: float, out: Effects) -> None:
-        if self.recipe.is_primary:
-            self._settle_primary(now, out)
-        else:
-            self.partitionable.sent = self.tenures.numbered
-            if self.tenures:
-                self.tenures[-1].is_silent = self.partitionable.is_bound
-            if self.partitionable.next is not None:
-                self._install(self.partitionable.next, None, now, out)
-            elif self.partitionable.has_left:
-                self._end(LEFT, out)
-        if self.ended:
+        due = self.policy.poll(now, out)
+        if self.recipe.is_primary and self.members:
+            self.followed = self.guard.poll(self.policy.has_quorum, now, out)
+        if isinstance(due, Change):
+            self._install(due, now, out)
+        elif due is not None or self.followed:
+            is_left = self.policy.is_leaving
+            self._end(due.status if due is not None else LEFT if is_left else EXCLUDED, out)
             return
         self._show(now, out)
         phase = self.phase
@@ -299,97 +303,72 @@ class ViewMember(Machine):
                 out.outputs.append(ROOM)
         self.deadline = min(
             self.heartbeat_at,
-            self.views.deadline,
+            self.policy.deadline,
             self.transfer.deadline,
-            self.tenures[-1].deadline if self.tenures else NEVER,
+            self.members[-1].deadline if self.members else NEVER,
         )
-
-    def _settle_primary(self, now: float, out: Effects) -> None:
-        primary = self.primary
-        primary.settle(now, out)
-        if self.tenures:
-            self.followed = self.guard.poll(primary.has_quorum, now, out)
-        if primary.next is not None:
-            proposal = primary.next
-            if self.life in proposal.next.members:
-                self._install(proposal.next, proposal, now, out)
-            else:
-                self._end(LEFT if primary.is_leaving else EXCLUDED, out)
-        elif primary.is_excluded or self.followed:
-            self._end(LEFT if primary.is_leaving else EXCLUDED, out)
-        elif primary.is_leaving and self._is_alone:
-            self._end(LEFT, out)
-
-    @property
-    def _is_alone(self) -> bool:
-        return len(self.view.members) <= 1 and not self.primary.is_changing
 
     def _end(self, status: str, out: Effects) -> None:
         self.ended = status
         self.deadline = NEVER
         out.outputs += (ROOM, Ended(status, self.followed))
 
-    def _install(self, view: View, proposal: Proposal | None, now: float, out: Effects) -> None:
+    def _install(self, change: Change, now: float, out: Effects) -> None:
         """Leave the view behind, with everything up to the cut, and enter the next."""
-        decision = self.primary.decision
-        if self.tenures:
-            old = self.tenures[-1]
-            old.close(None if proposal is None else proposal.cut, now, out)
-            self.past = old if proposal is not None else None
-        stateful = self.shown.id > 0 or not self.recipe.is_primary
-        if proposal is not None:
-            gives = self.pid == proposal.donor
-            self.transfer.on_view(view.id, proposal.stateless, gives=gives)
-            self.giving[view.id] = gives and bool(proposal.stateless)
-        self._enter(view, now)
-        if proposal is None:
-            self.partitionable.enter(view)
-        else:
-            self.primary.enter(self.tenures[-1], decision, stateful, now)
-            if not stateful:
-                self._want_state(proposal, now, out)
+        if self.members:
+            old = self.members[-1]
+            old.finish(change.cut, now, out)
+            self.past = old if change.cut is not None else None
+        is_stateful = self.shown.id > 0 or not self.recipe.is_primary
+        if change.cut is not None:
+            gives = self.pid == change.donor
+            self.transfer.on_view(change.view.id, change.stateless, gives=gives)
+            self.giving[change.view.id] = gives and bool(change.stateless)
+        self._enter(change.view, is_stateful, now)
+        if not is_stateful:
+            self._want_state(change.donor, now, out)
         self.stuck_since = NEVER
 
-    def _want_state(self, proposal: Proposal, now: float, out: Effects) -> None:
+    def _want_state(self, donor: Pid, now: float, out: Effects) -> None:
         """Start from the state at this view, unless an earlier one is still to be had."""
         members = self.view.members
         if self.donor in members:
             return
-        while len(self.tenures) > 1:
-            self.tenures.popleft()
-        self.donor = next(life for life in members if life.pid == proposal.donor)
-        self.transfer.want(self.view.id, proposal.donor, now, out)
+        while len(self.members) > 1:
+            self.members.popleft()
+        self.donor = next(life for life in members if life.pid == donor)
+        self.transfer.want(self.view.id, donor, now, out)
 
-    def _enter(self, view: View, now: float) -> None:
+    def _enter(self, view: View, is_stateful: bool, now: float) -> None:
         self.guard.enter(view)
-        self.tenures.append(Tenure(self.recipe, view, self.life, self.rng))
+        recipe, rank = self.recipe.recipe_of(len(view.members)), view.members.index(self.life)
+        self.members.append(Member(recipe, rank, self.rng, view))
         for life in view.members:
             if life != self.life:
                 self.suspicion.watch(life.pid, now)
+        self.policy.enter(self.members[-1], is_stateful, now)
 
     def _show(self, now: float, out: Effects) -> None:
         """Let the application enter the next view once it has taken what came before."""
-        while self.tenures:
-            head = self.tenures[0]
+        while self.members:
+            head = self.members[0]
             if self.shown.id == 0:
                 if self.transfer.view and self.transfer.state is None:
                     return
                 self._show_first(head, now, out)
-            elif head.is_closed and head.is_empty and len(self.tenures) > 1:
-                ready, head.member.holdings.ready = head.member.holdings.ready, 0
-                self.tenures.popleft()
-                self._announce(self.tenures[0].view, None, out)
-                self.tenures[0].on_ready(ready, now, out)
+            elif head.ending.state == CLOSED and head.is_empty and len(self.members) > 1:
+                ready = self.members.popleft().withdraw_credit()
+                self._announce(self.members[0].view, None, out)
+                self.members[0].on_ready(ready, now, out)
                 out.outputs.append(ROOM)
             else:
                 return
 
-    def _show_first(self, head: Tenure, now: float, out: Effects) -> None:
+    def _show_first(self, head: Member, now: float, out: Effects) -> None:
         self._announce(head.view, self.transfer.state, out)
         ready, self.ready = self.ready, 0
         head.on_ready(ready, now, out)
-        if self.primary.agreement is not None:
-            self.primary.agreement.is_stateful = True
+        self.policy.on_stateful()
 
     def _announce(self, view: View, state: bytes | None, out: Effects) -> None:
         self.shown = view

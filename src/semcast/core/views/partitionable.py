@@ -8,27 +8,39 @@ Departs: *createview* wants ids above all others; concurrent components cannot k
 process could tell the difference.
 """
 
+from semcast.core.member import Member
+from semcast.core.views.policy import Change, Exit, ViewPolicy
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.suspicion import Suspicion
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import NEVER, Life, Pid, Seq, ViewId
-from semcast.terms.views import NO_VIEW, Consent, Formed, Heartbeat, Invite, View, ViewDatagram
+from semcast.terms.views import (
+    CHANGING,
+    LEFT,
+    MEMBER,
+    NO_VIEW,
+    Consent,
+    Formed,
+    Heartbeat,
+    Invite,
+    View,
+    ViewDatagram,
+)
 
 # Of a view id: below the count of views, who named it.
 _NAMER_BITS = 39
 _SPREAD = (1 << 31) + 1
 
 
-class PartitionableViews:
+class PartitionableViews(ViewPolicy):
     """Lives as long as the process.  Invariant: view.id <= promised."""
 
     def __init__(self, recipe: ViewRecipe, life: Life, suspicion: Suspicion) -> None:
         self.recipe = recipe
         self.life = life
         self.suspicion = suspicion
-        self.view = NO_VIEW
-        self.sent: Seq = 0  # of the own messages, in this life
+        self.member: Member | None = None
         self.promised: ViewId = 0
         self.consented_until = -NEVER
         self.highest: ViewId = 0  # heard of
@@ -40,6 +52,8 @@ class PartitionableViews:
         self.mismatch_at = NEVER  # when the view was first not what is in reach
         self.strays_at = NEVER  # when somebody in reach was first in another view
         self.is_leaving = False
+        self.has_quorum = False  # That is for primary views,
+        self.expels: tuple[Life, ...] = ()  # and so is this.
         self.next: View | None = None  # to be installed now
 
     def __repr__(self) -> str:
@@ -55,12 +69,40 @@ class PartitionableViews:
         """Whether it has consented to a view that is not yet formed."""
         return self.promised > self.view.id and self.consented_until != -NEVER
 
-    def enter(self, view: View) -> None:
-        """A view begins."""
-        self.view = view
+    @property
+    def view(self) -> View:
+        """The one that this process is in."""
+        return NO_VIEW if self.member is None else self.member.view
+
+    @property
+    def sent(self) -> Seq:
+        """How many messages this process has sent in its life, markers among them."""
+        return 0 if self.member is None else self.member.last
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the view goes on, and there is nothing to poll for."""
+        return not (self.is_bound or self.is_leaving) and self.next is None
+
+    @property
+    def phase(self) -> str:
+        """What keeps a member of the current view from sending, or MEMBER."""
+        return CHANGING if self.is_bound else MEMBER
+
+    def enter(self, member: Member, is_stateful: bool, now: float) -> None:
+        """A view begins, of which this is the member here."""
+        self.member = member
         self.next = None
         self.consented_until = -NEVER
         self.mismatch_at = self.strays_at = NEVER
+
+    def poll(self, now: float, out: Effects) -> Change | Exit | None:
+        """Be silent while it is bound, and enter the view that was formed."""
+        if self.member is not None:
+            self.member.is_silent = self.is_bound
+        if self.next is not None:
+            return Change(self.next)
+        return Exit(LEFT) if self.has_left else None
 
     def start(self) -> View:
         """The first view: this process alone."""

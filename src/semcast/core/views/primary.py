@@ -7,16 +7,24 @@ with a vote of their own; more follow in the next view.
 A member that reaches no quorum waits: somebody may be going on without it.
 """
 
+from functools import partial
 from random import Random
 
+from semcast.core.flush import OPEN
+from semcast.core.member import Member
 from semcast.core.views.agreement import Agreement
+from semcast.core.views.policy import Change, Exit, ViewPolicy
 from semcast.core.views.recipe import ViewRecipe
 from semcast.core.views.suspicion import Suspicion
-from semcast.core.views.tenure import Tenure
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import NEVER, Life, Pid, Rank
 from semcast.terms.views import (
+    CHANGING,
+    EXCLUDED,
+    LEFT,
+    MEMBER,
+    MINORITY,
     Accepted,
     BallotRejected,
     Decided,
@@ -31,7 +39,7 @@ from semcast.terms.views import (
 )
 
 
-class PrimaryViews:
+class PrimaryViews(ViewPolicy):
     """Lives as long as the process; `agreement` as long as the view."""
 
     def __init__(self, recipe: ViewRecipe, life: Life, suspicion: Suspicion, rng: Random) -> None:
@@ -39,7 +47,7 @@ class PrimaryViews:
         self.life = life
         self.suspicion = suspicion
         self.rng = rng
-        self.tenure: Tenure | None = None
+        self.member: Member | None = None
         self.agreement: Agreement | None = None
         self.decision: Decided | None = None  # that led to the current view
         self.heartbeats: dict[Pid, Heartbeat] = {}
@@ -47,12 +55,12 @@ class PrimaryViews:
         self.reason_at = NEVER  # when there was first a reason to change the view
         self.is_leaving = False
         self.expels: tuple[Life, ...] = ()  # those that this member wants put out
-        self.next: Proposal | None = None  # to be installed now
+        self.next: Decided | None = None  # to be installed now
         self.is_excluded = False
         self.has_quorum = False  # whether enough members can be reached to go on
 
     def __repr__(self) -> str:
-        return f"PrimaryViews({self.tenure}, {self.agreement})"
+        return f"PrimaryViews({self.member}, {self.agreement})"
 
     @property
     def is_steady(self) -> bool:
@@ -78,11 +86,18 @@ class PrimaryViews:
             return NEVER
         return max(self.reason_at + self.recipe.gather_s, agreement.yields_until)
 
-    def enter(self, tenure: Tenure, decision: Decided | None, stateful: bool, now: float) -> None:
-        """A view begins."""
-        self.tenure, self.decision = tenure, decision
-        self.agreement = Agreement(self.recipe, tenure, self.rng)
-        self.agreement.is_stateful = stateful
+    @property
+    def phase(self) -> str:
+        """What keeps a member of the current view from sending, or MEMBER."""
+        if not self.has_quorum:
+            return MINORITY
+        return MEMBER if self.member is None or self.member.ending.state == OPEN else CHANGING
+
+    def enter(self, member: Member, is_stateful: bool, now: float) -> None:
+        """A view begins: the one that was decided on, or the first."""
+        self.member, self.decision = member, self.next
+        self.agreement = Agreement(self.recipe, member, self.rng)
+        self.agreement.is_stateful = is_stateful
         self.installed_at = now
         self.reason_at = NEVER
         self.next = None
@@ -91,23 +106,23 @@ class PrimaryViews:
     @property
     def all_have_entered(self) -> bool:
         """Whether nobody in the view needs anything of the one before."""
-        assert self.tenure is not None
-        view = self.tenure.view
+        assert self.member is not None
+        view = self.member.view
         others = [self.heartbeats.get(m.pid) for m in view.members if m != self.life]
         return all(h is not None and h.view >= view.id for h in others)
 
-    @property
-    def is_changing(self) -> bool:
-        """Whether the view after this one is being decided."""
-        return self.agreement is not None and self.agreement.is_under_way
+    def on_stateful(self) -> None:
+        """The application has its state now."""
+        if self.agreement is not None:
+            self.agreement.is_stateful = True
 
     def _count(self) -> None:
         """See who is in reach: whether they are enough, and whom to ask for what is missing."""
-        assert self.tenure is not None
+        assert self.member is not None
         assert self.agreement is not None
-        members = self.tenure.view.members
+        members = self.member.view.members
         away = {rank for rank, life in enumerate(members) if self._is_gone(life)}
-        self.tenure.member.recovery.away = away
+        self.member.on_suspects(away)
         self.has_quorum = len(members) - len(away) >= self.agreement.quorum
 
     def _is_gone(self, life: Life) -> bool:
@@ -120,12 +135,12 @@ class PrimaryViews:
 
     def _leavers(self) -> set[Life]:
         """Those who want to leave, and may: not while all who stay wait for the state."""
-        assert self.tenure is not None
+        assert self.member is not None
         assert self.agreement is not None
         leave = {self.life} if self.is_leaving else set()
         stay = set() if self.is_leaving else {self.life}
         has_state = not self.is_leaving and self.agreement.is_stateful
-        for life in self.tenure.view.members:
+        for life in self.member.view.members:
             heartbeat = self.heartbeats.get(life.pid)
             if heartbeat is None or heartbeat.inc != life.inc:
                 continue
@@ -138,16 +153,16 @@ class PrimaryViews:
 
     @property
     def _coordinates(self) -> bool:
-        assert self.tenure is not None
-        for life in self.tenure.view.members:
+        assert self.member is not None
+        for life in self.member.view.members:
             if not self._is_gone(life):
                 return life == self.life
         return False
 
     def _joiners(self) -> list[Life]:
         """Those who are heard, in no view and not in this one."""
-        assert self.tenure is not None
-        members = set(self.tenure.view.members)
+        assert self.member is not None
+        members = set(self.member.view.members)
         lives = [
             Life(pid, heartbeat.inc)
             for pid, heartbeat in sorted(self.heartbeats.items())
@@ -157,8 +172,8 @@ class PrimaryViews:
 
     def _unwanted(self, now: float) -> set[Life]:
         """Members that should not be in the next view."""
-        assert self.tenure is not None
-        view = self.tenure.view
+        assert self.member is not None
+        view = self.member.view
         late = now - self.installed_at >= 2 * self.recipe.patience_s
         unwanted = set(self.expels) & set(view.members) | self._leavers()
         for life in view.members:
@@ -179,10 +194,10 @@ class PrimaryViews:
         if known is not None and heartbeat.inc < known.inc:
             return
         self.heartbeats[source] = heartbeat
-        if self.tenure is None:
+        if self.member is None:
             return
         self._count()
-        view, life = self.tenure.view, Life(source, heartbeat.inc)
+        view, life = self.member.view, Life(source, heartbeat.inc)
         if heartbeat.view >= view.id or not self._answers(life):
             return
         if life in view.members:
@@ -196,8 +211,8 @@ class PrimaryViews:
 
     def _answers(self, asks: Life) -> bool:
         """One is enough to tell what was missed: the lowest in reach that is in the view."""
-        assert self.tenure is not None
-        view = self.tenure.view
+        assert self.member is not None
+        view = self.member.view
         for life in view.members:
             heartbeat = self.heartbeats.get(life.pid)
             is_there = heartbeat is not None and heartbeat.view >= view.id
@@ -208,18 +223,18 @@ class PrimaryViews:
     def on_datagram(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
         """What is said about the view after this one."""
         if isinstance(datagram, NotInView):
-            if datagram.inc == self.life.inc and self.tenure is not None:
-                self.is_excluded |= datagram.view > self.tenure.view.id
+            if datagram.inc == self.life.inc and self.member is not None:
+                self.is_excluded |= datagram.view > self.member.view.id
             return
         if isinstance(datagram, Decided):
             self._on_decided(datagram, now, out)
             return
-        tenure, agreement = self.tenure, self.agreement
-        if tenure is None or agreement is None:
+        member, agreement = self.member, self.agreement
+        if member is None or agreement is None:
             return
         assert isinstance(datagram, Prepare | Promise | Propose | Accepted | BallotRejected)
-        rank = tenure.rank_of.get(source)
-        if rank is None or datagram.view != tenure.view.id:
+        rank = member.port.rank_of.get(source)
+        if rank is None or datagram.view != member.view.id:
             return
         self._check(datagram)
         if isinstance(datagram, Prepare):
@@ -235,8 +250,8 @@ class PrimaryViews:
 
     def _check(self, datagram: ViewDatagram) -> None:
         """Refuse what does not fit this view."""
-        assert self.tenure is not None
-        members = len(self.tenure.view.members)
+        assert self.member is not None
+        members = len(self.member.view.members)
         if isinstance(datagram, Promise):
             proposal, by_rank = datagram.accepted, [datagram.frontier]
         elif isinstance(datagram, Propose | Decided):
@@ -256,10 +271,10 @@ class PrimaryViews:
             )
 
     def _on_decided(self, decided: Decided, now: float, out: Effects) -> None:
-        if self.tenure is None:
+        if self.member is None:
             if self.life in decided.proposal.next.members:
-                self.decision, self.next = decided, decided.proposal
-        elif decided.view == self.tenure.view.id and self.agreement is not None:
+                self.next = decided
+        elif decided.view == self.member.view.id and self.agreement is not None:
             self._check(decided)
             self.agreement.on_decided(decided, now, out)
 
@@ -283,25 +298,32 @@ class PrimaryViews:
         if now >= max(self.reason_at + self.recipe.gather_s, agreement.yields_until):
             agreement.start(now, out)
 
-    def settle(self, now: float, out: Effects) -> None:
-        """After every input: go on where that has become possible."""
+    def poll(self, now: float, out: Effects) -> Change | Exit | None:
+        """Go on where that has become possible."""
         agreement = self.agreement
-        if agreement is None:
-            return
-        agreement.on_progress(now, out)
-        agreement.poll(self._is_awaited, lambda promises: self._compose(promises, now), now, out)
-        if agreement.is_complete:
-            self.decision, self.next = agreement.decision, agreement.decided
+        if agreement is not None:
+            agreement.on_progress(now, out)
+            compose = partial(self._compose, now=now)
+            agreement.poll(self._is_awaited, compose, now, out)
+            if agreement.is_complete:
+                self.next = agreement.decision
+        if self.next is not None and self.life in self.next.proposal.next.members:
+            proposal = self.next.proposal
+            return Change(proposal.next, proposal.cut, proposal.donor, proposal.stateless)
+        if self.next is not None or self.is_excluded:
+            return Exit(LEFT if self.is_leaving else EXCLUDED)
+        is_alone = agreement is None or (agreement.members == 1 and not agreement.is_under_way)
+        return Exit(LEFT) if self.is_leaving and is_alone else None
 
     def _is_awaited(self, rank: Rank) -> bool:
-        assert self.tenure is not None
-        return not self._is_gone(self.tenure.view.members[rank])
+        assert self.member is not None
+        return not self._is_gone(self.member.view.members[rank])
 
     def _compose(self, promises: dict[Rank, Promise], now: float) -> Proposal:
         """The next view: who answered and is wanted, at least a quorum, and who asks to join."""
-        assert self.tenure is not None
+        assert self.member is not None
         assert self.agreement is not None
-        view, unwanted, leavers = self.tenure.view, self._unwanted(now), self._leavers()
+        view, unwanted, leavers = self.member.view, self._unwanted(now), self._leavers()
         spare = len(promises) - self.agreement.quorum
         stay = []
         for rank in sorted(promises):

@@ -85,11 +85,14 @@ class ViewRecipe:
         """The reliable multicast inside a view of so many."""
         return Recipe(
             members=members,
-            protocol="s-rm" if self.relation != "none" else "rm",
-            order="fifo" if self.order == "total" else self.order,
+            protocol=self.protocol,
+            order=self.order,
             relation=self.relation,
             f=members - quorum(members),
             overflow="error" if self.overflow == "error" else "block",
+            in_view=True,
+            order_s=self.order_s,
+            confirms=not self.is_primary,
             **self.multicast,
         )
 

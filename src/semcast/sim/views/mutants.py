@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from semcast.core.reception import Reception
+from semcast.core.flush import Flush
+from semcast.core.member import Member
+from semcast.core.order.total import QuorumCount, SequencedOrder
 from semcast.core.recipe import Recipe
 from semcast.core.views.agreement import Agreement
 from semcast.core.views.lineage import LineageGuard
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
-from semcast.core.views.tally import Tally
-from semcast.core.views.tenure import Tenure
 from semcast.core.views.transfer import Transfer
 from semcast.sim.mutant import Mutant
 from semcast.terms.effects import Effects
@@ -22,10 +22,10 @@ def deliver_in_the_next_view(original: Any) -> Callable[..., Any]:
     """A view is entered at once; what the application has not yet taken comes after."""
 
     def show(self: ViewMember, now: float, out: Effects) -> None:
-        while self.shown.id and len(self.tenures) > 1:
-            left = self.tenures.popleft()
-            self._announce(self.tenures[0].view, None, out)
-            left.on_ready(left.member.holdings.messages, now, out)
+        while self.shown.id and len(self.members) > 1:
+            left = self.members.popleft()
+            self._announce(self.members[0].view, None, out)
+            left.on_ready(left.holdings.messages, now, out)
         original(self, now, out)
 
     return show
@@ -45,23 +45,24 @@ def purge_before_the_next_view_knows(original: Any) -> Callable[..., Any]:
 def flush_omits_what_was_purged(original: Any) -> Callable[..., Any]:
     """What is missing when the view ends was purged by somebody, or so it is taken."""
 
-    def aim(self: Reception, cut: Sequence[Seq]) -> None:
-        original(self, cut)
-        for sender in self.gaps:
-            first, last = self.frontier[sender] + 1, self.known[sender]
+    def fetch(self: Flush, cut: Sequence[Seq], holders: Sequence[Rank]) -> None:
+        original(self, cut, holders)
+        reception = self.reception
+        for sender in reception.gaps:
+            first, last = reception.frontier[sender] + 1, reception.known[sender]
             if first < last:
-                self.notices[sender].add(first, last - 1, last)
+                reception.notices[sender].add(first, last - 1, last)
 
-    return aim
+    return fetch
 
 
 def everybody_its_own_cut(original: Any) -> Callable[..., Any]:
     """A view ends where each member happens to be."""
 
-    def close(self: Tenure, cut: Sequence[Seq] | None, now: float, out: Effects) -> None:
+    def finish(self: Member, cut: Sequence[Seq] | None, now: float, out: Effects) -> None:
         original(self, None if cut is None else tuple(self.frontier), now, out)
 
-    return close
+    return finish
 
 
 def accept_what_is_not_here(original: Any) -> property:
@@ -94,9 +95,9 @@ def forget_what_was_accepted(original: Any) -> Callable[..., Any]:
 def alone_is_enough(original: Any) -> Callable[..., Any]:
     """A position is final once its sequencer has it: a minority goes on ordering."""
 
-    def init(self: Tenure, *args: Any) -> None:
+    def init(self: SequencedOrder, *args: Any) -> None:
         original(self, *args)
-        self.held = Tally(len(self.view.members), 1)
+        self.held = QuorumCount(self.members, 1)
 
     return init
 
@@ -114,10 +115,9 @@ def speak_between_views(original: Any) -> property:
 def confirm_for_the_others(original: Any) -> Callable[..., Any]:
     """Confirmed once all but one have delivered."""
 
-    def init(self: Tenure, *args: Any) -> None:
+    def init(self: SequencedOrder, *args: Any) -> None:
         original(self, *args)
-        members = len(self.view.members)
-        self.taken = Tally(members, max(1, members - 1))
+        self.taken = QuorumCount(self.members, max(1, self.members - 1))
 
     return init
 
@@ -134,8 +134,8 @@ def state_taken_too_early(original: Any) -> Callable[..., Any]:
 def first_message_missed(original: Any) -> Callable[..., Any]:
     """What a joiner receives while it waits for its state is forgotten."""
 
-    def show_first(self: ViewMember, head: Tenure, now: float, out: Effects) -> None:
-        queue = head.member.holdings.queue
+    def show_first(self: ViewMember, head: Member, now: float, out: Effects) -> None:
+        queue = head.holdings.queue
         if self.transfer.state is not None and queue.has_next:
             queue.pop()
         original(self, head, now, out)
@@ -162,24 +162,26 @@ VIEW_MUTANTS: dict[str, Mutant] = {
         ViewRecipe, "recipe_of", purge_before_the_next_view_knows, "purger-crash", "s-vsm"
     ),
     "flush-omits-what-was-purged": Mutant(
-        Reception, "aim", flush_omits_what_was_purged, "sender-crash-in-view", "s-vsm"
+        Flush, "fetch", flush_omits_what_was_purged, "sender-crash-in-view", "s-vsm"
     ),
     "everybody-its-own-cut": Mutant(
-        Tenure, "close", everybody_its_own_cut, "sender-crash-in-view", "s-vsm"
+        Member, "finish", everybody_its_own_cut, "sender-crash-in-view", "s-vsm"
     ),
     "accept-what-is-not-here": Mutant(
-        Tenure, "holds_cut", accept_what_is_not_here, "sender-crash-in-view", "s-vsm"
+        Flush, "is_complete", accept_what_is_not_here, "sender-crash-in-view", "s-vsm"
     ),
     "half-is-enough": Mutant(Agreement, "__init__", half_is_enough, "two-halves", "s-vsm"),
     "forget-what-was-accepted": Mutant(
         Agreement, "on_prepare", forget_what_was_accepted, "decided-and-cut-off", "s-vsm"
     ),
-    "alone-is-enough": Mutant(Tenure, "__init__", alone_is_enough, "sequencer-cut-off", "total"),
+    "alone-is-enough": Mutant(
+        SequencedOrder, "__init__", alone_is_enough, "sequencer-cut-off", "total"
+    ),
     "speak-between-views": Mutant(
         ViewMember, "phase", speak_between_views, "merge-during-flush", "vs"
     ),
     "confirm-for-the-others": Mutant(
-        Tenure, "__init__", confirm_for_the_others, "slow-to-confirm", "vs"
+        SequencedOrder, "__init__", confirm_for_the_others, "slow-to-confirm", "vs"
     ),
     "state-taken-too-early": Mutant(
         Transfer, "on_state", state_taken_too_early, "two-joiners", "s-vsm"

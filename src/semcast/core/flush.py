@@ -1,0 +1,66 @@
+"""How the streams of a view end.
+
+A member of a view is open; when the next view is being agreed on it has STOPPED: nothing of its own
+is sent, and no frontier moves.  It is FETCHING once it knows a cut, where the streams are to end:
+then it asks those who hold them for everything up to there, whatever the bound on what is held
+says, and keeps what lies beyond, which may be all that survives of another cut.  When the view is
+decided it takes what was held back up to the cut, and is CLOSED: it hands out what still waits and
+answers requests for repair, nothing else.
+
+| from     | on             | to       |
+|----------|----------------|----------|
+| OPEN     | stop           | STOPPED  |
+| STOPPED  | fetch          | FETCHING |
+| FETCHING | fetch          | FETCHING |
+| any      | finish         | CLOSED   |
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from semcast.core.reception import Reception
+from semcast.core.recovery import RepairRequester
+from semcast.terms.effects import Effects
+from semcast.terms.ids import Rank, Seq
+
+OPEN: Final = "open"
+STOPPED: Final = "stopped"
+FETCHING: Final = "fetching"
+CLOSED: Final = "closed"
+
+
+class Flush:
+    """Lives as long as the member of a view."""
+
+    def __init__(self, reception: Reception, recovery: RepairRequester) -> None:
+        self.state = OPEN
+        self.reception = reception
+        self.recovery = recovery
+        self.holders: Sequence[Rank] = ()  # by stream, who holds it up to the cut
+
+    def __repr__(self) -> str:
+        return f"Flush({self.state}, holders={self.holders})"
+
+    def stop(self) -> None:
+        """No frontier moves any more; what comes is kept ahead."""
+        self.state = STOPPED
+        self.reception.limit = list(self.reception.frontier)
+
+    def fetch(self, cut: Sequence[Seq], holders: Sequence[Rank]) -> None:
+        """Get everything up to the cut, from those who have it."""
+        self.state = FETCHING
+        self.holders = holders
+        self.reception.end_at(cut)
+        self.recovery.ask_at_once(holders)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything up to the cut is here, as data or as a notice."""
+        reception = self.reception
+        return all(reception.first_missing(s) > reception.known[s] for s in reception.gaps)
+
+    def finish(self, cut: Sequence[Seq] | None, out: Effects) -> None:
+        """The view is over.  With a cut everything up to it passes; what lies beyond goes."""
+        self.state = CLOSED
+        if cut is not None:
+            self.reception.release(cut, out)

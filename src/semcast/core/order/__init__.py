@@ -1,0 +1,38 @@
+"""Orders: which admitted message the application gets next.  One value for each in `ORDERS`.
+
+An order is a queue, and for some what an `Ordering` adds: messages that come after others, or
+messages that put others into place.  The simple ones cost a member nothing but a look for one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from semcast.core.order.causal import Causal
+from semcast.core.order.fifo import FifoQueue
+from semcast.core.order.item import ItemQueue
+from semcast.core.order.protocols import Ordering, Queue
+from semcast.core.order.total import PlacedQueue, SequencedOrder
+from semcast.core.recipe import Recipe
+from semcast.terms.ids import Seq
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`queue` is made from the recipe and the numbers that the streams of the view start after,
+    `ordering` from recipe, view, own rank, holdings and frontiers.
+
+    If it `gives_places`, every message waits for its place in the queue, even if the application
+    is ready, and messages that come after others are those that give places.
+    """
+
+    queue: Callable[[Recipe, Sequence[Seq]], Queue]
+    ordering: Callable[..., Ordering] | None = None
+    gives_places: bool = False
+
+
+ORDERS: dict[str, Order] = {
+    "fifo": Order(FifoQueue),
+    "item": Order(ItemQueue),
+    "causal": Order(FifoQueue, Causal),
+    "total": Order(PlacedQueue, SequencedOrder, gives_places=True),
+}

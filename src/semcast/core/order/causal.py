@@ -1,0 +1,36 @@
+"""Causal order: a message comes after everything that its sender had delivered [SRM §4.4].
+
+Receivers pass a message only after what it comes after, which is the reception's doing.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from semcast.core.order.protocols import After, Ordering
+from semcast.core.recipe import Recipe
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.views import View
+
+if TYPE_CHECKING:
+    from semcast.core.holdings import Holdings
+
+
+class Causal(Ordering):
+    """Lives as long as the view."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        view: View,
+        rank: Rank,
+        holdings: "Holdings",
+        frontier: Sequence[Seq],
+    ) -> None:
+        self.rank = rank
+        self.bases = view.bases
+        self.delivered = holdings.delivered  # shared with the holdings, which alone write it
+
+    def after(self) -> After:
+        """What was delivered here of the others in this view."""
+        pairs = enumerate(zip(self.delivered, self.bases, strict=True))
+        return tuple((r, seq) for r, (seq, base) in pairs if seq > base and r != self.rank)

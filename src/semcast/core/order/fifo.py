@@ -1,0 +1,106 @@
+"""What waits for the application, purged at once [SRM §4.3, purge_d].
+
+A newer value goes to the tail: messages leave in the order in which they came.  Under lasting
+overload that starves hot items, which order `item` is for.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from semcast.core.order.protocols import PurgedBy, Queue
+from semcast.core.purging import PurgingBuffer
+from semcast.core.recipe import Recipe
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
+
+
+class FifoQueue(Queue):
+    """Lives as long as the view.  Invariant: each lane's held messages stand in `slots`."""
+
+    position = 0
+
+    def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
+        self.recipe = recipe
+        self.eager = recipe.purge == "eager"
+        self.slots: OrderedDict[int, Message] = OrderedDict()
+        self.lanes: dict[Rank, PurgingBuffer] = {}
+        self.slot_of: dict[Rank, dict[Seq, int]] = {}
+        self.next_slot = 1
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def __repr__(self) -> str:
+        waiting = ", ".join(f"{m.sender}:{m.seq}" for m in self.slots.values())
+        return f"{type(self).__name__}({waiting})"
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is something to hand out."""
+        return bool(self.slots)
+
+    def holds(self, message: Message) -> bool:
+        """Whether this message waits here."""
+        lane = self.lanes.get(message.sender)
+        return lane is not None and lane.holds(message.seq)
+
+    def is_clear_of(self, sender: Rank) -> bool:
+        """Whether nothing of this sender waits here."""
+        lane = self.lanes.get(sender)
+        return lane is None or not lane.held
+
+    def would_purge(self, message: Message) -> list[Message]:
+        """What waits here and `message` would make obsolete."""
+        lane = self.lanes.get(message.sender)
+        return [] if lane is None else lane.would_purge(message)
+
+    def push(self, messages: Sequence[Message]) -> list[PurgedBy]:
+        """Queue the next messages of a stream, one by one; purge if eager: pairs (purged, by)."""
+        sender = messages[0].sender
+        lane = self.lanes.get(sender)
+        if lane is None:
+            lane = self.lanes[sender] = PurgingBuffer(self.recipe)
+            self.slot_of[sender] = {}
+        all_purged: list[PurgedBy] = []
+        for message in messages:
+            lane.add(message)
+            purged = lane.purge(message.seq) if self.eager else []
+            slot = self._place(message, purged)
+            self._vacate(purged, keeping=slot)
+            self.slots[slot] = message
+            self.slot_of[sender][message.seq] = slot
+            all_purged += purged
+        return all_purged
+
+    def _place(self, message: Message, purged: list[PurgedBy]) -> int:
+        """The slot of a message that has purged these: the next one."""
+        self.next_slot += 1
+        return self.next_slot - 1
+
+    def _vacate(self, purged: list[PurgedBy], keeping: int) -> None:
+        for message, _ in purged:
+            slot = self.slot_of[message.sender].pop(message.seq)
+            if slot != keeping:
+                del self.slots[slot]
+
+    def pop(self) -> Message:
+        """Hand out the message that waited longest."""
+        message = self._pop()
+        self.lanes[message.sender].settle(message.seq)
+        return message
+
+    def _pop(self) -> Message:
+        _, message = self.slots.popitem(last=False)
+        sender = message.sender
+        del self.slot_of[sender][message.seq]
+        self.lanes[sender].remove(message.seq)
+        return message
+
+    def relieve(self) -> list[PurgedBy]:
+        """Room is short: drop whatever is obsolete here, which is nothing if purging is eager."""
+        purged: list[PurgedBy] = []
+        for lane in self.lanes.values():
+            if lane.unapplied:
+                purged += lane.purge(lane.unapplied[-1].seq)
+        self._vacate(purged, keeping=0)
+        return purged

@@ -1,0 +1,95 @@
+"""What an order is made of: a queue, and for some orders what orders the messages."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from semcast.terms.effects import Effects
+from semcast.terms.ids import NEVER, Rank, Seq
+from semcast.terms.messages import Message
+
+After: TypeAlias = tuple[tuple[Rank, Seq], ...]  # by sender, what a message comes after
+PurgedBy: TypeAlias = tuple[Message, Seq]  # a message, and the later one that made it obsolete
+
+
+class Queue(Protocol):
+    """What waits for the application.  `position` is the place in a total order of what was handed
+    out last, 0 if the order gives no places."""
+
+    position: int
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def has_next(self) -> bool:
+        """Whether there is something to hand out."""
+        ...
+
+    @abstractmethod
+    def holds(self, message: Message) -> bool:
+        """Whether this message waits here."""
+        ...
+
+    @abstractmethod
+    def is_clear_of(self, sender: Rank) -> bool:
+        """Whether nothing of this sender waits here."""
+        ...
+
+    @abstractmethod
+    def push(self, messages: Sequence[Message]) -> Sequence[PurgedBy]:
+        """Queue the next messages of a stream; what they purged from here."""
+        ...
+
+    @abstractmethod
+    def pop(self) -> Message:
+        """Hand out the next, which `has_next` has found."""
+        ...
+
+    def would_purge(self, message: Message) -> Sequence[Message]:
+        """What waits here and `message` would make obsolete."""
+        return ()
+
+    def relieve(self) -> Sequence[PurgedBy]:
+        """Room is short: drop whatever is obsolete here."""
+        return ()
+
+    def withdraw(self, messages: Sequence[Message]) -> int:
+        """Of messages that nobody keeps any more, drop what need not be seen here; how many."""
+        return 0
+
+
+class Ordering(Protocol):
+    """What an order adds to a member.  It looks for work after every input and at `deadline`."""
+
+    deadline: float = NEVER
+
+    def after(self) -> After:
+        """What the next own message comes after."""
+        return ()
+
+    def poll(self, last: Seq, now: float) -> After:
+        """What to put into place now by a message of its own; `last` is the last own update."""
+        return ()
+
+    def settle(self, now: float, out: Effects) -> None:
+        """Hand out what may be, and tell the others how far that went."""
+        return
+
+    def pause(self) -> None:
+        """Nothing of its own is sent for the while."""
+        return
+
+    def on_progress(self, peer: Rank, held: Seq, delivered: int) -> None:
+        """A peer tells how far it got in the order."""
+        return
+
+    @property
+    def progress(self) -> tuple[Seq, int]:
+        """The same of this member."""
+        return 0, 0
+
+    def close(self, cut: Sequence[Seq] | None, out: Effects) -> None:
+        """The view is over; with a cut, what is not yet in place up to there comes in its order."""
+        return

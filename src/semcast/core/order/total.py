@@ -1,0 +1,302 @@
+"""Total order: a sequencer gives messages their places; there they wait for the application.
+
+Guarantees: positions are given to every message of the view but the sequencer's order messages,
+in each stream in its order; what was purged leaves its position empty.  So members that hold
+different messages give each the same place [SRM §4.4].
+Purging: while a message waits for its place, only by its sender's own relation once what supersedes
+it is safe, which is the retransmission store's doing.  Up to `open_to` positions are final and may
+be handed out; what still waits there is purged by any later one of the same item, whoever sent
+it, since now there is a last word across senders.  Purging earlier would be as right for who goes
+on to the next view, which contains every order it has seen; but who is ready would miss messages.
+Idea: the first member of a view is the sequencer.  Its *markers* are messages that come after what
+they put into place.  Places are final once f + 1 members hold the marker; under `vs`, which asks
+for no agreement between views, at once, and there members confirm what all have taken.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from semcast.core.order.protocols import After, Ordering, PurgedBy, Queue
+from semcast.core.recipe import Recipe
+from semcast.terms.effects import Effects
+from semcast.terms.ids import EVERYONE, NEVER, SEQ_MAX, Rank, Seq
+from semcast.terms.messages import Message
+from semcast.terms.outputs import Confirmed, Delivery
+from semcast.terms.views import OrderProgress, View
+
+if TYPE_CHECKING:
+    from semcast.core.holdings import Holdings
+
+
+class PlacedQueue(Queue):
+    """Lives as long as the view.  Invariant: what is in `placed` has a position <= `last`."""
+
+    def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
+        self.purges = recipe.relation == "item"
+        self.unplaced: list[dict[Seq, Message]] = [{} for _ in range(recipe.members)]
+        # Up to where positions were given.
+        self.reached: list[Seq] = list(bases) or [0] * recipe.members
+        self.orders: set[Seq] = set()  # of the sequencer's stream, not yet passed over
+        self.bounds: deque[tuple[Seq, int]] = deque()  # of order messages: their last position
+        self.placed: dict[int, Message] = {}
+        self.place_of: list[dict[Seq, int]] = [{} for _ in range(recipe.members)]
+        self.newest: dict[int | None, int] = {}  # by item, the position that a later one purges
+        self.last_order: Seq = 0
+        self.last = 0
+        self.position = 0  # of what was handed out last
+        self.cursor = 1  # the first position that may yet hold something
+        self.open_to = 0
+        self.purged_to = 0
+        self.confirms = recipe.confirms
+        self.unconfirmed: deque[tuple[int, Rank, Seq]] = deque()  # handed out, by position
+
+    def __repr__(self) -> str:
+        waiting = sum(map(len, self.unplaced))
+        return f"PlacedQueue(placed={list(self.placed)}, unplaced={waiting}, open={self.open_to})"
+
+    def __len__(self) -> int:
+        return len(self.placed) + sum(map(len, self.unplaced))
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is something to hand out."""
+        placed, cursor = self.placed, self.cursor
+        while cursor <= self.open_to and cursor not in placed:
+            cursor += 1
+        self.cursor = cursor
+        return cursor <= self.open_to
+
+    def holds(self, message: Message) -> bool:
+        """Whether this message waits here."""
+        sender, seq = message.sender, message.seq
+        return seq in self.place_of[sender] or seq in self.unplaced[sender]
+
+    def is_clear_of(self, sender: Rank) -> bool:
+        """Whether nothing of this sender waits here."""
+        return not self.place_of[sender] and not self.unplaced[sender]
+
+    def push(self, messages: Sequence[Message]) -> Sequence[PurgedBy]:
+        """The next messages of a stream wait for their places; a marker comes by itself."""
+        head = messages[0]
+        if head.deps:
+            self.place(head.deps)
+            self._note_marker(head.seq)
+            return ()
+        unplaced, first = self.unplaced[head.sender], head.seq
+        unplaced.update(zip(range(first, first + len(messages)), messages, strict=True))
+        return ()
+
+    def withdraw(self, messages: Sequence[Message]) -> int:
+        """What waited for its place does no more."""
+        waiting = [m for m in messages if self.unplaced[m.sender].pop(m.seq, None) is not None]
+        return len(waiting)
+
+    def place(self, runs: After) -> None:
+        """Give out positions, run by run."""
+        for sender, upto in runs:
+            unplaced, place_of = self.unplaced[sender], self.place_of[sender]
+            for seq in range(self.reached[sender] + 1, upto + 1):
+                if sender == 0 and seq in self.orders:
+                    self.orders.remove(seq)
+                    continue
+                self.last += 1
+                message = unplaced.pop(seq, None)
+                if message is not None:
+                    self.placed[self.last] = message
+                    place_of[seq] = self.last
+            self.reached[sender] = max(self.reached[sender], upto)
+
+    def _note_marker(self, seq: Seq) -> None:
+        """It takes no position itself."""
+        self.last_order = seq
+        self.orders.add(seq)
+        self.bounds.append((seq, self.last))
+
+    def finalize(self, order: Seq) -> None:
+        """What markers up to `order` have placed may be handed out."""
+        while self.bounds and self.bounds[0][0] <= order:
+            self.open_to = self.bounds.popleft()[1]
+
+    def purge(self) -> list[tuple[Message, int, Message]]:
+        """Drop what waits though a later open position supersedes it: (purged, where, by)."""
+        purged: list[tuple[Message, int, Message]] = []
+        if self.purges:
+            for position in range(self.purged_to + 1, self.open_to + 1):
+                message = self.placed.get(position)
+                if message is not None and message.item is not None:
+                    self._supersede(position, message, purged)
+        self.purged_to = self.open_to
+        return purged
+
+    def _supersede(
+        self, position: int, message: Message, purged: list[tuple[Message, int, Message]]
+    ) -> None:
+        before = self.newest.pop(message.item, 0)
+        if before:
+            old = self.placed.pop(before)
+            del self.place_of[old.sender][old.seq]
+            purged.append((old, before, message))
+        if not message.keep:
+            self.newest[message.item] = position
+
+    def pop(self) -> Message:
+        """Hand out the next, which `has_next` has found."""
+        self.position = self.cursor
+        message = self.placed.pop(self.position)
+        del self.place_of[message.sender][message.seq]
+        if self.newest.get(message.item) == self.position:
+            del self.newest[message.item]
+        if self.confirms:
+            self.unconfirmed.append((self.position, message.sender, message.seq))
+        return message
+
+
+class QuorumCount:
+    """A number that every member reports.  Invariant: `quorum` members have reached `agreed`."""
+
+    __slots__ = ("agreed", "quorum", "reports")
+
+    def __init__(self, members: int, quorum: int) -> None:
+        self.quorum = quorum
+        self.reports = [0] * members
+        self.agreed = 0
+
+    def __repr__(self) -> str:
+        return f"QuorumCount(quorum={self.quorum}, agreed={self.agreed}, reports={self.reports})"
+
+    def on_report(self, rank: int, reached: int) -> None:
+        """A member has come so far.  Old reports change nothing."""
+        if reached > self.reports[rank]:
+            self.reports[rank] = reached
+            self.agreed = sorted(self.reports, reverse=True)[self.quorum - 1]
+
+
+class SequencedOrder(Ordering):
+    """Lives as long as the view.  Invariant: the sequencer has placed each stream to `ordered`."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        view: View,
+        rank: Rank,
+        holdings: "Holdings",
+        frontier: Sequence[Seq],
+    ) -> None:
+        assert isinstance(holdings.queue, PlacedQueue)
+        members = len(view.members)
+        self.rank = rank
+        self.view = view.id
+        self.members = members
+        self.confirms = recipe.confirms
+        self.order_s = recipe.order_s
+        self.tell_s = recipe.period_s if recipe.confirms else recipe.order_s
+        self.queue = holdings.queue
+        self.holdings = holdings
+        self.frontier = frontier  # shared with the reception, which alone writes it
+        self.ordered: list[Seq] = list(view.bases)
+        self.order_at = NEVER
+        self.order_last = -NEVER
+        self.tell_at = NEVER  # when OrderProgress is due
+        self.tell_last = -NEVER
+        self.last_report = OrderProgress(view.id, 0, 0)
+        self.handed = 0  # a position that the application had before this input
+        self.held = QuorumCount(members, 1 if recipe.confirms else recipe.f + 1)
+        self.taken = QuorumCount(members, members)
+        if rank != 0:
+            holdings.wanted[0] = SEQ_MAX  # Markers must come through, however full it is.
+
+    def __repr__(self) -> str:
+        return f"SequencedOrder(ordered={self.ordered}, {self.held}, {self.taken})"
+
+    @property
+    def progress(self) -> tuple[Seq, int]:
+        """The last marker that is here with all that it places, and what was handed over."""
+        return self.frontier[0], self.handed
+
+    def pause(self) -> None:
+        """The sequencer sends nothing for the while."""
+        self.order_at = NEVER
+        self.deadline = self.tell_at
+
+    def poll(self, last: Seq, now: float) -> After:
+        """The sequencer places what it has. [SRM §4.4]"""
+        if self.rank != 0:
+            return ()
+        frontier, ordered = self.frontier, self.ordered
+        new = [r for r in range(1, len(ordered)) if frontier[r] > ordered[r]]
+        if last > ordered[0]:
+            new.insert(0, 0)
+        if not new:
+            self.order_at = NEVER
+            return ()
+        if self.order_at == NEVER:
+            self.order_at = max(now, self.order_last + self.order_s)
+        if now < self.order_at:
+            return ()
+        runs = tuple((r, frontier[r] if r else last) for r in new)
+        for rank, upto in runs:
+            ordered[rank] = upto
+        self.order_last, self.order_at = now, NEVER
+        return runs
+
+    def on_progress(self, peer: Rank, held: Seq, delivered: int) -> None:
+        """A peer holds markers up to `held`, and its application has what was `delivered`."""
+        self.held.on_report(peer, held)
+        self.taken.on_report(peer, delivered)
+
+    def settle(self, now: float, out: Effects) -> None:
+        """Count the own progress, and tell the others soon."""
+        queue = self.queue
+        self.held.on_report(self.rank, self.frontier[0])
+        queue.finalize(self.held.agreed)
+        if queue.has_next:
+            self._hand_over(out)
+        # What was delivered before is with the application, unless it still lies in these outputs.
+        if self.handed != queue.position and not any(type(o) is Delivery for o in out.outputs):
+            self.handed = queue.position
+        self.taken.on_report(self.rank, queue.position)
+        if queue.unconfirmed and queue.unconfirmed[0][0] <= self.taken.agreed:
+            self._confirm(out)
+        self._tell(now, out)
+        self.deadline = min(self.order_at, self.tell_at)
+
+    def _hand_over(self, out: Effects) -> None:
+        """Positions have become final: deliver them, purge what has to wait."""
+        self.holdings.hand_over(out)
+        for purged, position, by in self.queue.purge():
+            self.holdings.left_queue(purged, out)
+            self.holdings.trace.purged_at(position, purged, by, self.holdings.messages, out)
+
+    def _confirm(self, out: Effects) -> None:
+        """Everything up to a position was delivered at every member. [VSD app. A]"""
+        agreed, unconfirmed = self.taken.agreed, self.queue.unconfirmed
+        confirmed: dict[Rank, Seq] = {}
+        while unconfirmed and unconfirmed[0][0] <= agreed:
+            _, sender, seq = unconfirmed.popleft()
+            confirmed[sender] = seq
+        out.outputs.append(Confirmed(self.view, agreed))
+        for sender, seq in confirmed.items():
+            self.holdings.trace.confirmed(sender, seq, out)
+
+    def _tell(self, now: float, out: Effects) -> None:
+        queue, last = self.queue, self.last_report
+        news = queue.position > last.delivered if self.confirms else queue.last_order > last.held
+        if not news or self.members == 1:
+            self.tell_at = NEVER
+            return
+        if self.tell_at == NEVER:
+            self.tell_at = max(now, self.tell_last + self.tell_s)
+        if now >= self.tell_at:
+            self.last_report = OrderProgress(self.view, self.frontier[0], self.handed)
+            self.tell_last = now
+            is_told = not self.confirms or self.handed == queue.position
+            self.tell_at = NEVER if is_told else now + self.tell_s
+            out.send.append((EVERYONE, self.last_report))
+
+    def close(self, cut: Sequence[Seq] | None, out: Effects) -> None:
+        """With a cut, what has no place up to there gets one, sender by sender."""
+        if cut is not None:
+            self.queue.place(tuple(enumerate(cut)))
+        self.queue.open_to = self.queue.last
+        self._hand_over(out)
