@@ -2,9 +2,9 @@
 
     .venv/bin/python bench/pairs.py --old /path/to/other/tree --pairs 15
 
-Each tree needs a `.venv` of its own with its kernel compiled (`make setup`).  Runs alternate between
-the trees, and the order changes with each pair.  A ratio above 1 means that this tree is cheaper; the
-report has the median of the paired ratios and its quartiles.
+Each tree needs a `.venv` of its own with its kernel compiled (`make setup`).  Runs alternate
+between the trees, and the order changes with each pair.  A ratio above 1 means that this tree is
+cheaper; the report has the median of the paired ratios and its quartiles.
 """
 
 import argparse
