@@ -58,8 +58,12 @@ def test_a_broken_promise_is_told_with_the_events_that_prove_it(
         "violations": 0,
         "examples": [],
     }
-    assert "0.000000 ms  process 1  deliver 0:2\n" in done.err
-    assert "1.000010 ms  process 1  deliver 0:1\n" in done.err
+    lines = done.err.splitlines()
+    assert lines[0].startswith("FAIL  1 of 2 guarantees broken (6 events, ")
+    assert "fifo_order  1  process 1 delivered 0:1 after 0:2" in done.err
+    assert "    b         1.00 ms  deliver a:1  <- first event that differs" in lines
+    assert "of one sender out of order (SRM §4.2)" in " ".join(done.err.split())
+    assert f"  see it:  semcast explain {tmp_path / 'trace'} --run 1 --around 1:2" in lines
 
 
 def test_clocks_are_believed_as_far_as_one_says(semcast, record, tmp_path, way) -> None:
@@ -126,3 +130,38 @@ def test_a_large_trace_is_for_spark(semcast, record, tmp_path, monkeypatch) -> N
     monkeypatch.setattr(judging, "EVENTS_MAX", 5)
     assert semcast("check", trace, "--property", "fifo_order").code == 1
     assert asked == [["fifo_order"]]
+
+
+def test_both_sides_of_a_violation_are_shown(semcast, tmp_path) -> None:
+    """The process that lacks the message, its requests, the rule, and the line that replays it."""
+    with recorded_swarm(tmp_path / "trace", "s-rm", "forget-purged") as recorder:
+        recorder.run(4)
+    done = semcast("check", tmp_path / "trace")
+    assert done.code == 1
+    lines = done.out.splitlines()
+    assert lines[0].startswith("FAIL  2 of 9 guarantees broken")
+    [lacking] = [line for line in lines if "lacks it: its last is p1:" in line]
+    assert lacking.startswith("    p0 ")
+    assert any(line.startswith("    p0 ") and "requests " in line for line in lines)
+    assert any("no answer has it" in line for line in lines)
+    [first] = [line for line in lines if line.endswith("<- first event that differs")]
+    assert first.startswith("    p1 ")
+    assert any("(SRM §4.2)" in line for line in lines)
+    replay = "semcast sim swarm --protocol s-rm --seeds 1 --from 4 --mutant forget-purged"
+    assert f"  replay:  {replay}" in lines
+    [see] = [line for line in lines if line.startswith("  see it:  semcast ")]
+    command = see.removeprefix("  see it:  semcast ").split()
+    assert semcast(*command, "--out", tmp_path / "page.html").code == 0
+
+
+def test_the_output_fits_any_terminal(semcast, tmp_path, monkeypatch) -> None:
+    with recorded_swarm(tmp_path / "t", "s-rm", "forget-purged") as recorder:
+        recorder.run(4)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    for columns in (60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = semcast("check", "t").out.splitlines()
+        assert max(map(len, lines)) <= columns, lines
+        assert len(lines) > 10

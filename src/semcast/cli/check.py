@@ -3,31 +3,25 @@
 A trace of up to two million events is judged in this process, unless Spark is asked for.
 """
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from semcast.cli.check_view import show
 from semcast.cli.commands import Json
-from semcast.cli.output import Output, cell, table, width
+from semcast.cli.output import Output
 from semcast.cli.spark import LOCAL, Conf, Remote, SomeMaster, some_target, target_of
-from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from semcast.pipeline.spark_session import SparkTarget
-    from semcast.specs.verdict import CheckVerdict, ViolationExample
+    from semcast.specs.verdict import CheckVerdict
 
 EXAMPLE = (
     "\b\nExamples:\n"
     "  semcast check out/trace\n"
     "  semcast check lake --property agreement --property purge_safety"
-)
-_DETAILS = (
-    *(("item", "item"), ("by_seq", "by"), ("view", "view"), ("position", "position")),
-    *(("peer", "peer"), ("client", "client"), ("request", "request"), ("version", "version")),
-    ("note", "note"),
 )
 Source: TypeAlias = Annotated[
     Path, typer.Argument(metavar="TRACE|LAKE", help="Trace directory or lake to check.")
@@ -57,6 +51,10 @@ def check(
     master: SomeMaster = None,
     remote: Remote = None,
     conf: Conf = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("-v", "--verbose", help="Show all examples and all properties not judged."),
+    ] = False,
     json: Json = False,
 ) -> int:
     """Check recorded runs against their protocol's guarantees.
@@ -68,22 +66,28 @@ def check(
     from semcast.faults.limits import within
     from semcast.specs.verdict import FAIL, check_names
     from semcast.traces.arrow import spare_pandas
+    from semcast.traces.kept_results import CHECK, keep
     from semcast.traces.trace_files import count_events, root_of
 
     check_names(properties or ())
     within("skew_ms", 0.0 if skew_ms is None else skew_ms, 0.0)
-    output = Output(json)
+    output, began = Output(json), monotonic()
     spare_pandas()
     count = count_events(root_of(trace))  # A directory that is not a trace is refused here.
     target = some_target(master, remote, conf)
     if target is None and count <= EVENTS_MAX:
         output.progress(f"checking {trace} in this process")
         skew_s = None if skew_ms is None else skew_ms / 1e3
-        found = judge(trace, properties or None, skew_s=skew_s)
+        found, where = judge(trace, properties or None, skew_s=skew_s), "in this process"
     else:
-        found = _on_spark(output, target or target_of(LOCAL), trace, properties or None, skew_ms)
-    _tell(output, found)
-    output.answer(facts_of(found))
+        target = target or target_of(LOCAL)
+        found, where = _on_spark(output, target, trace, properties or None, skew_ms), "on Spark"
+    took = f"{monotonic() - began:.1f} s {where}"
+    show(output, trace, found, took, is_verbose=verbose, is_readable=count <= EVENTS_MAX)
+    facts = facts_of(found)
+    if not properties:
+        keep(trace, CHECK, facts)
+    output.answer(facts)
     return 1 if found.status == FAIL else 0
 
 
@@ -126,55 +130,3 @@ def facts_of(found: "CheckVerdict") -> dict[str, object]:
             for name, judged in found.properties.items()
         },
     }
-
-
-def _tell(output: Output, found: "CheckVerdict") -> None:
-    from semcast.specs.verdict import FAIL, NOT_APPLICABLE, NOT_EXERCISED, PASS
-
-    rows: list[dict[str, object]] = []
-    unjudged: dict[str, list[str]] = {}
-    for name, judged in found.properties.items():
-        if judged.status in (NOT_APPLICABLE, NOT_EXERCISED):
-            unjudged.setdefault(f"{judged.status}: {judged.reason}", []).append(name)
-        else:
-            told = "" if judged.examples else judged.reason
-            count = judged.violations
-            rows.append({"property": name, "status": judged.status, "violations": count, "": told})
-    output.say(*table(rows))
-    for reason, names in unjudged.items():
-        output.say("", reason, *_lines(names))
-    for name, judged in found.properties.items():
-        if judged.examples:
-            more = judged.violations - len(judged.examples)
-            shown = f"{name}, the first of {cell(judged.violations)} violations" if more else name
-            output.say("", output.paint(shown, WRONG))
-            for example in judged.examples:
-                output.say(*_transcript(example))
-    said = {
-        PASS: "every property that could be checked holds",
-        FAIL: "a property was violated",
-        NOT_APPLICABLE: "no property could be checked",
-    }[found.status]
-    colour = HOLDS if found.status == PASS else WRONG
-    output.say("", output.paint(f"{found.events:,} events: {said}", colour))
-
-
-def _lines(names: list[str]) -> list[str]:
-    return wrap(", ".join(names), width(), initial_indent="  ", subsequent_indent="  ")
-
-
-def _transcript(example: "ViolationExample") -> Iterator[str]:
-    """What happened, then the events that prove it, by the time since the first of them."""
-    yield f"  run {example.run_id}: {example.what}"
-    start = min((event["ts_ns"] for event in example.events), default=0)
-    for event in example.events:
-        since = (event["ts_ns"] - start) / 1e6
-        yield f"    {since:>12,.6f} ms  process {event['pid']}  {_said(event)}"
-
-
-def _said(event: Mapping[str, Any]) -> str:
-    words = [event["kind"]]
-    if "sender" in event:
-        words.append(f"{event['sender']}:{event.get('seq', '')}")
-    words.extend(f"{word}={event[name]}" for name, word in _DETAILS if name in event)
-    return " ".join(words)

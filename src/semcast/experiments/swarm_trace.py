@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from semcast.sim.case import Outcome
-from semcast.sim.swarm import PROTOCOLS, AnyCase, draw, run_seed
+from semcast.sim.swarm import PROTOCOLS, AnyCase, draw, replay_line, run_seed
 from semcast.sim.views.case import ViewCase
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.events import CRASH, Event
@@ -75,7 +75,8 @@ class SwarmRecorder:
     def _describe(self, case: AnyCase, events: list[Event], outcome: Outcome) -> None:
         recipe = case.recipe
         broken = {violation.partition(":")[0] for violation in outcome.violations}
-        parameters = {"skew_ms": "0"}
+        replay = replay_line(self._protocol, self._mutant, case.seed)
+        parameters = {"skew_ms": "0", "replay": replay}
         for name in ("copies", "recovery"):
             if hasattr(recipe, name):
                 parameters[name] = str(getattr(recipe, name))

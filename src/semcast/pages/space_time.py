@@ -68,6 +68,10 @@ class Columns:
             purged &= self.note == self.notes.index(DELIVERY) + 1
         return purged | self.of_kind(SKIP)
 
+    def note_of(self, row: int) -> str:
+        """The note of an event."""
+        return self.notes[self.note[row] - 1] if self.note[row] else ""
+
     def place_of(self, pid: int, n: int, inc: int | None = None) -> int:
         """The index of an event, by its process and local index; -1 if it is not there."""
         is_it = (self.n == n) & (self.pids[self.lane] == pid)
