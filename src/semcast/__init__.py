@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from semcast.runtime.happenings import Confirmed as Confirmed
     from semcast.runtime.happenings import View as View
     from semcast.runtime.happenings import ViewChange as ViewChange
-    from semcast.runtime.host import ExcludedFromGroup as ExcludedFromGroup
     from semcast.runtime.joining import join as join
     from semcast.runtime.mailbox import Message as Message
-    from semcast.runtime.session import JoinTimeout as JoinTimeout
     from semcast.runtime.snapshot import Peer as Peer
     from semcast.runtime.snapshot import Snapshot as Snapshot
     from semcast.terms.errors import BufferFull as BufferFull
     from semcast.terms.errors import ConfigError as ConfigError
+    from semcast.terms.errors import ExcludedFromGroup as ExcludedFromGroup
+    from semcast.terms.errors import InternalError as InternalError
+    from semcast.terms.errors import JoinTimeout as JoinTimeout
     from semcast.terms.errors import LocalProtocolError as LocalProtocolError
     from semcast.terms.errors import NoQuorum as NoQuorum
     from semcast.terms.errors import SemcastError as SemcastError
@@ -31,10 +32,11 @@ _HOMES = {
     "BufferFull": "terms.errors",
     "ConfigError": "terms.errors",
     "Confirmed": "runtime.happenings",
-    "ExcludedFromGroup": "runtime.host",
+    "ExcludedFromGroup": "terms.errors",
     "Group": "runtime.group",
     "GroupComplete": "runtime.gathering",
-    "JoinTimeout": "runtime.session",
+    "InternalError": "terms.errors",
+    "JoinTimeout": "terms.errors",
     "LocalProtocolError": "terms.errors",
     "Message": "runtime.mailbox",
     "NoQuorum": "terms.errors",

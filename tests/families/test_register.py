@@ -55,7 +55,7 @@ def test_an_alias_is_a_protocol_with_an_order() -> None:
 def test_an_order_that_a_protocol_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="causal needs protocol s-rm"):
         find("s-sm", "causal")
-    with pytest.raises(ConfigError, match="order: unknown value 'total'"):
+    with pytest.raises(ConfigError, match="order: s-rm supports fifo or item or causal, not total"):
         find("s-rm", "total")
     with pytest.raises(ConfigError, match="protocol: unknown value 'paxos'"):
         find("paxos")

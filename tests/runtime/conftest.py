@@ -183,20 +183,20 @@ class Crowd:
     @staticmethod
     def mute(group: semcast.Group) -> None:
         """The member neither sends nor hears until it is unmuted."""
-        transport = group._host._transport
+        transport = group._driver._channel.transport
         transport.kept = transport.send_all, transport.on_frame
         transport.send_all = lambda *_: None
         transport.on_frame = lambda *_: None
 
     @staticmethod
     def unmute(group: semcast.Group) -> None:
-        transport = group._host._transport
+        transport = group._driver._channel.transport
         transport.send_all, transport.on_frame = transport.kept
 
     def crash(self, group: semcast.Group) -> None:
         """As good as killed."""
         self.mute(group)
-        group._host.end(None)
+        group._driver.end(None)
 
     async def close(self) -> None:
         await asyncio.gather(*(group.close() for group in self._groups))

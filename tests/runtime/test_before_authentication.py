@@ -213,8 +213,8 @@ async def test_recordings_of_the_last_process_do_not_keep_the_next_out(
     async with crowd() as here:
         (_a, one), (b, _), _ = await here.found("abc", **options)
         recorded = []
-        transmit = b._host._transport._transmit
-        b._host._transport._transmit = lambda frame, target: (
+        transmit = b._driver._channel.transport._transmit
+        b._driver._channel.transport._transmit = lambda frame, target: (
             recorded.append(frame),
             transmit(frame, target),
         )

@@ -8,14 +8,14 @@ import pytest
 
 import semcast
 from semcast import Update
-from semcast.runtime import bulk, host, keyring
+from semcast.runtime import bulk, keyring, session
 from semcast.runtime.keyring import KeyRing, new_key
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Data, Message
 from semcast.traces.journal import Journal
 from semcast.wire import encode
 from semcast.wire.frames import FRAGMENT, GOODBYE, HELLO, KINDS, REPORT, ROSTER, WHOLE, member_id
-from semcast.wire.sealing import Key, Opened, Sealer
+from semcast.wire.sealing import Key, Sealer
 
 
 def payloads(messages):
@@ -24,13 +24,13 @@ def payloads(messages):
 
 def address_of(group):
     """Where a member hears what is sent to it alone."""
-    return group._host._transport._unicast.getsockname()
+    return group._driver._channel.transport._unicast.getsockname()
 
 
 def mute(group):
     """The member neither sends nor hears: as good as crashed, and all else stays open."""
-    group._host._transport.send_all = lambda *_: None
-    group._host._transport.on_frame = lambda *_: None
+    group._driver._channel.transport.send_all = lambda *_: None
+    group._driver._channel.transport.on_frame = lambda *_: None
 
 
 async def until(is_so):
@@ -315,10 +315,10 @@ async def test_a_closed_member_does_nothing_more(join):
     a, b = await asyncio.gather(*(join(name, members=2, linger=0) for name in "ab"))
     await a.multicast(b"not yet everywhere")
     await a.close()
-    member = a._host
-    member.on_frame(Opened(WHOLE, member_id("b"), 1, b"nonsense"), 0.0)
-    member.on_drained(0.0)
-    assert member._timer is None or member._timer.cancelled()
+    driver = a._driver
+    driver.on_datagram(1, b"nonsense")
+    driver.on_drained()
+    assert driver._timer is None
     await b.close()
 
 
@@ -448,7 +448,7 @@ async def test_a_crashed_member_is_forgotten_and_the_rest_go_on(meet, take):
 
 @pytest.mark.parametrize("mode", ["multicast", "peers"])
 async def test_a_forgotten_member_is_told(meet, mode, monkeypatch):
-    monkeypatch.setattr(host, "REPORT_PERIOD_S", 0.05)
+    monkeypatch.setattr(session, "REPORT_PERIOD_S", 0.05)
     options = {}
     if mode == "peers":
         with socket.socket() as one, socket.socket() as two, socket.socket() as three:
@@ -480,12 +480,13 @@ async def test_large_messages_arrive(meet, take, options):
 
 async def test_much_repair_goes_over_tcp(meet, take):
     async with meet("ab") as (a, b):
-        transport, missed, carried = b._host._transport, [], []
-        take_frame = b._host._bulk.take
-        b._host._bulk.take = lambda frame, source: (
+        transport, missed, carried = b._driver._channel.transport, [], []
+        take_frame = b._driver._channel.tcp.take
+        b._driver._channel.tcp.take = lambda frame, source: (
             carried.append(frame) or take_frame(frame, source)
         )
-        await until(lambda: a._host._bulk.is_ready(address_of(b)))  # Until then, datagrams do it.
+        tcp = a._driver._channel.tcp
+        await until(lambda: tcp.is_ready(address_of(b)))  # Until then, datagrams do it.
         heard, transport.on_frame = transport.on_frame, lambda *given: missed.append(given)
         bodies = [bytes([n]) * 200_000 for n in range(10)]  # within the window
         await a.multicast_many([Update(body) for body in bodies])
@@ -522,7 +523,7 @@ async def test_keys_are_exchanged_while_messages_flow(join, place, take):
     for change in changes:
         ring = keyring.edit(path, change)
         keys = {key.id for key in ring.keys}
-        for transport in (a._host._transport, b._host._transport):
+        for transport in (a._driver._channel.transport, b._driver._channel.transport):
             await until(lambda t=transport, k=keys: set(t.opener._keys) == k)
             await until(lambda t=transport, r=ring: t.sealer._key == r.active.id)
     before = b.snapshot().delivered
@@ -555,7 +556,7 @@ async def test_garbage_and_forged_frames_change_nothing(join, quotes, place, tak
     keyring.edit(path, lambda _: KeyRing((key,), key))
     options = {"members": 2, "key": path, "interface": "127.0.0.1"}
     a, b = await asyncio.gather(*(join(name, **options) for name in "ab"))
-    identity = a._host._transport.sealer.identity
+    identity = a._driver._channel.transport.sealer.identity
     frames = list(forgeries(quotes))
     false = new_key()
     twin = Sealer(
@@ -590,7 +591,7 @@ async def test_a_flood_in_clear_on_loopback_crashes_nobody(meet, take, quotes):
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     rng = random.Random(3)
     async with meet("ab") as (a, b):
-        identity = a._host._transport.sealer.identity
+        identity = a._driver._channel.transport.sealer.identity
         liar = Sealer(quotes, member_id("a"), identity.incarnation, None, identity.salt)
         liar._counters = [1 << 20] * 2
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:

@@ -8,9 +8,9 @@ import pytest
 
 import semcast
 from semcast.runtime import gathering, keyring
+from semcast.runtime.fixed_session import FixedSession
 from semcast.runtime.gathering import HELLO_BYTES, Hello
 from semcast.runtime.keyring import KeyRing, new_key
-from semcast.runtime.session import Session
 from semcast.wire.frames import HELLO, member_id
 from semcast.wire.sealing import Sealer
 
@@ -87,7 +87,7 @@ async def test_who_fell_silent_before_there_was_a_group_is_not_waited_for(join, 
     """Whoever is stopped and started again has another name, unless it was given one."""
     monkeypatch.setattr(gathering, "SILENT_S", 0.5)
     gone = asyncio.ensure_future(join("a", members=3)._join())
-    session = Session(join("b", members=3)._options)
+    session = FixedSession(join("b", members=3)._options)
     waiting = asyncio.ensure_future(session.open())
     await until(lambda: any(c.is_confirmed for c in session.gathering.candidates.values()), session)
     gone.cancel()
@@ -279,7 +279,7 @@ async def test_a_cancelled_join_leaves_nothing_open(join):
 async def test_garbage_and_false_hellos_do_not_disturb_the_gathering(join, quotes):
     """Hellos of a member that never answers: it is not counted as one."""
     port = free_port()
-    session = Session(join("b", members=2, bind=f"127.0.0.1:{port}")._options)
+    session = FixedSession(join("b", members=2, bind=f"127.0.0.1:{port}")._options)
     one = asyncio.ensure_future(session.open())
     await until(lambda: True, session)
     ghost = Sealer(quotes, member_id("a"), 1, None)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from semcast.runtime import mailbox as module
-from semcast.runtime.mailbox import ASK_FIRST, ASK_MAX, Mailbox, Message
+from semcast.runtime.mailbox import PREFETCH_INITIAL, PREFETCH_MAX, Mailbox, Message
 from semcast.terms.errors import LocalProtocolError
 
 
@@ -62,14 +62,17 @@ async def test_whoever_waits_is_woken():
     box = Mailbox(asked.append)
     waiting = asyncio.ensure_future(box.take(9))
     await asyncio.sleep(0)
-    assert asked == [ASK_FIRST]
+    assert asked == [PREFETCH_INITIAL]
     box.put(messages(2))
     assert numbers(await waiting) == [1, 2]
 
 
 @pytest.mark.parametrize(
     ("work_s", "asked"),
-    [(0.0, [ASK_FIRST, ASK_MAX - ASK_FIRST + 1]), (1.0, [ASK_FIRST, -61, 1])],
+    [
+        (0.0, [PREFETCH_INITIAL, PREFETCH_MAX - PREFETCH_INITIAL + 1]),
+        (1.0, [PREFETCH_INITIAL, -61, 1]),
+    ],
 )
 async def test_only_the_difference_to_what_is_outstanding_is_asked_for(clock, work_s, asked):
     """Or taken back."""
@@ -87,15 +90,15 @@ async def test_only_the_difference_to_what_is_outstanding_is_asked_for(clock, wo
 async def test_more_is_asked_for_once_half_of_it_has_come(clock):
     asked = []
     box = Mailbox(asked.append)
-    for _ in range(5 * ASK_FIRST):
+    for _ in range(5 * PREFETCH_INITIAL):
         waiting = asyncio.ensure_future(box.take(1))
         await asyncio.sleep(0)
         box.put(messages(1))
         await waiting
-        clock.now += module.AHEAD_S / ASK_FIRST
-    assert asked[0] == ASK_FIRST
-    assert min(asked[1:]) >= ASK_FIRST // 2 - 1
-    assert sum(asked) <= 6 * ASK_FIRST
+        clock.now += module.PREFETCH_S / PREFETCH_INITIAL
+    assert asked[0] == PREFETCH_INITIAL
+    assert min(asked[1:]) >= PREFETCH_INITIAL // 2 - 1
+    assert sum(asked) <= 6 * PREFETCH_INITIAL
 
 
 async def test_of_small_batches_one_in_a_while_is_measured(clock, monkeypatch):
@@ -111,23 +114,23 @@ async def test_of_small_batches_one_in_a_while_is_measured(clock, monkeypatch):
 
 async def test_a_slow_application_is_asked_one_at_a_time(clock):
     source = Source()
-    await source.box.take(ASK_FIRST)
+    await source.box.take(PREFETCH_INITIAL)
     for _ in range(20):
         clock.now += 1.0
         taken = await source.box.take(1)
         clock.now += 1.0
         while len(source.box):
             clock.now += len(taken) * 1.0
-            taken = await source.box.take(ASK_FIRST)
+            taken = await source.box.take(PREFETCH_INITIAL)
     assert source.asked[-1] == 1
 
 
 async def test_a_fast_application_is_given_much(clock):
     source = Source()
     for _ in range(20):
-        taken = await source.box.take(ASK_MAX)
+        taken = await source.box.take(PREFETCH_MAX)
         clock.now += len(taken) * 1e-7
-    assert source.asked[-1] == ASK_MAX
+    assert source.asked[-1] == PREFETCH_MAX
 
 
 async def test_waiting_for_messages_is_not_counted_as_work(clock):
@@ -186,43 +189,81 @@ async def test_two_cannot_wait_at_once():
     assert len(await first) == 1
 
 
-async def test_from_an_application_that_stays_away_what_was_asked_for_is_withdrawn(clock):
+async def test_put_withdraws_from_an_application_that_stays_away(clock):
     asked = []
     box = Mailbox(asked.append)
     box.put(messages(1))
-    waiting = asyncio.create_task(box.take(8))
-    await waiting
+    await box.take(8)
     waiting = asyncio.create_task(box.take(8))
     await asyncio.sleep(0)
     outstanding = sum(asked)
     assert outstanding > 8
-    box.put(messages(8, first=2))
+    assert box.put(messages(8, first=2)) == 0
     await waiting  # Now it is busy,
-    clock.now += module.AHEAD_S / 2
-    box.put(messages(1, first=10))
-    assert sum(asked) == outstanding
-    clock.now += module.AHEAD_S
-    box.put(messages(1, first=11))  # and for too long.
-    assert sum(asked) == 11  # what was handed over
+    clock.now += module.PREFETCH_S / 2
+    assert box.put(messages(1, first=10)) == 0
+    clock.now += module.PREFETCH_S
+    change = box.put(messages(1, first=11))  # and for too long.
+    assert outstanding + change == 11, "what was delivered, the first one included"
+    assert sum(asked) == outstanding, "nobody was called"
 
 
-async def test_whoever_gives_up_waiting_asks_for_nothing_any_more(clock):
+async def test_a_reader_that_gives_up_withdraws_in_a_turn_of_its_own(clock):
+    """Whoever cancels may be anywhere, even inside the effects of an input."""
     asked = []
     box = Mailbox(asked.append)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0):
-            await box.take(8)
-    assert asked
-    assert sum(asked) == 0
+    taking = box.take(8)
+    taking.send(None)
+    assert asked == [PREFETCH_INITIAL]
+    with pytest.raises(asyncio.CancelledError):
+        taking.throw(asyncio.CancelledError)
+    assert asked == [PREFETCH_INITIAL]
+    await asyncio.sleep(0)
+    assert asked == [PREFETCH_INITIAL, -PREFETCH_INITIAL]
 
 
-async def test_what_is_handed_over_is_bounded_in_bytes_too():
+async def test_a_reader_that_comes_back_at_once_withdraws_nothing():
+    asked = []
+    box = Mailbox(asked.append)
+    waiting = asyncio.ensure_future(box.take(8))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    again = asyncio.ensure_future(box.take(8))
+    await asyncio.wait({waiting})
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert sum(asked) == PREFETCH_INITIAL
+    box.put(messages(1))
+    assert numbers(await again) == [1]
+
+
+async def test_after_the_end_nobody_withdraws_anything():
+    asked = []
+    box = Mailbox(asked.append)
+    waiting = asyncio.ensure_future(box.take(8))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    box.end(None)
+    await asyncio.wait({waiting})
+    await asyncio.sleep(0)
+    assert asked == [PREFETCH_INITIAL]
+
+
+async def test_prefetch_asks_for_what_is_not_asked_for_yet():
+    box = Mailbox()
+    assert box.prefetch(5) == 5
+    assert box.prefetch(8) == 3
+    assert box.prefetch(8) == 0
+    assert box.asked == 8
+
+
+async def test_what_is_delivered_is_bounded_in_bytes_too():
     asked = []
     box = Mailbox(asked.append)
     waiting = asyncio.ensure_future(box.take(1))
     await asyncio.sleep(0)
-    box.put([Message("ada", None, bytes(module.BYTES_MAX), seq) for seq in (1, 2)])
-    assert sum(asked) == 2
+    large = [Message("ada", None, bytes(module.BYTES_MAX), seq) for seq in (1, 2)]
+    assert sum(asked) + box.put(large) == 2
     assert numbers(await waiting) == [1]
 
 
@@ -233,48 +274,48 @@ async def test_a_processor_that_others_took_does_not_make_an_application_slow(
     monkeypatch.setattr(module, "thread_time", lambda: 0.0)  # It computed nothing,
     source = Source()
     for _ in range(8):
-        await source.box.take(ASK_MAX)
+        await source.box.take(PREFETCH_MAX)
         clock.now += 1.0  # but a second passed: it was preempted, or it waited for something.
         if waits:
             await asyncio.sleep(0)
-    await source.box.take(ASK_MAX)
-    assert (source.asked[-1] == ASK_MAX) == asked_for_more
+    await source.box.take(PREFETCH_MAX)
+    assert (source.asked[-1] == PREFETCH_MAX) == asked_for_more
 
 
-async def test_nobody_takes_what_is_before_and_after_a_divider_at_once():
+async def test_nobody_takes_what_is_before_and_after_a_marker_at_once():
     box = Mailbox(lambda count: None)
     box.put(messages(4), [(0, "first"), (2, "second"), (2, "third"), (4, "last")])
     said = []
     assert await box.take(9) == []
-    assert box.pass_divider(said.append) is None
+    assert box.pass_marker(said.append) is None
     assert numbers(await box.take(9)) == [1, 2]
-    assert box.pass_divider(str.upper) == "SECOND"
+    assert box.pass_marker(str.upper) == "SECOND"
     assert await box.take(9) == []
-    assert box.pass_divider(str.upper) == "THIRD"
+    assert box.pass_marker(str.upper) == "THIRD"
     assert numbers(await box.take(1)) == [3]
-    assert box.pass_divider(str.upper) is None, "one message comes first"
+    assert box.pass_marker(str.upper) is None, "one message comes first"
     assert numbers(await box.take(9)) == [4]
-    assert box.pass_divider(str.upper) == "LAST"
+    assert box.pass_marker(str.upper) == "LAST"
     assert said == ["first"]
 
 
-async def test_a_divider_wakes_whoever_waits_and_stays_if_it_cannot_be_passed():
+async def test_a_marker_wakes_whoever_waits_and_stays_if_it_cannot_be_passed():
     box = Mailbox(lambda count: None)
     waiting = asyncio.ensure_future(box.take(9))
     await asyncio.sleep(0)
-    box.put((), [(0, "divider")])
+    box.put((), [(0, "marker")])
     assert await waiting == []
     with pytest.raises(TypeError):
-        box.pass_divider(len(box))
-    assert box.pass_divider(str.upper) == "DIVIDER"
+        box.pass_marker(len(box))
+    assert box.pass_marker(str.upper) == "MARKER"
 
 
-async def test_dividers_come_before_the_end():
+async def test_markers_come_before_the_end():
     box = Mailbox(lambda count: None)
-    box.put(messages(1), [(1, "divider")])
+    box.put(messages(1), [(1, "marker")])
     box.end(LocalProtocolError("over"))
     assert numbers(await box.take(9)) == [1]
     assert await box.take(9) == []
-    assert box.pass_divider(str.upper) == "DIVIDER"
+    assert box.pass_marker(str.upper) == "MARKER"
     with pytest.raises(LocalProtocolError, match="over"):
         await box.take(9)

@@ -397,7 +397,7 @@ def test_a_relation_may_be_an_object():
     mine = Newest()
     options = resolve(members=3, relation=mine)
     assert options.relation is mine
-    assert options.recipe(3, 1400).relation == "list"
+    assert options.recipe(1400).relation == "list"
 
 
 def test_the_key_may_be_refused_in_the_call():
@@ -410,7 +410,7 @@ def test_the_recipe_has_what_was_asked_for():
     given |= {"purge": "lazy", "overflow": "error", "period": "30 ms", "fanout": 2}
     given |= {"coalesce": "2 ms", "bandwidth": "1 KB/s", "protocol": "s-sm"}
     given |= {"message_max": "2 KiB"}
-    assert resolve(peers=TRIO, name="a", **given).recipe(3, 1344, 2 << 20) == Recipe(
+    assert resolve(peers=TRIO, name="a", **given).recipe(1344, 2 << 20) == Recipe(
         members=3,
         protocol="s-sm",
         relation="bitmap",
@@ -432,7 +432,7 @@ def test_the_recipe_has_what_was_asked_for():
         bandwidth_max=1000.0,
         unicast=True,
     )
-    assert resolve(members=3, order="item", chain_limit=8).recipe(3, 1400, 2 << 20) == Recipe(
+    assert resolve(members=3, order="item", chain_limit=8).recipe(1400, 2 << 20) == Recipe(
         members=3,
         order="item",
         chain_limit=8,
@@ -512,7 +512,7 @@ def test_with_views_members_only_found_the_group():
 
 
 def test_with_views_a_recipe_has_the_times_that_were_asked_for():
-    recipe = resolve(protocol="s-vsm", timeout="8 s", buffer=77).view_recipe(1000)
+    recipe = resolve(protocol="s-vsm", timeout="8 s", buffer=77).recipe(1000)
     assert (recipe.timeout_s, recipe.heartbeat_s, recipe.timeout_max_s) == (8.0, 0.8, 8.0)
     assert recipe.recipe_of(5).buffer == 77
     assert recipe.recipe_of(5).f == 2

@@ -11,7 +11,7 @@ import pytest
 
 from semcast.runtime.keyring import incarnation_path
 from semcast.runtime.tasks import start_task
-from semcast.runtime.views import host as view_host
+from semcast.runtime.views import session as view_session
 from semcast.terms.errors import ConfigError
 from semcast.terms.outputs import Ended
 from semcast.terms.views import EXCLUDED
@@ -80,8 +80,8 @@ async def test_a_member_that_cannot_come_back_says_why(join, monkeypatch):
     def fail() -> int:
         raise ConfigError("incarnation: no space left on device")
 
-    monkeypatch.setattr(view_host, "next_life", fail)
-    group._host._on_ended(Ended(EXCLUDED))
+    monkeypatch.setattr(view_session, "next_life", fail)
+    group._port.put([Ended(EXCLUDED)])
     with pytest.raises(Exception, match="no space left"):
         async for _ in group:
             pass
@@ -91,13 +91,14 @@ async def test_a_member_that_cannot_come_back_says_why(join, monkeypatch):
 async def test_a_goodbye_does_not_overtake_what_was_sent_before_it(meet):
     """Both are read in one drain of the socket; the data wait there for company."""
     async with meet("ab") as (a, b):
-        host, drained = a._host, a._host._transport.on_drained
-        a._host._transport.on_drained = lambda _now: None  # One drain, however it is cut.
+        transport = a._driver._channel.transport
+        drained = transport.on_drained
+        transport.on_drained = lambda _now: None  # One drain, however it is cut.
         for number in range(100):
             await b.multicast(b"%d" % number)
         await b.close()
         drained(monotonic())
-        host._transport.on_drained = drained
+        transport.on_drained = drained
         taken = []
         while len(taken) < 100:
             taken += await a.receive()

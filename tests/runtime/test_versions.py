@@ -114,7 +114,7 @@ def test_those_who_cannot_understand_each_other_are_no_group():
 
 
 def version_of(group):
-    return group._host._transport.sealer.version
+    return group._driver._channel.transport.sealer.version
 
 
 MEMBER = """
@@ -132,7 +132,7 @@ async def main():
         async for message in group:
             if message.sender == "a":
                 break
-        print(group._host._transport.sealer.version, message.payload.decode(), flush=True)
+        print(group._driver._channel.transport.sealer.version, message.payload.decode(), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 asyncio.run(main())

@@ -13,7 +13,7 @@ from semcast.traces.journal_file import read_journal
 
 
 def journal(trace):
-    options = SimpleNamespace(trace=trace, group="quotes", name="a")
+    options = SimpleNamespace(trace=trace, group="quotes", name="a", protocol="s-vsm", order="fifo")
     return ViewJournal(options, ViewRecipe())
 
 
@@ -67,7 +67,7 @@ def test_a_journal_that_is_begun_too_late_is_closed(tmp_path):
 
 async def test_a_member_goes_on_when_its_trace_ends(join, tmp_path, caplog):
     group = await join("a", members=1, protocol="s-vsm", trace=tmp_path)
-    group._host._journal.record = fail
+    group._driver._sink.record = fail
     await group.multicast(b"1")
     assert (await group.receive())[0].payload == b"1"
     assert "stopped recording: the trace is gone" in caplog.text

@@ -119,7 +119,7 @@ async def test_survivors_of_a_crash_go_on_within_a_second(crowd):
 async def test_who_was_silent_too_long_is_told_and_comes_back_as_a_new_life(crowd):
     async with crowd() as here:
         (a, one), (_b, other), (c, late) = await here.found("abc")
-        first = c._host.member.life
+        first = c._driver.machine.life
         here.mute(c)
         await one.until_members("a", "b")
         await a.multicast(b"missed", item="x")
@@ -129,7 +129,7 @@ async def test_who_was_silent_too_long_is_told_and_comes_back_as_a_new_life(crow
             lambda: late.changes[-1].view.id > 2 and late.changes[-1].status == "member"
         )
         assert set(c.members) == {"a", "b", "c"}
-        assert c._host.member.life.inc > first.inc
+        assert c._driver.machine.life.inc > first.inc
         assert late.values["x"] == "missed", "it was in the state that it came back with"
         await c.multicast(b"back", item="y")
         for table in (one, other):
@@ -210,7 +210,7 @@ async def test_a_member_that_restarts_comes_back_by_the_same_command(crowd):
         await late.until_members("a", "b", "c")
         assert late.values == {"x": "1"}
         await one.until(lambda: one.changes[-1].view.id > 1 and "c" in one.changes[-1].joined)
-        assert again._host.member.life.inc > c._host.member.life.inc
+        assert again._driver.machine.life.inc > c._driver.machine.life.inc
 
 
 async def test_components_go_on_apart_and_merge(crowd):

@@ -67,7 +67,7 @@ async def test_another_version_is_said(crowd, quotes):
         frame[2] += 1
         async with crowd() as here:
             (a, _), (_, other) = await here.found("ab")
-            stranger.sendto(frame, a._host._transport._unicast.getsockname())
+            stranger.sendto(frame, a._driver._channel.transport._unicast.getsockname())
             while not a.snapshot().discarded.get("version"):
                 await asyncio.sleep(0)
             await goes_on(a, other)
@@ -183,7 +183,7 @@ async def test_nonsense_from_a_member_is_counted_and_does_no_harm(crowd):
     async with crowd() as here:
         (a, _), (b, other) = await here.found("ab")
         for body in (b"", b"\xc1", bytes(100), encode(Heartbeat(-1, -1))):
-            b._host._transport.send(WHOLE, body, (None,))
+            b._driver._channel.transport.send(WHOLE, body, (None,))
         while a.snapshot().discarded.get("malformed", 0) < 4:
             await asyncio.sleep(0)
         await goes_on(a, other)

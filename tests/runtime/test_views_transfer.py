@@ -21,12 +21,9 @@ async def iterate(group: semcast.Group) -> None:
 def chunks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """The offsets of the pieces that were sent, and how."""
     sent: list[tuple[int, str]] = []
-    from semcast.runtime.driver import Driver
+    from semcast.runtime.channel import MemberChannel
 
-    send, send_tcp = Driver._send, Driver._send_tcp
-
-    def note(self, sends, *, repairs):
-        send(self, sends, repairs=repairs)
+    send_tcp = MemberChannel._send_tcp
 
     def note_tcp(self, address, datagram):
         went = send_tcp(self, address, datagram)
@@ -34,8 +31,7 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
             sent.append((datagram.datagram.offset, "tcp" if went else "udp"))
         return went
 
-    monkeypatch.setattr(Driver, "_send", note)
-    monkeypatch.setattr(Driver, "_send_tcp", note_tcp)
+    monkeypatch.setattr(MemberChannel, "_send_tcp", note_tcp)
     return sent
 
 

@@ -16,7 +16,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from semcast.runtime import gathering, host
+from semcast.runtime import gathering, reports
 from semcast.runtime.views import introductions
 from semcast.terms import messages, pubsub, views
 from semcast.terms.ids import Life
@@ -98,8 +98,8 @@ PUBSUB = {
 RUNTIME = {
     "Hello": gathering.Hello("ada", 2**64 - 1, 2**62, 5, bytes(3), (1, 1), 2**63 + 5),
     "RosterStep": gathering.RosterStep(gathering.COMMIT, 2**62, (SEAT,)),
-    "Report": host.Report(70_000, 3, 2, 1),
-    "Goodbye": host.Goodbye(True),
+    "Report": reports.MemberReport(70_000, 3, 2, 1),
+    "Goodbye": reports.Goodbye(True),
     "Standing": introductions.Standing(
         5, 2**40, 4, LIVES, ("ada", "bob"), "member", (1,), 9, 3, 2, 1
     ),

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from semcast.runtime.group import TAKE_MAX, Group
+from semcast.runtime.group import RECEIVE_MAX, Group
 from semcast.runtime.joining import join
 from semcast.runtime.mailbox import Message
 from semcast.runtime.snapshot import Snapshot
@@ -105,7 +105,7 @@ class Pace:
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
         self._due = 0.0
-        self.at_once = TAKE_MAX if rate is None else max(1, int(rate * SMOOTH_S))
+        self.at_once = RECEIVE_MAX if rate is None else max(1, int(rate * SMOOTH_S))
 
     async def keep(self, count: int) -> None:
         """Wait until more may follow the `count` messages that were just handled."""

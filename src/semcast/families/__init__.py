@@ -3,8 +3,10 @@
 from semcast.families.family import (
     ALIASES,
     Family,
+    default_order,
     families,
     find,
+    joinable,
     protocols,
     register,
     unregister,
@@ -20,8 +22,10 @@ for _family in (FIXED, PUBSUB, VIEWS):
 __all__ = [
     "ALIASES",
     "Family",
+    "default_order",
     "families",
     "find",
+    "joinable",
     "protocols",
     "register",
     "unregister",

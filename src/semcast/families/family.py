@@ -7,6 +7,7 @@ datagrams, so a datagram that reaches the wrong family is refused by its decoder
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -33,7 +34,9 @@ class Family:
     """Protocols that one kind of machine runs.
 
     `promises(protocol, order)` returns the names of the guaranteed properties and refuses an order
-    that the protocol does not have.  `record` is the type of what its machines persist, None if
+    that the protocol does not have.  `group_type` says how a live group of it comes together: all
+    members at once ("fixed"), or founders and joiners ("views"); None: no live group yet.
+    `recipe` is a dataclass.  `record` is the type of what its machines persist, None if
     they persist nothing.
     """
 
@@ -45,6 +48,7 @@ class Family:
     codec: Codec[Any]
     promises: Callable[[str, str], frozenset[str]]
     record: Any = None
+    group_type: str | None = None
 
 
 _FAMILIES: Final[dict[str, Family]] = {}
@@ -85,6 +89,12 @@ def protocols() -> tuple[str, ...]:
     return tuple(protocol for family in families() for protocol in family.protocols)
 
 
+def joinable(group_type: str) -> tuple[str, ...]:
+    """The protocols that a live group of this type can have."""
+    found = (family for family in families() if family.group_type == group_type)
+    return tuple(protocol for family in found for protocol in family.protocols)
+
+
 def find(protocol: str, order: str | None = None) -> Family:
     """The family that runs a protocol; with `order`, refuse an order that it does not have."""
     for family in families():
@@ -95,6 +105,16 @@ def find(protocol: str, order: str | None = None) -> Family:
                     raise one_of("order", order, family.orders)
             return family
     raise one_of("protocol", protocol, protocols())
+
+
+def default_order(protocol: str) -> str:
+    """The first order of its family that a protocol has."""
+    family = find(protocol)
+    for order in family.orders:
+        with suppress(ConfigError):
+            family.promises(protocol, order)
+            return order
+    raise ConfigError(f"protocol: {protocol} has none of the orders of {family.name}")
 
 
 def wire_tags(codec: Codec[Any]) -> dict[int | str, type[Any]]:

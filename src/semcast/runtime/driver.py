@@ -1,326 +1,385 @@
-"""What every host of a live machine does: keep its time, carry out its effects, end.
+"""Runs one live machine, of whatever family: gives it inputs, carries out its effects, keeps time.
 
-Each input is handled to its end: record, then send, then hand over, as `Effects` says.  What was
-multicast is recorded before its datagram leaves.  After a quiet moment messages leave at once; what
-the application sends soon after leaves when the event loop turns, or when it fills a datagram.
+Invariant: no input begins before the effects of the input before are carried out.  `_input` is the
+only way to the machine, and refuses to be entered from inside effects.  Effects are carried out in
+the order of `Effects`: what was multicast is recorded before its datagram leaves.
+After a quiet moment messages leave at once; messages that follow soon leave when the event loop has
+turned, or when they fill a datagram.  All datagrams of one wake-up are one input.
+An error in handling a datagram costs that datagram.  Any other unexpected error ends the driver,
+and the application gets it as `InternalError`: a machine that failed halfway must not go on.
 """
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import groupby
-from math import ceil
-from operator import itemgetter
-from time import monotonic, monotonic_ns, time_ns
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from math import inf
+from typing import Any, Final, Protocol, TypeVar
 
-import msgspec
-
-from semcast.kernel import letters
-from semcast.runtime.addresses import Address
-from semcast.runtime.bulk import Bulk
-from semcast.runtime.happenings import Confirmed, View, ViewChange
-from semcast.runtime.mailbox import Mailbox, Message
-from semcast.runtime.transport import Transport
+from semcast.runtime.clock import DriverClock, Timer
+from semcast.runtime.runs import joined_runs
 from semcast.terms.effects import Effects
-from semcast.terms.errors import LocalProtocolError, RemoteProtocolError, SemcastError
+from semcast.terms.errors import (
+    InternalError,
+    LocalProtocolError,
+    ReentryError,
+    SemcastError,
+    StorageError,
+)
 from semcast.terms.events import Event
-from semcast.terms.ids import EVERYONE
+from semcast.terms.ids import Pid
 from semcast.terms.machine import Command, Machine, Status
 from semcast.terms.messages import Submission
-from semcast.terms.outputs import Delivery, Ended, Output, Room
-from semcast.wire import encode
-from semcast.wire.frames import TCP, WHOLE
+from semcast.terms.outputs import Output
+from semcast.terms.pubsub import Record
 
 log = logging.getLogger("semcast")
 
-TURN_MAX: Final = 512  # messages after which a sender lets the event loop turn
-QUIET_S: Final = 0.0005  # since the last messages were sent: more are not expected at once
-BULK_BYTES: Final = 128 << 10  # repair of more than this goes over TCP
-CLOCK_READINGS: Final = 8
+YIELD_AFTER_MESSAGES: Final = 512  # after which a sender lets the event loop turn
+IDLE_S: Final = 0.0005  # since the last messages were sent: more are not expected at once
+RECEIVED_MAX: Final = 64  # datagrams handled as one input, and
+RECEIVED_BYTES_MAX: Final = 128 << 10  # how large they are together: others must get their turn
 
 T = TypeVar("T")
-Entry: TypeAlias = tuple[Sequence[int], Any]  # of `Effects.send`
 
 
-class Journal(Protocol):
+class EventSink(Protocol):
     """Where a member's events are recorded."""
 
     def record(self, events: list[Event], ts_ns: int) -> None: ...
 
-    def close(self) -> object: ...
+
+class StableStorage(Protocol):
+    """Stable storage.  It calls `Driver.on_persisted`, or once `Driver.on_disk_failed`, later."""
+
+    def append(self, records: Sequence[tuple[int, Record]]) -> None: ...
 
 
-def epoch_ns() -> int:
-    """What the wall clock is ahead of the monotonic one, as if both were read at once."""
-    readings = [(monotonic_ns(), time_ns(), monotonic_ns()) for _ in range(CLOCK_READINGS)]
-    before, wall, after = min(readings, key=lambda each: each[2] - each[0])
-    return wall - (before + after) // 2
+class DatagramChannel(Protocol):
+    """The way to the other members."""
+
+    @property
+    def decode(self) -> Callable[[bytes], Any]: ...
+
+    def send(self, sends: Sequence[tuple[Sequence[Pid], Any]], *, is_repair: bool) -> None: ...
+
+    def discard(self, error: Exception, now: float) -> None: ...
 
 
-def decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
-    """What a frame of the runtime's own says, or `RemoteProtocolError`."""
-    try:
-        return decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise RemoteProtocolError(f"cannot decode the frame: {error}") from error
-
-
-class Driver(ABC):
-    """Lives from the moment there is a machine until the group is closed.
-
-    `addresses` says where the processes are that the machine names by number.
+class ApplicationPort(Protocol):
+    """The application's side.  `put` returns by how many messages the application is readier than
+    before, `prefetch` the same when it has to take at least so many; `readiness` is how many it
+    takes now.  `awaits_view`: a sender waits for a view that the application may not have entered.
     """
 
-    member: Machine
-    relation: str  # what makes a message obsolete
-    _names: Sequence[str]  # of the senders, by rank, of what is delivered next
+    awaits_view: bool
+
+    @property
+    def readiness(self) -> int: ...
+
+    def connect(self, driver: "Driver") -> None: ...
+
+    def put(self, outputs: Sequence[Output]) -> int: ...
+
+    def prefetch(self, count: int) -> int: ...
+
+    def on_submitted(self, offered: int, accepted: int) -> None: ...
+
+    def end(self, reason: SemcastError | None) -> None: ...
+
+
+class Driver:
+    """Lives from the moment there is a machine until the group is closed."""
 
     def __init__(
         self,
-        transport: Transport,
-        bulk: Bulk,
-        journal: Journal | None,
-        addresses: dict[int, Address],
+        machine: Machine,
+        channel: DatagramChannel,
+        port: ApplicationPort,
+        clock: DriverClock,
         *,
-        flushes_on_turn: bool,
+        sink: EventSink | None = None,
+        disk: StableStorage | None = None,
+        sends_when_idle: bool = True,
     ) -> None:
-        self.mailbox = Mailbox(self._on_ready)
-        self.delivered = 0
-        self.skipped = 0  # messages that the application was told are superseded
-        self.room = asyncio.Event()  # set whenever a refused sender may try again
-        self.changed = asyncio.Event()  # set after every input, for those who wait for quiet
+        """`sends_when_idle`: messages wait for company only until the event loop has turned."""
+        self.machine = machine
+        self.clock = clock
+        self.changed = asyncio.Event()  # set after every input, for `wait_until`
         self.ended: SemcastError | None = None
-        self.since_turn = 0  # messages sent since the event loop last came round
-        self._addresses = addresses
-        self._transport = transport
-        self._bulk = bulk
-        self._journal = journal
-        self._flushes_on_turn = flushes_on_turn
+        self.sent_since_yield = 0  # messages sent since the event loop last came round
+        self.takes: Callable[[Any], bool] | None = None  # which datagrams to handle; None: all
+        self._channel = channel
+        self._port = port
+        self._sink = sink
+        self._disk = disk
+        self._sends_when_idle = sends_when_idle
+        self._now = clock.now
+        self._out = Effects(recording=sink is not None)
+        self._received: list[tuple[Pid, list[Any]]] = []
+        self._received_count = self._received_bytes = 0
+        self._is_running = False
+        self._is_answering = False  # what is sent answers datagrams, so it may be large repairs
+        self._is_suspended = False  # until there is another machine
+        self._sent_before = 0  # by machines before this one
+        self._discarded_before: Counter[str] = Counter()
         self._sent_at = 0.0
-        self._out = Effects(recording=journal is not None)
-        self._epoch_ns = epoch_ns()
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed = float("inf")
+        self._timer: Timer | None = None
+        self._armed = inf
+        port.connect(self)
 
     @property
-    @abstractmethod
-    def everyone(self) -> Sequence[Address | None]:
-        """Where to send what is for all: the multicast group, or each peer."""
+    def sent(self) -> int:
+        """How many messages were multicast, by all machines."""
+        return self._sent_before + self.machine.sent
 
     @property
-    def last(self) -> int:
-        """The number of the message that was multicast last."""
-        return self.member.sent
+    def discarded(self) -> Counter[str]:
+        """Datagrams that machines had no use for, by reason."""
+        return self._discarded_before + Counter(self.status().discarded)
 
-    @property
-    @abstractmethod
-    def view(self) -> View:
-        """Who is in the group."""
+    def begin(self) -> None:
+        """The machine may have things to do before anything happens."""
+        self._input(_nothing)
 
-    @abstractmethod
-    def on_divider(self, divider: object) -> ViewChange | Confirmed:
-        """The application has got as far as a divider in its mailbox; what to tell it."""
-
-    @abstractmethod
-    def forget_member(self, name: str) -> None:
-        """Go on without a member."""
-
-    @abstractmethod
-    def _divider(self, output: Output) -> object:
-        """What stands for an output, other than messages, between those of the application; None
-        if it is not for the application."""
-
-    @abstractmethod
-    def _on_ended(self, ended: Ended) -> None:
-        """The member has left, or the group went on without it."""
-
-    @abstractmethod
-    def _bulk_bytes(self, datagram: Any) -> int:
-        """How much of a datagram is what TCP is for."""
-
-    def multicast(self, submissions: Sequence[Submission]) -> int:
+    def submit(self, submissions: Sequence[Submission]) -> int:
         """How many of them, from the front, there was room for."""
-        now = monotonic()
-        if not self.since_turn:  # before what is handed over wakes the application: others wait
-            self._loop.call_soon(self._turn)
-        self.since_turn += len(submissions)
-        at_once = self._flushes_on_turn and now - self._sent_at > QUIET_S
+        if self._is_suspended:
+            return 0
+        if not self.sent_since_yield:  # before effects wake the application: readers wait
+            self.clock.call_soon(self._on_loop_idle)
+        self.sent_since_yield += len(submissions)
+        return self._input(self._submit, submissions)
+
+    def _submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+        is_first = now - self._sent_at > IDLE_S
         self._sent_at = now
-        try:
-            accepted = self.member.submit(submissions, now, self._out)
-            if at_once:
-                self.member.on_idle(now, self._out)
-            return accepted
-        finally:
-            self._carry_out(now)
+        accepted = self.machine.submit(submissions, now, out)
+        if is_first and self._sends_when_idle:
+            self.machine.on_idle(now, out)
+        self._port.on_submitted(len(submissions), accepted)
+        return accepted
 
     def command(self, command: Command) -> None:
         """Somebody outside has decided something."""
-        now = monotonic()
-        self.member.on_command(command, now, self._out)
-        self._carry_out(now)
+        self._input(self.machine.on_command, command)
 
-    def _turn(self) -> None:
-        """The event loop has come round: nobody else will fill up what waits for company.
+    def on_ready(self, count: int) -> None:
+        """The application can take `count` more messages, or fewer."""
+        self._try(self.machine.on_ready, count)
 
-        A sender that was made to let it turn goes on, and does; else the time to coalesce ends it.
-        """
-        goes_on, self.since_turn = self.since_turn >= TURN_MAX, 0
+    def on_persisted(self, ticket: int) -> None:
+        """Every record up to `ticket` is on stable storage."""
+        self._try(self.machine.on_persisted, ticket)
+
+    def on_disk_failed(self, error: OSError) -> None:
+        """Nobody knows what is on the disk after a failed sync, so nothing is tried again."""
+        self.end(StorageError(f"cannot write to stable storage: {error.strerror}"))
+
+    def on_datagram(self, source: Pid, body: bytes) -> None:
+        """A datagram of a member; raises RemoteProtocolError if it cannot be decoded."""
         if self.ended is not None:
             return
-        now = monotonic()
-        if not goes_on and self._flushes_on_turn:
-            self.member.on_idle(now, self._out)
+        datagram = self._channel.decode(body)
+        if self.takes is not None and not self.takes(datagram):
+            return
+        received = self._received
+        if received and received[-1][0] == source:
+            received[-1][1].append(datagram)
+        else:
+            received.append((source, [datagram]))
+        self._received_count += 1
+        self._received_bytes += len(body)
+        if self._received_count >= RECEIVED_MAX or self._received_bytes >= RECEIVED_BYTES_MAX:
+            self.on_drained()
+
+    def on_drained(self, _now: float = 0.0) -> None:
+        """No more datagrams wait to be read."""
+        if self._received:
+            self._try(self._handle, self._take_received())
+
+    def _take_received(self) -> list[tuple[Pid, list[Any]]]:
+        received, self._received = self._received, []
+        self._received_count = self._received_bytes = 0
+        return received
+
+    def _handle(self, received: list[tuple[Pid, list[Any]]], now: float, out: Effects) -> None:
+        self._is_answering = True
+        for source, datagrams in received:
+            for datagram in datagrams if len(datagrams) == 1 else joined_runs(datagrams):
+                try:
+                    self.machine.on_datagram(source, datagram, now, out)
+                except Exception as error:
+                    self._channel.discard(error, now)
+
+    def _input(self, handler: Callable[..., T], *args: Any) -> T:
+        """Give the machine an input and carry out its effects.
+
+        A SemcastError of the handler goes to the caller, after the effects that came before it.
+        """
+        if self._is_running:
+            name = getattr(handler, "__qualname__", handler)
+            raise ReentryError(f"{name}: called while the effects of another input are carried out")
+        if self.ended is not None:
+            raise self.ended
+        self._is_running = True
+        refusal: SemcastError | None = None
+        try:
+            now = self._now()
+            if self._received:  # What came before this input counts before it.
+                self._handle(self._take_received(), now, self._out)
+            try:
+                result = handler(*args, now, self._out)
+            except SemcastError as error:
+                refusal = error
             self._carry_out(now)
-        elif self.member.deadline < self._armed:
-            self._arm(now)
+        except Exception as error:
+            raise self._fail(error) from error
+        finally:
+            self._is_running = False
+        if refusal is not None:
+            raise refusal
+        return result
 
-    def _on_ready(self, count: int) -> None:
-        now = monotonic()
-        self.member.on_ready(count, now, self._out)
-        self._carry_out(now)
+    def _try(self, handler: Callable[..., object], *args: Any) -> None:
+        """An input that nobody waits for: whatever it raises ends the driver."""
+        if self.ended is not None:
+            return
+        try:
+            self._input(handler, *args)
+        except ReentryError:
+            raise  # to the effect that did it, whose input fails
+        except SemcastError as error:
+            if self.ended is None:
+                self._fail(error)
 
-    def on_drained(self, now: float) -> None:
-        """Every frame that had come was handled."""
-        self._carry_out(now, repairs=True)
-
-    def _carry_out(self, now: float, *, repairs: bool = False) -> None:
-        out = self._out
-        if out.events:
-            self._record(out.events)
-        if out.send:
-            self._send(out.send, repairs=repairs)
-            out.send.clear()
-        if out.outputs:
-            self._hand_over()
+    def _carry_out(self, now: float) -> None:
+        out, port = self._out, self._port
+        ready = 0
+        while True:
+            if out.persist:
+                self._persist()
+            if out.events:
+                self._record(out.events)
+            if out.send:
+                sends, out.send = out.send, []
+                self._channel.send(sends, is_repair=self._is_answering)
+            if out.outputs:
+                outputs, out.outputs = out.outputs, []
+                ready += port.put(outputs)
+            if port.awaits_view:
+                # Whoever sends while it handles a message would else wait for itself.
+                ready += port.prefetch(self.machine.status(now).unseen)
+            if not ready:
+                break
+            change, ready = ready, 0
+            self.machine.on_ready(change, now, out)
+        self._is_answering = False
         if not self.changed.is_set():
             self.changed.set()
-        if self.member.deadline < self._armed and self.ended is None and not self.since_turn:
-            self._arm(now)  # else when the loop has turned, and much of it was done
+        if self.machine.deadline < self._armed and not self.sent_since_yield:
+            self._arm()  # else when the loop has turned, and much of it was done
 
-    def _hand_over(self) -> None:
-        """Give the application what the machine has for it, in order."""
-        outputs, self._out.outputs = self._out.outputs, []  # The mailbox may ask for more at once.
-        messages: list[Message] = []
-        dividers: list[tuple[int, object]] = []
-        ended: Ended | None = None
-        for output in outputs:
-            if isinstance(output, Delivery):
-                messages += self._letters(output)
-            elif isinstance(output, Room):
-                self.room.set()
-            elif isinstance(output, Ended):
-                ended = output
-            elif (divider := self._divider(output)) is not None:
-                dividers.append((len(messages), divider))
-        self.delivered += len(messages)
-        if messages or dividers:
-            self.mailbox.put(messages, dividers)
-        if ended is not None:
-            self._on_ended(ended)
-
-    def _letters(self, delivery: Delivery) -> list[Message]:
-        """What the application gets of a delivery."""
-        messages, position, skipped = delivery.messages, delivery.position, delivery.skipped
-        made = letters(Message, self._names, messages, position)
-        if skipped:
-            self.skipped += skipped
-            made[0] = msgspec.structs.replace(made[0], skipped=skipped)
-        return made
+    def _persist(self) -> None:
+        if self._disk is None:
+            raise LocalProtocolError("this machine needs stable storage, and has none")
+        records, self._out.persist = self._out.persist, []
+        self._disk.append(records)
 
     def _record(self, events: list[Event]) -> None:
         """Before anything leaves; a disk that is full ends the recording, not the member."""
-        assert self._journal is not None
+        assert self._sink is not None
         try:
             # Not `now`, which is when handling began: others may have acted since.
-            self._journal.record(events, monotonic_ns() + self._epoch_ns)
+            self._sink.record(events, self.clock.wall_ns())
             events.clear()
         except (OSError, SemcastError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             log.warning("trace: stopped recording: %s", reason)
             self._out.events = None
 
-    def _send(self, sends: Sequence[Entry], *, repairs: bool) -> None:
-        if repairs:
-            sends = self._send_bulk(sends)
-        if len(sends) == 1 and sends[0][0] is EVERYONE:
-            self._transport.send(WHOLE, encode(sends[0][1]), self.everyone)
+    def _on_loop_idle(self) -> None:
+        """The event loop has come round: no more messages will share a datagram with what waits.
+
+        A sender that was made to yield goes on, and fills it; else the time to coalesce ends it.
+        """
+        goes_on, self.sent_since_yield = self.sent_since_yield >= YIELD_AFTER_MESSAGES, 0
+        if not goes_on and self._sends_when_idle:
+            self._try(self.machine.on_idle)
+        elif self.ended is None and self.machine.deadline < self._armed:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self.ended is not None:
             return
-        for audience, group in groupby(sends, itemgetter(0)):
-            to = self.everyone if audience is EVERYONE else self._known(audience)
-            self._transport.send_all(WHOLE, [encode(datagram) for _, datagram in group], to)
-
-    def _known(self, audience: Sequence[int]) -> list[Address | None]:
-        return [self._addresses[number] for number in audience if number in self._addresses]
-
-    def _send_bulk(self, sends: Sequence[Entry]) -> list[Entry]:
-        """Send over TCP what is much; what is left goes the usual way."""
-        sizes = [self._bulk_bytes(datagram) for _, datagram in sends]
-        much: Counter[int] = Counter()
-        for (audience, _), size in zip(sends, sizes, strict=True):
-            much.update(dict.fromkeys(audience, size))
-        left: list[Entry] = []
-        for (audience, datagram), size in zip(sends, sizes, strict=True):
-            taken = [number for number in audience if size and much[number] > BULK_BYTES]
-            taken = [number for number in taken if self._send_tcp(number, datagram)]
-            if taken:
-                audience = [number for number in audience if number not in taken]
-            if audience:
-                left.append((audience, datagram))
-        return left
-
-    def _send_tcp(self, number: int, datagram: Any) -> bool:
-        address = self._addresses.get(number)
-        if address is None or not self._bulk.is_ready(address):
-            return False
-        return self._bulk.send(address, self._transport.sealer.seal(WHOLE, encode(datagram), TCP))
-
-    def _arm(self, now: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._armed = self.member.deadline
-        # Loops may count milliseconds, and would ring several times too early.
-        delay_s = ceil((self._armed - now) * 1000) / 1000
-        self._timer = self._loop.call_later(max(0.0, delay_s), self._ring)
+        self._armed = self.machine.deadline
+        self._timer = self.clock.call_at(self._armed, self._on_timer)
 
-    def _ring(self) -> None:
-        self._timer, self._armed = None, float("inf")
-        if self.ended is not None:
-            return  # Who has left gives no more votes.
-        now = monotonic()
-        if self.member.deadline <= now:
-            self.member.on_time(now, self._out)
-            self._carry_out(now)
-        if self._timer is None and self.member.deadline < self._armed:
-            self._arm(now)
+    def _on_timer(self) -> None:
+        self._timer, self._armed = None, inf
+        self._try(self._on_time)
+        if self._timer is None and self.machine.deadline < inf:
+            self._arm()
+
+    def _on_time(self, now: float, out: Effects) -> None:
+        if self.machine.deadline <= now:
+            self.machine.on_time(now, out)
 
     def status(self) -> Status:
         """How the machine is doing."""
-        return self.member.status(monotonic())
+        return self.machine.status(self._now())
 
-    async def until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until it is so, or this is the end; False if that took too long."""
+    async def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until the condition holds, or this is the end; False if that took too long."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not is_so() and self.ended is None:
+                while not condition() and self.ended is None:
                     self.changed.clear()
                     await self.changed.wait()
         except TimeoutError:
             pass
-        return is_so()
+        return condition()
+
+    def suspend(self) -> None:
+        """The machine has ended; senders wait until `replace` brings another one."""
+        self._is_suspended = True
+
+    def replace(self, machine: Machine) -> None:
+        """Go on with another machine, which knows nothing; the application keeps its place."""
+        self._sent_before += self.machine.sent
+        self._discarded_before = self.discarded
+        self.machine, self._is_suspended = machine, False
+        self._armed = inf
+        ready = self._port.readiness
+        self._try(machine.on_ready if ready else _nothing, *([ready] if ready else []))
+
+    def _fail(self, error: Exception) -> SemcastError:
+        """End because of an error that nobody foresaw."""
+        if isinstance(error, InternalError):
+            reason = error
+        else:
+            reason = InternalError(f"an error in semcast ended this member: {error!r}")
+            reason.__cause__ = error
+        log.error("%s; please report it", reason, exc_info=error)
+        self.end(reason)
+        return reason
 
     def end(self, reason: SemcastError | None) -> None:
         """No more inputs; whoever waits is told why."""
         self.ended = self.ended or reason or LocalProtocolError("the group is closed")
-        self.mailbox.end(reason)
-        self.room.set()
+        self._received.clear()
+        self._port.end(reason)
         self.changed.set()
+        self.stop()
 
     def stop(self) -> None:
         """No more timers."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+
+def _nothing(_now: float, _out: Effects) -> None:
+    """No input of its own: what has come is handled, and effects are carried out."""

@@ -17,8 +17,8 @@ from semcast.runtime.endpoints import find_interface, open_ports
 from semcast.runtime.gathering import Seat
 from semcast.runtime.interfaces import datagram_bytes
 from semcast.runtime.keyring import KeyRing, KeyRingWatch, keys_path
-from semcast.runtime.observation import Observation
 from semcast.runtime.options import Options
+from semcast.runtime.snapshot_builder import SnapshotBuilder
 from semcast.runtime.sockets import open_multicast, received_bytes, shortages, turn_away
 from semcast.runtime.tasks import start_task
 from semcast.runtime.transport import Transport
@@ -126,11 +126,11 @@ class Equipment:
         place = self.options.name, identity.incarnation, *self.address
         return Seat(*place, identity.salt, spoken())
 
-    async def show(self, observation: Observation) -> None:
+    async def show(self, builder: SnapshotBuilder) -> None:
         """Let people look at the member, as its options say."""
         options = self.options
         if options.control:
-            control = ControlServer(observation.snapshot)
+            control = ControlServer(builder.snapshot)
             self.stack.push_async_callback(control.close)
             try:
                 await control.start(options.group, options.name)
@@ -139,7 +139,7 @@ class Equipment:
         if options.metrics is not None:
             from semcast.runtime.metrics import serve
 
-            metrics = serve(show(options.metrics), observation.latest)
+            metrics = serve(show(options.metrics), builder.latest)
             self.stack.push_async_callback(asyncio.to_thread, metrics.close)
 
     async def _watch_keys(self, watch: KeyRingWatch) -> None:

@@ -17,9 +17,11 @@ from typing import Final, Protocol, Self, TypeAlias, cast
 import msgspec
 
 from semcast import kernel
-from semcast.runtime.driver import TURN_MAX, Driver
+from semcast.runtime.driver import YIELD_AFTER_MESSAGES, Driver
 from semcast.runtime.happenings import Confirmed, View, ViewChange
 from semcast.runtime.mailbox import Message
+from semcast.runtime.options import Options, relation_of
+from semcast.runtime.port import GroupPort
 from semcast.runtime.snapshot import Snapshot
 from semcast.terms.errors import BufferFull, LocalProtocolError, NoQuorum
 from semcast.terms.ids import Seq
@@ -28,10 +30,10 @@ from semcast.wire.forks import Ancestry, forked
 from semcast.workloads.items import item_tag
 
 LABELS_REMEMBERED: Final = 1 << 16  # and as many older ones
-TAKE_MAX: Final = 1024
+RECEIVE_MAX: Final = 1024
 NOWHERE: Final = 0  # no thread has this number
 
-Happening: TypeAlias = Message | ViewChange | Confirmed
+GroupEvent: TypeAlias = Message | ViewChange | Confirmed
 
 
 class Relation(Protocol):
@@ -83,19 +85,21 @@ class Group:
 
     def __init__(
         self,
-        name: str,
-        member: str,
-        host: Driver,
-        relation: Relation | None,
+        options: Options,
+        driver: Driver,
+        port: GroupPort,
         snapshot: Callable[[], Snapshot],
+        forget: Callable[[str], None],
         close: Callable[[], Awaitable[None]],
     ) -> None:
-        self.name = name
-        self.member = member
-        self._host = host
-        self._relation = relation
-        self._snapshot = snapshot
-        self._close = close
+        self.name = options.group
+        self.member = options.name
+        self._driver = driver
+        self._port = port
+        self._snapshot, self._forget, self._close = snapshot, forget, close
+        relation = options.relation
+        self._relation: Relation | None = None if isinstance(relation, str) else relation
+        self._has_items = relation_of(options.recipe()) in ("item", "all")
         self._labels: dict[str, kernel.Label] = {}
         self._older_labels: dict[str, kernel.Label] = {}
         self._unread: list[Message] = []  # of what iteration took, the next one last
@@ -111,12 +115,12 @@ class Group:
     @property
     def members(self) -> tuple[str, ...]:
         """Everybody's names, in rank order."""
-        return self._host.view.members
+        return self._port.view.members
 
     @property
     def view(self) -> View:
         """Who is in the group, as this member has been told so far."""
-        return self._host.view
+        return self._port.view
 
     async def multicast(
         self,
@@ -149,13 +153,13 @@ class Group:
             await group.multicast_many([Update(b"1", "a"), Update(b"2", "b")])
         """
         self._check("multicast_many")
-        if isinstance(updates, list) and 0 < len(updates) <= TURN_MAX:
+        if isinstance(updates, list) and 0 < len(updates) <= YIELD_AFTER_MESSAGES:
             return await self._send(updates[:])
-        last, given = self._host.last, iter(updates)
+        last, given = self._driver.machine.sent, iter(updates)
         while True:
             batch: list[Update] = []
             try:
-                batch += islice(given, TURN_MAX)
+                batch += islice(given, YIELD_AFTER_MESSAGES)
             finally:  # What came before an error of the application's is sent.
                 if batch:
                     last = await self._send(batch)
@@ -164,15 +168,15 @@ class Group:
 
     async def _send(self, batch: list[Update]) -> Seq:
         """Returns the number of the last one."""
-        host, start = self._host, 0
+        driver, port, start = self._driver, self._port, 0
         while start < len(batch):
-            host.room.clear()  # before, since the offer itself may make room
+            port.can_send.clear()  # before, since the offer itself may make room
             accepted = self._offer(batch[start:] if start else batch)
             start += accepted
             if not accepted:
-                await host.room.wait()
-        last = host.last
-        if host.since_turn >= TURN_MAX:
+                await port.can_send.wait()
+        last = driver.machine.sent
+        if driver.sent_since_yield >= YIELD_AFTER_MESSAGES:
             await asyncio.sleep(0)  # A sender that never waits must not starve the protocol.
         return last
 
@@ -194,7 +198,7 @@ class Group:
             accepted = self._offer([Update(payload, item, never_purge, tuple(obsoletes))])
         except (BufferFull, NoQuorum):
             return None
-        return self._host.last if accepted else None
+        return self._driver.machine.sent if accepted else None
 
     async def tombstone(self, item: str, payload: bytes = b"") -> Seq:
         """Say that an item is gone: supersedes its updates, and is itself never purged.
@@ -202,7 +206,7 @@ class Group:
         await group.tombstone("ACME")
         """
         self._check("tombstone")
-        if self._host.relation not in ("item", "all"):
+        if not self._has_items:
             raise LocalProtocolError(
                 "tombstone: needs relation item; use multicast with obsoletes instead"
             )
@@ -231,24 +235,24 @@ class Group:
         )
 
     def _offer(self, batch: list[Update]) -> int:
-        if self._host.ended is not None:
-            raise self._host.ended
+        if self._driver.ended is not None:
+            raise self._driver.ended
         parcel = cast(
             "Sequence[Submission]",
             kernel.Parcel(batch, self._labels, self._label, self._submission),
         )
         if self._relation is None:
-            return self._host.multicast(parcel)
+            return self._driver.submit(parcel)
         # Which messages it may name depends on the number a message gets.
         for sent, submission in enumerate(parcel):
-            seq = self._host.last + 1
+            seq = self._driver.machine.sent + 1
             if submission.obsoletes:
                 raise LocalProtocolError(
                     "obsoletes: computed by this group's relation object; remove the argument"
                 )
             item, payload = submission.name or None, submission.payload
             named = tuple(self._relation.obsoletes(seq, item, payload))
-            if not self._host.multicast([msgspec.structs.replace(submission, obsoletes=named)]):
+            if not self._driver.submit([msgspec.structs.replace(submission, obsoletes=named)]):
                 return sent
             self._relation.sent(seq, item, payload)
         return len(batch)
@@ -288,7 +292,7 @@ class Group:
                 raise StopAsyncIteration
         return self._unread.pop()
 
-    async def receive(self, limit: int = TAKE_MAX) -> list[Message]:
+    async def receive(self, limit: int = RECEIVE_MAX) -> list[Message]:
         """Wait for messages: at least one, at most `limit`; none once the group is closed.
 
         for message in await group.receive(): ...
@@ -296,10 +300,10 @@ class Group:
         self._check("receive")
         if self._unread or limit < 1:
             return await self._take(limit)
-        mailbox = self._host.mailbox
+        mailbox = self._port.mailbox
         while True:
             taken = await mailbox.take(limit)
-            if taken or mailbox.pass_divider(self._host.on_divider) is None:
+            if taken or mailbox.pass_marker(self._port.on_marker) is None:
                 return taken
 
     async def _take(self, limit: int) -> list[Message]:
@@ -310,9 +314,9 @@ class Group:
             taken = self._unread[: -limit - 1 : -1]
             del self._unread[-limit:]
             return taken
-        return await self._host.mailbox.take(limit)
+        return await self._port.mailbox.take(limit)
 
-    async def events(self) -> AsyncIterator[Happening]:
+    async def events(self) -> AsyncIterator[GroupEvent]:
         """Iterate over messages and, in their place between them, over changes of the view and
         confirmations.
 
@@ -324,16 +328,16 @@ class Group:
         while True:
             if not self._unread:
                 self._check("events")
-                self._unread = await self._take(TAKE_MAX)
+                self._unread = await self._take(RECEIVE_MAX)
                 self._unread.reverse()
             if self._unread:
                 yield self._unread.pop()
-            elif (told := self._host.mailbox.pass_divider(self._host.on_divider)) is not None:
-                yield told
+            elif (event := self._port.mailbox.pass_marker(self._port.on_marker)) is not None:
+                yield event
             else:
                 return
 
-    async def receive_events(self, limit: int = TAKE_MAX) -> list[Happening]:
+    async def receive_events(self, limit: int = RECEIVE_MAX) -> list[GroupEvent]:
         """As `receive`, but what happens between messages comes too, in a list of its own.
 
         for event in await group.receive_events(): ...
@@ -342,10 +346,10 @@ class Group:
         taken = await self._take(limit)
         if taken:
             return list(taken)
-        told = self._host.mailbox.pass_divider(self._host.on_divider)
-        return [] if told is None else [told]
+        event = self._port.mailbox.pass_marker(self._port.on_marker)
+        return [] if event is None else [event]
 
-    async def batches(self, limit: int = TAKE_MAX) -> AsyncIterator[list[Message]]:
+    async def batches(self, limit: int = RECEIVE_MAX) -> AsyncIterator[list[Message]]:
         """Iterate over lists of messages, of at most `limit`: the fast way to read.
 
         async for batch in group.batches():
@@ -364,9 +368,9 @@ class Group:
             raise LocalProtocolError(
                 f"forget: unknown member {member!r}; the group has {', '.join(self.members)}"
             )
-        if self._host.ended is not None:
-            raise self._host.ended
-        self._host.forget_member(member)
+        if self._driver.ended is not None:
+            raise self._driver.ended
+        self._forget(member)
 
     def snapshot(self) -> Snapshot:
         """How this member and its peers are doing; `snapshot().slowest` names the slow one."""

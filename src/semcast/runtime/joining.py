@@ -5,10 +5,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from semcast.runtime.fixed_session import FixedSession
 from semcast.runtime.group import Group, Relation
 from semcast.runtime.options import Options, option_help
+from semcast.runtime.port import StateHandlers
 from semcast.runtime.session import Session
-from semcast.runtime.views.host import State
 from semcast.runtime.views.session import ViewSession
 from semcast.terms.errors import ConfigError
 
@@ -16,15 +17,18 @@ from semcast.terms.errors import ConfigError
 class Joining:
     """What `join` returns: `async with` it, or await it and close the group yourself."""
 
-    def __init__(self, options: Options, state: State) -> None:
+    def __init__(self, options: Options, state: StateHandlers) -> None:
         self._options = options
         self._state = state
         self._group: Group | None = None
 
     async def _join(self) -> Group:
+        session: Session
         if self._options.has_views:
-            return await ViewSession(self._options, self._state).open()
-        return await Session(self._options).open()
+            session = ViewSession(self._options, self._state)
+        else:
+            session = FixedSession(self._options)
+        return await session.open()
 
     def __await__(self) -> Generator[Any, None, Group]:
         return self._join().__await__()
@@ -93,7 +97,7 @@ def _joining(group: str, *, snapshot: Any, restore: Any, **given: Any) -> Joinin
             "snapshot, restore: need a protocol with views, such as s-vsm; "
             f"{options.protocol} has a fixed membership"
         )
-    return Joining(options, State(snapshot, restore))
+    return Joining(options, StateHandlers(snapshot, restore))
 
 
 _ABOUT = """Join a group.

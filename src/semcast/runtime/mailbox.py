@@ -1,12 +1,14 @@
-"""Between the protocol and the application: how much to ask for, and who waits for it.
+"""Between the protocol and the application: how many messages to prefetch, and who waits for them.
 
-The protocol purges only what waits for the application, so asking for much hides obsolete
-messages from it, and asking for little makes a fast application miss some that are superseded
-within one datagram.  The mailbox asks for what the application has shown it can take within
-`AHEAD_S`: a fast one misses nothing [SRM §6.3], a slow one is handed what is current.  From one
-that stays away for longer, what was asked for is withdrawn.
-Asking and measuring have their price, which small batches must not pay each time: more is asked
-for when half of it has come, and one batch is measured in `MEASURE_S`.
+The protocol purges only what waits for the application.  A large prefetch hides obsolete messages
+from it; a small one makes a fast application miss some that are superseded within one datagram.
+The mailbox prefetches what the application has shown it can take within `PREFETCH_S`: a fast one
+misses nothing [SRM §6.3], a slow one gets what is current.  From an application that stays away
+for longer, the mailbox withdraws what it asked for.
+Asking and measuring have their price, which small batches must not pay each time: the mailbox asks
+for more when half has come, and measures one batch in `MEASURE_S`.
+`put` is called while a driver carries out effects.  So it returns by how many messages the
+application is readier than before, and calls nobody.
 """
 
 import asyncio
@@ -20,14 +22,14 @@ import msgspec
 from semcast.kernel import letter_bytes
 from semcast.terms.errors import LocalProtocolError
 
-AHEAD_S: Final = 0.005
+PREFETCH_S: Final = 0.005
 MEASURE_S: Final = 0.005
-ASK_FIRST: Final = 64  # before anything is known about the application
-ASK_MAX: Final = 32_768
+PREFETCH_INITIAL: Final = 64  # before anything is known about the application
+PREFETCH_MAX: Final = 32_768
 BYTES_MAX: Final = 8 << 20  # beyond it, nothing more is handed over
-MEMORY: Final = 0.8  # of earlier measurements, after each new one
-TRUST: Final = 4  # times as much as before is asked for at most, whatever the line says
-VARIES: Final = 0.05  # squared: below it, one batch was as large as the other
+DECAY: Final = 0.8  # of earlier measurements, after each new one
+GROWTH_MAX: Final = 4  # times as much as before is asked for at most, whatever the line says
+VARIANCE_MIN: Final = 0.05  # squared: below it, one batch was as large as the other
 
 T = TypeVar("T")
 
@@ -51,8 +53,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     position: int = 0
 
 
-class Appetite:
-    """How many messages the application takes within `AHEAD_S`.
+class PrefetchEstimator:
+    """How many messages the application takes within `PREFETCH_S`.
 
     What it spends on a batch may depend on the size of the batch or not: one that looks every
     16 ms takes a hundred as quickly as one.  So the cost of one more message is the slope of a
@@ -65,51 +67,53 @@ class Appetite:
 
     def note(self, count: int, spent_s: float) -> None:
         """The application was busy with so many messages for so long."""
-        self._weight = MEMORY * self._weight + 1
-        self._count = MEMORY * self._count + count
-        self._spent = MEMORY * self._spent + spent_s
-        self._squares = MEMORY * self._squares + count * count
-        self._products = MEMORY * self._products + count * spent_s
+        self._weight = DECAY * self._weight + 1
+        self._count = DECAY * self._count + count
+        self._spent = DECAY * self._spent + spent_s
+        self._squares = DECAY * self._squares + count * count
+        self._products = DECAY * self._products + count * spent_s
 
     @property
-    def wanted(self) -> int:
+    def target(self) -> int:
         """How many to ask for."""
         if not self._weight:
-            return ASK_FIRST
+            return PREFETCH_INITIAL
         count, spent_s = self._count / self._weight, self._spent / self._weight
         variance = self._squares / self._weight - count * count
         cost_s, more = spent_s / count, 0
-        if variance > VARIES * count * count:
+        if variance > VARIANCE_MIN * count * count:
             covariance = self._products / self._weight - count * spent_s
-            cost_s = min(cost_s, max(covariance / variance, cost_s / TRUST))
-        elif spent_s > AHEAD_S:
+            cost_s = min(cost_s, max(covariance / variance, cost_s / GROWTH_MAX))
+        elif spent_s > PREFETCH_S:
             more = 2
-        return max(1, min(ASK_MAX, int(AHEAD_S / max(cost_s, AHEAD_S / ASK_MAX)) + more))
+        return max(
+            1, min(PREFETCH_MAX, int(PREFETCH_S / max(cost_s, PREFETCH_S / PREFETCH_MAX)) + more)
+        )
 
 
 class Mailbox:
-    """What was handed over and not yet taken.  Invariant: nobody waits while something is there.
+    """Messages that the protocol delivered and the application has not taken.
 
-    A *divider* stands between messages: nobody takes what was before it and what comes after it at
-    once, so that whoever comes back for more is done with everything before.
+    Invariant: nobody waits while something is in the mailbox.  A *marker* stands between messages:
+    no call takes messages from before and after it, so an application that comes back for more has
+    handled everything before the marker.  `ask` tells the protocol how many more messages the
+    application can take, or fewer; only a reader's own turn calls it, never `put`.
     """
 
-    def __init__(self, ask: Callable[[int], None]) -> None:
-        self._ask = ask  # tell the protocol how many more the application can take, or fewer
+    def __init__(self, ask: Callable[[int], None] = lambda _: None) -> None:
+        self.ask = ask
         self._messages: list[Message] = []
-        self._dividers: deque[tuple[int, object]] = (
-            deque()
-        )  # each behind so many handed over in all
-        self._handed = 0
+        self._markers: deque[tuple[int, object]] = deque()  # each after so many delivered in all
+        self._delivered = 0
         self._bytes = 0  # of payload
-        self._asked = 0  # and not yet handed over
-        self._appetite = Appetite()
-        self._wanted = self._appetite.wanted
-        self._taken = 0
+        self._asked = 0  # and not yet delivered
+        self._estimator = PrefetchEstimator()
+        self._target = self._estimator.target
+        self._last_batch = 0
         self._taken_at = 0.0
-        self._cpu_at: float | None = None  # None: what was taken last is not measured
+        self._cpu_at: float | None = None  # None: the last batch is not measured
         self._measured_at = -MEASURE_S
-        self._turn: asyncio.Handle | None = None  # pending until the event loop comes round
+        self._yielding: asyncio.Handle | None = None  # pending until the event loop comes round
         self._waiter: asyncio.Future[None] | None = None
         self._is_ended = False
         self._reason: Exception | None = None
@@ -117,44 +121,45 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def put(self, messages: Sequence[Message], dividers: Sequence[tuple[int, object]] = ()) -> None:
-        """The protocol hands over what was asked for; `dividers` have a place in `messages` each,
-        before which they stand."""
-        if dividers:
-            self._dividers.extend((self._handed + place, divider) for place, divider in dividers)
+    def put(self, messages: Sequence[Message], markers: Sequence[tuple[int, object]] = ()) -> int:
+        """Add what the protocol delivers; each marker has a place in `messages`, before which it
+        stands.  Returns the change in readiness: 0, or what the mailbox withdraws, below 0."""
+        if markers:
+            self._markers.extend((self._delivered + place, marker) for place, marker in markers)
         self._asked -= len(messages)
-        self._handed += len(messages)
+        self._delivered += len(messages)
         self._messages += messages
         self._bytes += letter_bytes(messages)
         self._wake()
-        is_away = self._taken and perf_counter() - self._taken_at > AHEAD_S
-        if self._asked and (is_away or self._bytes > BYTES_MAX):
-            self._adjust(0)  # It is busy for longer than was foreseen, or with more.
+        if not self._asked:
+            return 0
+        is_away = self._last_batch and perf_counter() - self._taken_at > PREFETCH_S
+        # The application is busy for longer than was foreseen, or with more.
+        return self._change_to(0) if is_away or self._bytes > BYTES_MAX else 0
 
-    def pass_divider(self, on_divider: Callable[[object], T]) -> T | None:
-        """What `on_divider` says to the next divider, if everything before it was taken."""
-        if not self._dividers or self._before_divider():
+    def pass_marker(self, on_marker: Callable[[object], T]) -> T | None:
+        """What `on_marker` returns for the next marker, if everything before it was taken."""
+        if not self._markers or self._before_marker():
             return None
-        said = on_divider(self._dividers[0][1])  # If it raises, the divider stays.
-        self._dividers.popleft()
-        return said
+        result = on_marker(self._markers[0][1])  # If it raises, the marker stays.
+        self._markers.popleft()
+        return result
 
-    def hurry(self, count: int) -> None:
-        """Ask for so many more, whether or not anybody is there to take them."""
-        self._asked += count
-        self._ask(count)
+    def prefetch(self, count: int) -> int:
+        """Ask for at least so many, whether or not anybody waits for them; returns the change."""
+        return self._change_to(count) if count > self._asked else 0
 
     @property
     def asked(self) -> int:
-        """How many messages the application can take that were not handed over yet."""
+        """How many more messages the application can take than were delivered."""
         return self._asked
 
-    def _before_divider(self) -> int:
-        """Messages to be taken before the next divider."""
-        return self._dividers[0][0] - (self._handed - len(self._messages))
+    def _before_marker(self) -> int:
+        """Messages to be taken before the next marker."""
+        return self._markers[0][0] - (self._delivered - len(self._messages))
 
     def end(self, reason: Exception | None) -> None:
-        """Nothing more will come; whoever has taken everything is told why, if there is a why."""
+        """Nothing more will come; a reader that has taken everything gets the reason, if any."""
         self._is_ended, self._reason = True, reason
         self._wake()
 
@@ -163,21 +168,21 @@ class Mailbox:
             self._waiter.set_result(None)
 
     async def take(self, limit: int) -> list[Message]:
-        """At least one message and at most `limit`; none at a divider, for `pass_divider`, or at
+        """At least one message and at most `limit`; none at a marker, for `pass_marker`, or at
         the end, or the error that ended it."""
         self._measure()
         while not self._messages:
-            if self._dividers:
+            if self._markers:
                 return []
             if self._reason is not None:
                 raise self._reason
             if self._is_ended:
                 return []
-            self._want()
-            if not self._messages and not self._dividers:
+            self._ask_for_target()
+            if not self._messages and not self._markers and not self._is_ended:
                 await self._wait()
-        if self._dividers:
-            limit = min(limit, self._before_divider())
+        if self._markers:
+            limit = min(limit, self._before_marker())
         if not limit:
             return []
         if limit >= len(self._messages):
@@ -190,46 +195,53 @@ class Mailbox:
         return taken
 
     def _begin(self, count: int) -> None:
-        """The application is busy with so many from now on."""
-        self._taken, self._taken_at = count, perf_counter()
+        """The application is busy with so many messages from now on."""
+        self._last_batch, self._taken_at = count, perf_counter()
         if self._taken_at - self._measured_at >= MEASURE_S:
             self._measured_at, self._cpu_at = self._taken_at, thread_time()
-            self._turn = asyncio.get_running_loop().call_soon(self._on_turn)
+            self._yielding = asyncio.get_running_loop().call_soon(self._on_yielded)
         else:
             self._cpu_at = None
 
-    def _on_turn(self) -> None:
-        self._turn = None
+    def _on_yielded(self) -> None:
+        self._yielding = None
 
     def _measure(self) -> None:
-        """The application comes back: what it took last time kept it busy until now."""
-        if self._taken and self._cpu_at is not None:
+        """The application comes back: its last batch kept it busy until now."""
+        if self._last_batch and self._cpu_at is not None:
             spent_s = perf_counter() - self._taken_at
-            if self._turn is not None:  # It waited for nothing; what others took of the processor
-                self._turn.cancel()  # is not its slowness.
-                self._turn = None
+            if self._yielding is not None:  # It waited for nothing; the processor time that other
+                self._yielding.cancel()  # programs used is not its slowness.
+                self._yielding = None
                 spent_s = min(spent_s, thread_time() - self._cpu_at)
-            self._appetite.note(self._taken, spent_s)
-            self._wanted = self._appetite.wanted
-        self._taken = 0
+            self._estimator.note(self._last_batch, spent_s)
+            self._target = self._estimator.target
+        self._last_batch = 0
 
-    def _want(self) -> None:
-        if not self._wanted // 2 < self._asked <= self._wanted:
-            self._adjust(self._wanted)
+    def _ask_for_target(self) -> None:
+        if not self._target // 2 < self._asked <= self._target:
+            change = self._change_to(self._target)
+            if change:
+                self.ask(change)
 
-    def _adjust(self, wanted: int) -> None:
-        more, self._asked = wanted - self._asked, wanted
-        if more:
-            self._ask(more)
+    def _change_to(self, wanted: int) -> int:
+        change, self._asked = wanted - self._asked, wanted
+        return change
 
     async def _wait(self) -> None:
         if self._waiter is not None:
             raise LocalProtocolError("another task is already receiving from this group")
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
         try:
             await self._waiter
         except asyncio.CancelledError:
-            self._adjust(0)  # Nobody is there to take what was asked for.
+            loop.call_soon(self._withdraw)  # not here: whoever cancels may be anywhere
             raise
         finally:
             self._waiter = None
+
+    def _withdraw(self) -> None:
+        """The reader gave up: unless another one came, nobody takes what was asked for."""
+        if self._waiter is None and self._asked and not self._is_ended:
+            self.ask(self._change_to(0))

@@ -16,10 +16,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from semcast.core.recipe import OVERFLOWS, PURGING, RELATIONS, Recipe
+from semcast.core.recipe import OVERFLOWS, PURGING, RELATIONS
 from semcast.core.views.recipe import OVERFLOWS as VIEW_OVERFLOWS
-from semcast.core.views.recipe import PROTOCOLS as VIEW_PROTOCOLS
-from semcast.core.views.recipe import ViewRecipe
+from semcast.families import default_order, find, joinable
 from semcast.runtime.addresses import (
     NAME_BYTES_MAX,
     Address,
@@ -48,7 +47,7 @@ from semcast.runtime.values import (
 )
 from semcast.terms.errors import ConfigError
 from semcast.terms.ids import RANK_MAX
-from semcast.terms.promises import ORDERS, PROTOCOLS
+from semcast.terms.promises import ORDERS
 from semcast.wire.frames import hash64
 
 HEARTBEATS_PER_TIMEOUT: Final = 10
@@ -56,9 +55,17 @@ SUSPECT_S_MAX: Final = 5.0  # to which a timeout that was too short grows at mos
 GOSSIPS_PER_BUFFER: Final = 4  # Gossip empties buffers and windows: they fill no further than that.
 GOSSIP_AFTER_MAX: Final = 4096  # messages
 TURN_S: Final = 0.001  # what a sender that never lets the event loop turn makes others wait
+FIXED: Final = "fixed"  # membership, and
+CHANGING: Final = "views"
 _CONFIG_HELP: Final = (
     "TOML file: options for all groups at the top, for one group under [groups.NAME]"
 )
+
+
+def parse_protocol(value: object, name: str) -> str:
+    """A protocol that a group can be joined with."""
+    protocol: str = choice(*joinable(FIXED), *joinable(CHANGING))(value, name)
+    return protocol
 
 
 def option(default: object, parse: Parse, help: str) -> Any:
@@ -105,8 +112,8 @@ class Options:
     ip: Literal[4, 6] = option(4, choice(4, 6), "IP version, 4 or 6")
     protocol: str = option(
         "s-rm",
-        choice(*PROTOCOLS, *VIEW_PROTOCOLS),
-        f"protocol: {', '.join(PROTOCOLS)}; with views: {', '.join(VIEW_PROTOCOLS)}",
+        parse_protocol,
+        f"protocol: {', '.join(joinable(FIXED))}; with views: {', '.join(joinable(CHANGING))}",
     )
     order: str = option(
         None,
@@ -211,24 +218,23 @@ class Options:
     @property
     def has_views(self) -> bool:
         """Whether the membership may change."""
-        return self.protocol in VIEW_PROTOCOLS
+        return find(self.protocol).group_type == CHANGING
 
     def _check_membership(self) -> None:
         """What only one kind of membership has; the recipes refuse what does not go together."""
         if self.order is None:
-            self._set("order", "total" if self.protocol == "vs" else "fifo")
+            self._set("order", default_order(self.protocol))
         if not self.has_views:
             if self.overflow not in OVERFLOWS:
                 raise ConfigError(
                     f"overflow: {self.overflow} needs a protocol with views, such as "
-                    f"{VIEW_PROTOCOLS[0]}; {self.protocol} allows {' or '.join(OVERFLOWS)}"
+                    f"{joinable(CHANGING)[0]}; {self.protocol} allows {' or '.join(OVERFLOWS)}"
                 )
             if self.order == "total":
                 raise ConfigError(
-                    f"order: total needs a protocol with views, such as {VIEW_PROTOCOLS[0]}; "
+                    f"order: total needs a protocol with views, such as {joinable(CHANGING)[0]}; "
                     f"{self.protocol} allows {', '.join(ORDERS)}"
                 )
-            self.recipe(self.members, 1)
         elif self.f is not None:
             raise ConfigError(
                 "f: cannot be set with views, where it is the largest minority; remove it"
@@ -238,8 +244,8 @@ class Options:
                 "relation: an object cannot be reused after a rejoin; set rejoin=False and join "
                 "again with a new object"
             )
-        else:
-            self.view_recipe(1)
+        self.recipe()
+        find(self.protocol, self.order)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -292,31 +298,32 @@ class Options:
                     f"{self.ip}; set ip={literal.version}"
                 )
 
-    def recipe(self, members: int, datagram_bytes: int, window_bytes: int = 1) -> Recipe:
-        """The recipe of each member; `datagram_bytes` is what a frame leaves to its body,
-        `window_bytes` what a socket takes besides what it did not expect."""
-        return Recipe(
-            members=members,
-            protocol=self.protocol,
-            order=self.order,
-            relation=self._relation_name,
-            f=-1 if self.f is None else self.f,
-            overflow=self.overflow,
-            **self._multicast(datagram_bytes, window_bytes),
-        )
-
-    def view_recipe(self, datagram_bytes: int, window_bytes: int = 1) -> ViewRecipe:
-        """The same where the membership may change."""
-        return ViewRecipe(
-            protocol=self.protocol,
-            order=self.order,
-            relation=self._relation_name,
-            overflow=self.overflow,
-            heartbeat_s=self.timeout / HEARTBEATS_PER_TIMEOUT,
-            timeout_s=self.timeout,
-            timeout_max_s=max(self.timeout, SUSPECT_S_MAX),
-            multicast=self._multicast(datagram_bytes, window_bytes),
-        )
+    def recipe(self, datagram_bytes: int = 1, window_bytes: int = 1) -> Any:
+        """The recipe of each member, of the family's type; `datagram_bytes` is what a frame leaves
+        to its body, `window_bytes` what a socket takes besides what it did not expect."""
+        multicast = self._multicast(datagram_bytes, window_bytes)
+        settings: dict[str, Any] = {
+            "protocol": self.protocol,
+            "order": self.order,
+            "relation": self._relation_name,
+            "overflow": self.overflow,
+        }
+        if self.has_views:
+            settings |= {
+                "heartbeat_s": self.timeout / HEARTBEATS_PER_TIMEOUT,
+                "timeout_s": self.timeout,
+                "timeout_max_s": max(self.timeout, SUSPECT_S_MAX),
+                "multicast": multicast,
+            }
+        else:
+            settings |= {
+                "members": self.members,
+                "f": -1 if self.f is None else self.f,
+                **multicast,
+            }
+        family = find(self.protocol)
+        known = {each.name for each in fields(family.recipe)}
+        return family.recipe(**{name: settings[name] for name in settings.keys() & known})
 
     @property
     def _relation_name(self) -> str:
@@ -346,24 +353,30 @@ class Options:
 
     def digest(self) -> int:
         """64 bits that differ between members that cannot work together; buffers may differ."""
-        members, recipe = (
-            (0, self.view_recipe(1).recipe_of(1))
-            if self.has_views
-            else (self.members, self.recipe(self.members, 1))
-        )
+        recipe = self.recipe()
         common = (
-            members,
+            0 if self.has_views else self.members,
             self.protocol,
             self.order,
-            recipe.relation,
-            recipe.k,
-            recipe.chain_limit,
-            recipe.f,
-            recipe.purge,
-            recipe.message_bytes,
+            relation_of(recipe),
+            self.k,
+            self.chain_limit,
+            0 if self.has_views else tolerated_crashes(recipe),
+            self.purge,
+            self.message_max,
             sorted(peer.name for peer in self.peers or ()),
         )
         return hash64(msgspec.json.encode(common).decode(), b"semcast-options")
+
+
+def relation_of(recipe: Any) -> str:
+    """What makes messages obsolete in a family's recipe."""
+    return getattr(recipe, "relation", "none")
+
+
+def tolerated_crashes(recipe: Any) -> int:
+    """How many members may crash in a group of this recipe; with views each view says."""
+    return getattr(recipe, "f", 0)
 
 
 def option_fields() -> tuple[Field[Any], ...]:

@@ -6,11 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
-from semcast.core.recipe import Recipe
-from semcast.core.views.recipe import ViewRecipe
 from semcast.runtime.gathering import Seat
-from semcast.runtime.options import Options
+from semcast.runtime.options import Options, relation_of, tolerated_crashes
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
 from semcast.terms.ids import NO_LINEAGE, Life, Lineage
@@ -42,7 +41,7 @@ def check_trace(options: Options) -> None:
 
 
 def open_journal(
-    options: Options, roster: Sequence[Seat], rank: int, recipe: Recipe
+    options: Options, roster: Sequence[Seat], rank: int, recipe: Any
 ) -> Journal | None:
     """Where the member of this rank records its events."""
     if options.trace is None:
@@ -55,10 +54,10 @@ def open_journal(
         names=names,
         incarnations=(1,) * len(roster),  # Nobody comes back into a fixed membership.
         group=options.group,
-        protocol=recipe.protocol,
-        order=recipe.order,
-        relation=recipe.relation,
-        f=recipe.f,
+        protocol=options.protocol,
+        order=options.order,
+        relation=relation_of(recipe),
+        f=tolerated_crashes(recipe),
     )
     return _open(options.trace, header)
 
@@ -71,7 +70,7 @@ class ViewJournal:
     Events that happen while the process is in no view belong to no run and are not recorded.
     """
 
-    def __init__(self, options: Options, recipe: ViewRecipe) -> None:
+    def __init__(self, options: Options, recipe: Any) -> None:
         self._options = options
         self._recipe = recipe
         self._lineage = NO_LINEAGE
@@ -108,9 +107,9 @@ class ViewJournal:
             names=(options.name,),
             incarnations=(),
             group=options.group,
-            protocol=recipe.protocol,
-            order=recipe.order,
-            relation=recipe.relation,
+            protocol=options.protocol,
+            order=options.order,
+            relation=relation_of(recipe),
             f=0,
         )
         with self._turn:

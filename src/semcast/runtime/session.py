@@ -1,211 +1,213 @@
-"""From options to a live group: keys, sockets, the other members, then the protocol.
+"""What opening and closing a live member is, whatever the rules of its group's membership.
 
-What was opened is closed again wherever this stops.  A group that does not come together in time
-says who was found, who was not, and what else was heard.
+What was opened is closed again wherever this stops.
 """
 
 import asyncio
 import logging
-from random import Random, SystemRandom
-from time import monotonic, time_ns
-from typing import Final
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from random import Random
+from time import monotonic
+from typing import Any, Final, TypeVar
 
-from semcast.core.member import Member
+import msgspec
+
+from semcast.families import find
 from semcast.runtime.addresses import Address
-from semcast.runtime.endpoints import find_peers
+from semcast.runtime.channel import MemberChannel
+from semcast.runtime.clock import LoopClock
+from semcast.runtime.directory import Directory
+from semcast.runtime.driver import Driver, EventSink
 from semcast.runtime.equipment import Equipment
-from semcast.runtime.gathering import Envelope, Gathering, GroupComplete, read_hello
+from semcast.runtime.gathering import Envelope
 from semcast.runtime.group import Group
-from semcast.runtime.host import Host
-from semcast.runtime.keyring import incarnation_path, next_incarnation
-from semcast.runtime.observation import FixedObservation
 from semcast.runtime.options import Options
-from semcast.runtime.recording import check_trace, close_journal, open_journal
-from semcast.terms.errors import SemcastError
-from semcast.wire.frames import HELLO, LOWEST, ROSTER, common, member_id, spoken
+from semcast.runtime.port import GroupPort
+from semcast.runtime.snapshot import ViewSeen
+from semcast.runtime.snapshot_builder import SnapshotBuilder
+from semcast.runtime.transport import Transport
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.ids import Life, Lineage, Pid
+from semcast.terms.machine import Machine, Status
+from semcast.terms.outputs import Ended
+from semcast.terms.views import View
+from semcast.wire.frames import REPORT, TCP, WHOLE
 from semcast.wire.sealing import Opened
 
-GOODBYES: Final = 3  # since one may be lost,
-GOODBYE_S: Final = 0.005  # and what loses one may lose the next if it comes at once
+REPORT_PERIOD_S: Final = 1.0
 
 log = logging.getLogger("semcast")
 
-
-class JoinTimeout(SemcastError):
-    """The group did not come together in time."""
+T = TypeVar("T")
 
 
-class Session:
-    """Everything that one live member of a fixed group has open, from `open` to `close`."""
+def decode_body(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
+    """The content of a frame of the runtime's own, or `RemoteProtocolError`."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RemoteProtocolError(f"cannot decode the frame: {error}") from error
+
+
+class Session(ABC):
+    """Everything that one live member has open, from `open` to `close`.
+
+    How its group comes together, goes on and is left is for the two kinds of sessions to say.
+    """
+
+    transport: Transport
+    directory: Directory
+    channel: MemberChannel
+    port: GroupPort
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.equipment = Equipment(options)
-        self._host: Host | None = None
-        self._arrived = asyncio.Event()  # something came for the gathering
-        self._refused: GroupComplete | None = None
+        self.family = find(options.protocol)
+        self.recipe: Any = options.recipe()
+        self.driver: Driver | None = None
+        self._arrived = asyncio.Event()  # something decisive came
+        self._reporting: asyncio.TimerHandle | None = None
 
     async def open(self) -> Group:
-        """Find the others and start; raises SemcastError, and then nothing is left open."""
+        """Get into the group; raises SemcastError, and then nothing is left open."""
         try:
             return await self._open()
         except BaseException:
+            if self.driver is not None:
+                self.driver.end(None)
             await self.equipment.close()
             raise
 
-    async def _open(self) -> Group:
-        options, equipment = self.options, self.equipment
-        # The disk may be slow, and another process may hold the lock.
-        incarnation = await asyncio.to_thread(
-            next_incarnation, incarnation_path(), time_ns() // 1000
-        )
-        await equipment.open(incarnation)
-        self.transport = equipment.transport
-        self.gathering = Gathering(
-            equipment.seat(),
-            options.members,
-            options.digest(),
-            SystemRandom(),
-            await find_peers(options, sealed=equipment.is_sealed),
-        )
-        self.transport.on_frame = self._on_frame
-        check_trace(options)  # now, for later the others would count on this member
-        await self._gather()
-        return await self._start()
+    @abstractmethod
+    async def _open(self) -> Group: ...
+
+    @abstractmethod
+    def _on_control(self, opened: Opened, address: Address, now: float) -> None:
+        """A frame that is not for the machine, or comes before there is one."""
+
+    @abstractmethod
+    def _report(self) -> None:
+        """Tell the peers how this member is doing."""
+
+    @abstractmethod
+    def _first_report(self) -> bytes:
+        """The first frame on a TCP connection says this: it is small, since a peer takes little
+        from a connection that has not been authenticated."""
 
     def _on_frame(self, opened: Opened, address: Address, now: float) -> None:
-        if opened.kind == HELLO:
-            hello = read_hello(opened.body, opened.sender, self.gathering.peers)
-            speaks = self.equipment.versions.on_hello(opened.sender, hello, now)
-            if not speaks and not self.gathering.roster:
+        if opened.kind == WHOLE and self.driver is not None:
+            pid = self.directory.numbers.get(opened.sender)
+            if pid is not None:
+                self.directory.heard_at[pid] = now
+                self.driver.on_datagram(pid, opened.body)
                 return
-            answers = self.gathering.on_hello(
-                opened.sender, opened.incarnation, opened.body, address, now, opened.salt
-            )
-        elif opened.kind == ROSTER:
-            try:
-                answers = self.gathering.on_ballot(opened.sender, opened.incarnation, opened.body)
-            except GroupComplete as complete:
-                self._refused, answers = complete, []
-        elif self._host is not None:
-            self._host.on_frame(opened, now)
-            return
-        else:
-            self.transport.discarded["early"] += 1  # The group has begun; it will be repaired.
-            return
-        self._mail(answers)
-        self._arrived.set()
+        self._on_control(opened, address, now)
 
-    def _mail(self, envelopes: list[Envelope]) -> None:
+    def _send_all(self, envelopes: Iterable[Envelope]) -> None:
         for to, kind, body in envelopes:
             self.transport.send(kind, body, (to,))
 
-    async def _gather(self) -> None:
-        """Until there is a roster."""
-        gathering = self.gathering
+    async def _wait(self, deadline: float) -> None:
+        """Until something decisive came, or it is time."""
+        self._arrived.clear()
         try:
-            async with asyncio.timeout(self.options.join_timeout):
-                while not gathering.roster:
-                    self._mail(gathering.on_time(monotonic()))
-                    if self._refused is not None:
-                        raise self._refused
-                    if gathering.roster:
-                        break
-                    self._arrived.clear()
-                    try:
-                        async with asyncio.timeout(gathering.deadline - monotonic()):
-                            await self._arrived.wait()
-                    except TimeoutError:
-                        pass
+            async with asyncio.timeout(deadline - monotonic()):
+                await self._arrived.wait()
         except TimeoutError:
-            raise JoinTimeout(self._why_not()) from None
-        finally:
-            self._mail(gathering.leave())  # If it came to nothing, the others may go on.
+            pass
 
-    def _why_not(self) -> str:
-        gathering = self.gathering
-        found = sorted(c.name for c in gathering.candidates.values() if c.is_confirmed)
-        told = (
-            f"join: timed out after {self.options.join_timeout:g} s with {len(found) + 1} of "
-            f"{gathering.members} members ({', '.join([self.options.name, *found])})"
-        )
-        if gathering.missing:
-            told += f"; missing: {', '.join(gathering.missing)}"
-        if gathering.differing:
-            told += f"; different settings: {', '.join(sorted(gathering.differing))}"
-        told += self.equipment.refusals()
-        if self.options.peers is None and not found:
-            told += (
-                "; if other members run, multicast may be filtered: "
-                "run semcast doctor, or use peers"
-            )
-        return told
+    def _machine(self, life: Life, seed: int) -> Machine:
+        return self.family.machine(self.recipe, life, Random(seed), monotonic(), ())
 
-    async def _start(self) -> Group:
-        options, roster = self.options, self.gathering.roster
-        names = [seat.name for seat in roster]
-        ids = {member_id(name): rank for rank, name in enumerate(names)}
-        rank = names.index(options.name)
-        self.equipment.opener.admit(
-            (member_id(seat.name), seat.incarnation, seat.salt) for seat in roster
+    def _drive(self, machine: Machine, sink: EventSink | None) -> Driver:
+        """The machine begins to run."""
+        equipment = self.equipment
+        self.channel = MemberChannel(
+            self.transport, equipment.bulk, self.directory, self.family.codec
         )
-        self.equipment.versions.know(names)
-        announced = [seat.versions for seat in roster]
-        self.equipment.sealer.speak(common([spoken(), *announced]) or LOWEST)
-        told = self.transport.body_bytes, self.equipment.window_bytes
-        recipe = options.recipe(len(roster), *told)
-        member = Member(recipe, rank, Random(self.gathering.nonce))
-        addresses = {
-            place: self.gathering.address_of(seat)
-            for place, seat in enumerate(roster)
-            if place != rank
-        }
-        journal = open_journal(options, roster, rank, recipe)
-        if journal is not None:
-            self.equipment.stack.push_async_callback(close_journal, journal)
-        host = self._host = Host(
-            member,
-            names,
-            ids,
-            addresses,
+        driver = self.driver = Driver(
+            machine,
+            self.channel,
+            self.port,
+            LoopClock(),
+            sink=sink,
+            sends_when_idle=self.options.coalesce is None,
+        )
+        equipment.stack.callback(self._stop)
+        self.transport.on_drained = driver.on_drained
+        equipment.bulk.introduce = self._first_frame
+        self._reporting = asyncio.get_running_loop().call_later(
+            REPORT_PERIOD_S, self._report_regularly
+        )
+        return driver
+
+    def _stop(self) -> None:
+        assert self.driver is not None
+        self.driver.stop()
+        if self._reporting is not None:
+            self._reporting.cancel()
+
+    def _report_regularly(self) -> None:
+        self._report()
+        self._reporting = asyncio.get_running_loop().call_later(
+            REPORT_PERIOD_S, self._report_regularly
+        )
+
+    def _first_frame(self) -> bytes:
+        return self.transport.sealer.seal(REPORT, self._first_report(), TCP)
+
+    async def _show(self, driver: Driver) -> Group:
+        """Let people look at the member; its application gets the group."""
+        options = self.options
+        builder = SnapshotBuilder(
+            options,
+            driver,
+            self.port,
+            self.directory,
             self.transport,
-            self.equipment.bulk,
-            journal,
-            flushes_on_turn=options.coalesce is None,
+            self,
+            is_sealed=self.equipment.is_sealed,
         )
-        self.equipment.stack.callback(host.stop)
-        self.transport.on_drained = host.on_drained
-        self.equipment.bulk.introduce = host.introduction
-        observation = FixedObservation(
-            options, host, self.transport, is_sealed=self.equipment.is_sealed
-        )
-        try:
-            await self.equipment.show(observation)
-        except BaseException:
-            host.say_goodbye(drained=True)  # The others count on this member by now.
-            raise
-        relation = None if isinstance(options.relation, str) else options.relation
-        return Group(options.group, options.name, host, relation, observation.snapshot, self.close)
+        await self.equipment.show(builder)
+        return Group(options, driver, self.port, builder.snapshot, self.forget, self.close)
+
+    @abstractmethod
+    def forget(self, name: str) -> None:
+        """The application wants to go on without a member."""
+
+    @abstractmethod
+    def on_view(self, view: View) -> None: ...
+
+    @abstractmethod
+    def on_rival(self, lineage: Lineage) -> None: ...
+
+    @abstractmethod
+    def on_excluded(self, ended: Ended) -> str: ...
+
+    @abstractmethod
+    def minority_reason(self) -> str: ...
+
+    @abstractmethod
+    def pids(self, status: Status) -> Sequence[Pid]: ...
+
+    @abstractmethod
+    def tolerated(self, members: int) -> int: ...
+
+    @abstractmethod
+    def view_seen(self, status: Status) -> ViewSeen | None: ...
 
     async def close(self) -> None:
         """Leave the group, and give everything back."""
-        host = self._host
-        assert host is not None
-        drained, is_member = False, host.ended is None
+        assert self.driver is not None
+        is_member = self.driver.ended is None
         try:
-            drained = is_member and await host.drain(self.options.linger)
-            if is_member and not drained:
-                log.warning("closed before all messages were received by: %s", self._late())
+            await self._leave(self.driver, is_member=is_member)
         finally:  # also if whoever closes is cancelled meanwhile
-            host.end(None)
-            try:
-                for repeated in range(GOODBYES if is_member else 0):
-                    await asyncio.sleep(GOODBYE_S if repeated else 0)
-                    host.say_goodbye(drained=drained)
-            finally:
-                await self.equipment.close()
+            self.driver.end(None)
+            await self.equipment.close()
 
-    def _late(self) -> str:
-        assert self._host is not None
-        names, lags = self._host.names, self._host.status().lags
-        return ", ".join(names[rank] for rank, lag in lags.items() if lag)
+    @abstractmethod
+    async def _leave(self, driver: Driver, *, is_member: bool) -> None:
+        """Say goodbye, and wait as long as the options say that the others have everything."""

@@ -154,7 +154,9 @@ class Group:
         """Say that an item is gone."""
         return self._loop.run(self._group.tombstone(item, payload))
 
-    def receive(self, limit: int = live.TAKE_MAX, timeout_s: float | None = None) -> list[Message]:
+    def receive(
+        self, limit: int = live.RECEIVE_MAX, timeout_s: float | None = None
+    ) -> list[Message]:
         """Wait for messages; none after `timeout_s`, or once the group is closed."""
         if self._group.is_closed:
             return []
@@ -168,8 +170,8 @@ class Group:
             return await self._group.receive(limit)
 
     def receive_events(
-        self, limit: int = live.TAKE_MAX, timeout_s: float | None = None
-    ) -> list[live.Happening]:
+        self, limit: int = live.RECEIVE_MAX, timeout_s: float | None = None
+    ) -> list[live.GroupEvent]:
         """Wait for messages, or for what happens between them; none as for `receive`."""
         if self._group.is_closed:
             return []
@@ -178,11 +180,11 @@ class Group:
         except TimeoutError:
             return []
 
-    async def _receive_events(self, limit: int, timeout_s: float | None) -> list[live.Happening]:
+    async def _receive_events(self, limit: int, timeout_s: float | None) -> list[live.GroupEvent]:
         async with asyncio.timeout(timeout_s):
             return await self._group.receive_events(limit)
 
-    def events(self) -> Iterator[live.Happening]:
+    def events(self) -> Iterator[live.GroupEvent]:
         """Iterate over messages, changes of the view and confirmations, in their order."""
         while batch := self.receive_events():
             yield from batch

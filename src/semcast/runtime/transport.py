@@ -263,20 +263,21 @@ class Transport:
             if refused.claim is not None:
                 self.on_claim(refused.claim)
             return False
-        except RemoteProtocolError:
-            self.discarded["malformed"] += 1
-            return False
-        except Exception:
-            self._on_fault(now)
+        except Exception as error:
+            self.discard(error, now)
             return False
         return True
 
-    def _on_fault(self, now: float) -> None:
-        """Count a datagram whose handling raised an unexpected error; log one error a minute.
+    def discard(self, error: Exception, now: float) -> None:
+        """Count a datagram whose handling raised an error; log one that is ours once a minute.
 
         The protocol repairs the loss of one datagram, so the rest of the drain goes on.
         """
+        if isinstance(error, RemoteProtocolError):
+            self.discarded["malformed"] += 1
+            return
         self.discarded["faulty"] += 1
         if now - self._fault_at >= FAULT_PERIOD_S:
             self._fault_at = now
-            log.exception("a datagram was dropped because of an error in semcast; please report it")
+            problem = "a datagram was dropped because of an error in semcast; please report it"
+            log.error(problem, exc_info=error)

@@ -2,8 +2,8 @@
 
 `LocalProtocolError`: this program misused the protocol.  `RemoteProtocolError`: a peer did.
 `ConfigError`: a setting is impossible.  `BufferFull`, `NoQuorum`: the stated policy where a
-sender would have to wait.
-Anything else that escapes is a bug.
+sender would have to wait.  `JoinTimeout`, `ExcludedFromGroup`: there is no group for this member.
+`InternalError`: a bug in Semcast, as the application meets it.
 """
 
 from collections.abc import Iterable
@@ -35,6 +35,26 @@ class BufferFull(SemcastError):
 
 class NoQuorum(SemcastError):
     """Too few members of the last view can be reached to go on, and the policy is "error"."""
+
+
+class JoinTimeout(SemcastError):
+    """The group did not come together in time."""
+
+
+class ExcludedFromGroup(SemcastError):
+    """The group went on without this member."""
+
+
+class StorageError(SemcastError):
+    """What had to be on stable storage may not be there."""
+
+
+class InternalError(SemcastError):
+    """An error in Semcast itself ended this member; its cause is the error."""
+
+
+class ReentryError(InternalError):
+    """An effect of a machine tried to give the machine its next input."""
 
 
 def one_of(field: str, value: object, allowed: Iterable[object]) -> ConfigError:

@@ -25,4 +25,5 @@ FIXED: Final = Family(
     machine=machine,
     codec=GROUP_CODEC,
     promises=promised,
+    group_type="fixed",
 )

@@ -27,4 +27,5 @@ VIEWS: Final = Family(
     machine=machine,
     codec=VIEW_CODEC,
     promises=promised,
+    group_type="views",
 )

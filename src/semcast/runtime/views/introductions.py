@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import msgspec
 
 from semcast.runtime.addresses import NAME_BYTES_MAX, Address
+from semcast.runtime.directory import Directory
 from semcast.runtime.gathering import CANDIDATES_MAX, Envelope, Hello, Seat, greeting, read_hello
 from semcast.runtime.views.lives import pid_of, pid_of_name
 from semcast.terms.ids import NO_LINEAGE, Lineage, Pid
@@ -46,22 +47,17 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 standing_decoder = msgspec.msgpack.Decoder(Standing)
 
 
-class Introductions:
-    """Lives as long as the session.  Invariant: `names`, `addresses` and `senders` have the same
-    processes, of which none has the number of this one."""
+class Introductions(Directory):
+    """The processes that said hello, and those that others spoke of.  Lives as long as the
+    session."""
 
     def __init__(
         self, own: Seat, digest: int, rng: Random, peers: Mapping[str, Address] | None
     ) -> None:
-        """`peers` are the only names that may take part, and where they are."""
+        super().__init__(own.name, pid_of_name(own.name), peers)
         self.own = own
-        self.own_pid = pid_of_name(own.name)
         self.digest = digest
-        self.peers = peers
         self.nonce = rng.getrandbits(63) | 1
-        self.names: dict[Pid, str] = {}
-        self.addresses: dict[Pid, Address] = {}
-        self.senders: set[int] = set()  # their numbers on frames
         self.differing: dict[Pid, str] = {}  # those with other settings
         self.clashing: set[str] = set()  # those whose number is that of another name
         self.heard: dict[Pid, Standing] = {}
@@ -70,18 +66,15 @@ class Introductions:
         self.hearsay: dict[Pid, str] = {}  # names that only others told
         self._asked_at: dict[Pid, float] = {}
 
-    def __repr__(self) -> str:
-        return f"Introductions({self.own.name}, known={sorted(self.names.values())})"
-
     def name_of(self, pid: Pid) -> str:
         """What people call a process; its number if nobody told."""
         if pid == self.own_pid:
-            return self.own.name
+            return self.own_name
         return self.names.get(pid) or self.hearsay.get(pid) or f"#{pid}"
 
     def is_named(self, pid: Pid) -> bool:
         """Whether its name is known."""
-        return pid == self.own_pid or pid in self.names or pid in self.hearsay
+        return super().is_named(pid) or pid in self.hearsay
 
     def on_standing(self, pid: Pid, standing: Standing) -> bool:
         """A known process tells how it is doing, and who is with it; False if it is in a group of
@@ -92,10 +85,16 @@ class Introductions:
         for life, name in zip(standing.members, standing.names, strict=False):
             self.hearsay[life.pid] = name
         if NO_LINEAGE not in (self.lineage, standing.lineage) and self.lineage != standing.lineage:
-            self.heard.pop(pid, None)
+            self._forget_reports(pid)
             return False
         self.heard[pid] = standing
+        self.keep_report(pid, standing)
         return True
+
+    def newest_report(self) -> Standing | None:
+        """The report of the newest view that a member of a running group sent."""
+        found = [standing for standing in self.heard.values() if standing.view]
+        return max(found, key=lambda standing: standing.view, default=None)
 
     def names_in(self, lineage: Lineage) -> list[str]:
         """The processes that said they are in a group of this lineage."""
@@ -109,21 +108,23 @@ class Introductions:
             return False
         if pid not in self.names and len(self.names) >= CANDIDATES_MAX:
             return False
-        self.names[pid] = name
-        self.senders.add(member_id(name))
-        self.addresses[pid] = address if self.peers is None else self.peers[name]
+        self.add(pid, name, member_id(name), address)
         return True
+
+    def _forget_reports(self, pid: Pid) -> None:
+        self.heard.pop(pid, None)
+        self.reports.pop(pid, None)
 
     def greetings(self, *, asking: bool) -> list[Envelope]:
         """A hello to everybody."""
         hello = self._hello(0 if asking else self.nonce)
         if self.peers is None:
             return [Envelope(None, HELLO, hello)]
-        others = (address for name, address in self.peers.items() if name != self.own.name)
+        others = (address for name, address in self.peers.items() if name != self.own_name)
         return [Envelope(address, HELLO, hello) for address in others]
 
     def _hello(self, echo: int) -> bytes:
-        hello = Hello(self.own.name, self.digest, self.nonce, echo, lineage=self.lineage)
+        hello = Hello(self.own_name, self.digest, self.nonce, echo, lineage=self.lineage)
         return greeting(hello)
 
     def on_hello(
@@ -153,8 +154,8 @@ class Introductions:
         pid = pid_of_name(name)
         if self.names.get(pid) == name:
             del self.names[pid], self.addresses[pid]
-            self.senders.discard(member_id(name))
-            self.heard.pop(pid, None)
+            self.numbers.pop(member_id(name), None)
+            self._forget_reports(pid)
             self.lineages.pop(pid, None)
 
     def on_stranger(self, sender: int, address: Address, now: float) -> list[Envelope]:

@@ -1,0 +1,94 @@
+"""The way of a member's datagrams to the others: encoded and sealed once, by UDP or over TCP."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+from semcast.kernel import payload_bytes
+from semcast.runtime.addresses import Address
+from semcast.runtime.bulk import Bulk
+from semcast.runtime.directory import Directory
+from semcast.runtime.transport import Transport
+from semcast.terms.ids import EVERYONE, Pid
+from semcast.terms.messages import Data
+from semcast.terms.views import StateChunk
+from semcast.wire import encode
+from semcast.wire.codec import Codec
+from semcast.wire.frames import TCP, WHOLE
+
+BULK_BYTES: Final = 128 << 10  # repair of more than this to one member goes over TCP
+
+Send: TypeAlias = tuple[Sequence[Pid], Any]
+# How much of a datagram is what TCP is for; of other datagrams, nothing.
+MEASURES: Final[dict[type, Callable[[Any], int]]] = {
+    Data: lambda data: payload_bytes(data.messages),
+    StateChunk: lambda _: BULK_BYTES + 1,  # a piece of a state, which is large as a whole
+}
+
+
+def bulk_bytes(datagram: Any) -> int:
+    """How many bytes of repair or state a datagram carries."""
+    while (inner := getattr(datagram, "datagram", None)) is not None:
+        datagram = inner
+    measure = MEASURES.get(type(datagram))
+    return 0 if measure is None else measure(datagram)
+
+
+class MemberChannel:
+    """Lives as long as the group.  `directory` says where the processes are that a machine names
+    by number."""
+
+    def __init__(
+        self, transport: Transport, tcp: Bulk, directory: Directory, codec: Codec[Any]
+    ) -> None:
+        self.transport = transport
+        self.tcp = tcp
+        self.decode = codec.decode
+        self._directory = directory
+        self._addresses = directory.addresses
+
+    def discard(self, error: Exception, now: float) -> None:
+        """Handling a datagram raised this error."""
+        self.transport.discard(error, now)
+
+    def announce(self, kind: int, body: bytes) -> None:
+        """Send a frame of the runtime's own to everyone."""
+        self.transport.send(kind, body, self._directory.group_addresses)
+
+    def send(self, sends: Sequence[Send], *, is_repair: bool) -> None:
+        """Send datagrams, in order; large repairs to one member go over TCP if they can."""
+        if is_repair:
+            sends = self._send_bulk(sends)
+        if len(sends) == 1 and sends[0][0] is EVERYONE:
+            self.transport.send(WHOLE, encode(sends[0][1]), self._directory.group_addresses)
+            return
+        for audience, group in groupby(sends, itemgetter(0)):
+            to = self._directory.group_addresses if audience is EVERYONE else self._known(audience)
+            self.transport.send_all(WHOLE, [encode(datagram) for _, datagram in group], to)
+
+    def _known(self, audience: Sequence[Pid]) -> list[Address | None]:
+        return [self._addresses[pid] for pid in audience if pid in self._addresses]
+
+    def _send_bulk(self, sends: Sequence[Send]) -> list[Send]:
+        """Send large repairs over TCP; returns what is left to go by UDP."""
+        sizes = [bulk_bytes(datagram) for _, datagram in sends]
+        bytes_by_peer: Counter[Pid] = Counter()
+        for (audience, _), size in zip(sends, sizes, strict=True):
+            bytes_by_peer.update(dict.fromkeys(audience, size))
+        left: list[Send] = []
+        for (audience, datagram), size in zip(sends, sizes, strict=True):
+            by_tcp = [pid for pid in audience if size and bytes_by_peer[pid] > BULK_BYTES]
+            by_tcp = [pid for pid in by_tcp if self._send_tcp(pid, datagram)]
+            if by_tcp:
+                audience = [pid for pid in audience if pid not in by_tcp]
+            if audience:
+                left.append((audience, datagram))
+        return left
+
+    def _send_tcp(self, pid: Pid, datagram: Any) -> bool:
+        address = self._addresses.get(pid)
+        if address is None or not self.tcp.is_ready(address):
+            return False
+        return self.tcp.send(address, self.transport.sealer.seal(WHOLE, encode(datagram), TCP))
