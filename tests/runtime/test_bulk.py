@@ -190,6 +190,17 @@ async def test_a_refused_connection_is_not_tried_again_at_once(ends, monkeypatch
     await ada.bulk.close()
 
 
+async def test_a_connection_that_cannot_be_begun_is_not_left_open(ends):
+    a, b = await ends()
+    a.bulk.introduce = lambda: bytes(WAITING_BYTES_MAX + 1)
+    assert not a.bulk.is_ready(b.address)
+    await asyncio.gather(*a.bulk._opening.values())
+    await asyncio.sleep(0)
+    assert not a.bulk._connections
+    assert not a.bulk.is_ready(b.address)
+    assert not a.bulk._opening, "tried again at once"
+
+
 async def test_a_lost_connection_is_made_again(ends):
     ada, bob = await ends()
     await ada.reach(bob)

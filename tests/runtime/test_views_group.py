@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 
 import pytest
 
@@ -292,3 +293,19 @@ async def test_who_sends_while_it_handles_a_message_does_not_wait_for_itself(mee
 async def take_everything(group: semcast.Group) -> None:
     async for _ in group:
         pass
+
+
+async def test_a_founder_that_cannot_go_on_leaves(crowd, join):
+    """Its silence would hold the others up for as long as they take to suspect it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics = f"127.0.0.1:{taken.getsockname()[1]}"
+        async with crowd() as here:
+            options = {"members": 3, "timeout": "60 s"}
+            (_, table), _, failed = await asyncio.gather(
+                here.add("a", **options),
+                here.add("b", **options),
+                join("c", protocol="s-vsm", metrics=metrics, **options),
+                return_exceptions=True,
+            )
+            assert isinstance(failed, semcast.ConfigError)
+            await table.until_members("a", "b")

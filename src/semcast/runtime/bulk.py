@@ -164,15 +164,18 @@ class Bulk:
 
     async def _connect(self, address: Address) -> None:
         loop = asyncio.get_running_loop()
+        self._failed_at[address] = loop.time()  # until it stands
         try:
             async with asyncio.timeout(CONNECT_S):
-                _, connection = await loop.create_connection(self._accept, *address)
+                transport, connection = await loop.create_connection(self._accept, *address)
             connection.trust()
-            if not connection.write(self.introduce()):
-                raise ConnectionAbortedError
-            self._to[address] = connection
+            if connection.write(self.introduce()):
+                self._to[address] = connection
+                del self._failed_at[address]
+            else:
+                transport.abort()
         except (OSError, TimeoutError):
-            self._failed_at[address] = loop.time()
+            pass
         finally:
             del self._opening[address]
 

@@ -142,12 +142,11 @@ class FixedSession(Session):
         self.port = GroupPort(self.directory, self, StateHandlers(), view)
         machine = self._machine(Life(rank, 1), self.gathering.nonce)
         driver = self._drive(machine, journal)
-        try:
-            driver.begin()
-            return await self._show(driver)
-        except BaseException:
-            self._say_goodbye(drained=True)  # The others count on this member by now.
-            raise
+        driver.begin()
+        return await self._show(driver)
+
+    def _give_up(self, driver: Driver) -> None:
+        self._say_goodbye(drained=True)
 
     def _on_control(self, opened: Opened, address: Address, now: float) -> None:
         if opened.kind == HELLO:

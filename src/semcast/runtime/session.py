@@ -76,9 +76,14 @@ class Session(ABC):
             return await self._open()
         except BaseException:
             if self.driver is not None:
+                self._give_up(self.driver)
                 self.driver.end(None)
             await self.equipment.close()
             raise
+
+    @abstractmethod
+    def _give_up(self, driver: Driver) -> None:
+        """The others may count on this member by now, and need not."""
 
     @abstractmethod
     async def _open(self) -> Group: ...

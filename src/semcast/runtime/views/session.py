@@ -165,6 +165,11 @@ class ViewSession(Session):
         await self._enter(driver)
         return await self._show(driver)
 
+    def _give_up(self, driver: Driver) -> None:
+        """A founder that does not get further asks the others to go on without it."""
+        if driver.ended is None and self._life in driver.status().view.members:
+            driver.command(LeaveGroup())
+
     async def _enter(self, driver: Driver) -> None:
         """Until the application may begin; `vs` waits for as many members as were asked for."""
         wanted = 1 if self.recipe.is_primary else max(1, self.options.members)
