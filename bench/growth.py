@@ -38,10 +38,10 @@ from semcast.experiments.live_network import linked
 from semcast.experiments.plan import Plan
 from semcast.experiments.systems import NEW_KEY, NO_KEY, Case, cases_of
 from semcast.faults import Constant, Link
+from semcast.sim.application import Producer
 from semcast.sim.clock import stream
 from semcast.sim.network import Network
-from semcast.sim.process import Producer
-from semcast.sim.simulation import Simulation
+from semcast.sim.simulation import Simulation, once
 from semcast.terms.events import Event
 from semcast.workloads import arrivals
 from semcast.workloads.stock import quotes
@@ -150,7 +150,7 @@ def simulated(place: float, line: str, seconds: float) -> Row:
         count += 1
 
     simulation = Simulation(
-        [Member(recipe, rank, stream(1, "member", rank)) for rank in range(members)],
+        once([Member(recipe, rank, stream(1, "member", rank)) for rank in range(members)]),
         Network(members, Link(latency=Constant(0.0005))),
         seed=1,
         producers={0: Producer(arrivals.constant(SIMULATED_RATE), quotes(stream(1, "workload")))},

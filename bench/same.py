@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from semcast.sim.swarm import PROTOCOLS, carry_out, draw
+from semcast.sim.run import run
+from semcast.sim.swarm import draw, swarms
 from semcast.terms.events import Event
 
 # In the order of their names, so that a field may move.
@@ -35,7 +36,7 @@ def fingerprint(protocol: str, seed: int) -> str:
     def see(event: Event) -> None:
         digest.update(msgspec.msgpack.encode(COLUMNS(event)))
 
-    outcome = carry_out(draw(protocol, seed), see)
+    outcome = run(draw(protocol, seed), see)
     digest.update(repr(outcome.violations).encode())
     return digest.hexdigest()
 
@@ -49,7 +50,7 @@ def main() -> int:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         found = {
             protocol: list(pool.map(fingerprint, repeat(protocol), range(asked.seeds)))
-            for protocol in PROTOCOLS
+            for protocol in swarms()
         }
     if asked.record:
         RECORDED.write_text(json.dumps(found, indent=1) + "\n")

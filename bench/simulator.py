@@ -11,10 +11,10 @@ from side_by_side import report, side_by_side
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.faults import Constant, Link
+from semcast.sim.application import Consumer, Producer
 from semcast.sim.clock import stream
 from semcast.sim.network import Network
-from semcast.sim.process import Consumer, Producer
-from semcast.sim.simulation import Simulation
+from semcast.sim.simulation import Simulation, once
 from semcast.sim.swarm import run_seed
 from semcast.specs.monitors import Monitors
 from semcast.terms.events import Event
@@ -41,7 +41,7 @@ def group(*, monitored: bool, batch: int) -> Callable[[], int]:
                 monitors.on_event(event)
 
         simulation = Simulation(
-            members,
+            once(members),
             Network(MEMBERS, Link(latency=Constant(0.0005), loss=0.01)),
             seed=1,
             consumers={MEMBERS - 1: Consumer(0.004, 1)},

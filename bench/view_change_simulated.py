@@ -9,17 +9,18 @@ from itertools import repeat
 from time import process_time
 from typing import Any, NamedTuple
 
-from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
-from semcast.faults import Constant, Link, Partition
-from semcast.sim.clock import Clock, stream
+from semcast.families.testing import Habits
+from semcast.families.views import VIEWS
+from semcast.families.views.knowledge import Knower
+from semcast.faults import Constant, Crash, Departure, Fault, Link, Partition
+from semcast.sim.application import Consumer, Producer
+from semcast.sim.circumstances import Machines
+from semcast.sim.clock import stream
 from semcast.sim.network import Network
-from semcast.sim.process import Consumer, Producer
-from semcast.sim.views.application import Application
-from semcast.sim.views.lives import Departure, Outage, Turn
-from semcast.sim.views.simulation import ViewSimulation
-from semcast.sim.views.station import Station
+from semcast.sim.simulation import Simulation
 from semcast.terms.ids import Life
+from semcast.terms.machine import FoundGroup
 from semcast.terms.messages import Submission
 from semcast.terms.views import Prepare
 
@@ -69,39 +70,36 @@ class Run:
         seed: int,
         submissions: Iterable[Submission],
         rate: float,  # messages per second
-        turns: Iterable[Turn],
+        faults: Iterable[Fault],
         slow: int | None = None,
     ) -> None:
         producer = Producer(repeat(1 / rate), submissions, batch=max(1, int(rate / 100)))
-
-        def born(life: Life, now: float) -> tuple[ViewMember, Application, Consumer]:
-            member = ViewMember(recipe, life, stream(seed, "member", *life), now)
-            application = Application(recipe.order, recipe.relation)
-            return member, application, Consumer(DEADLINE_S if life.pid == slow else 0.0)
-
-        def station(pid: int, clock: Clock, network: Network, **of_the_run: Any) -> Station:
-            return Station(
-                pid,
-                born,
-                clock,
-                network,
-                founders=tuple(Life(founder, 1) for founder in range(members)),
-                producer=producer if pid == SENDER else None,
-                **of_the_run,
-            )
-
+        founding = FoundGroup(tuple(Life(founder, 1) for founder in range(members)), 1)
         self.network = Watched(members)
-        self.simulation = ViewSimulation(station, self.network, seed=seed, turns=turns)
+        self.simulation = Simulation(
+            Machines(
+                born=lambda life, now, _: VIEWS.machine(
+                    recipe, life, stream(seed, "member", *life), now, ()
+                ),
+                begins=lambda _: (founding,),
+            ),
+            self.network,
+            seed=seed,
+            consumers={} if slow is None else {slow: Consumer(DEADLINE_S)},
+            producers={SENDER: producer},
+            habits=Habits(new_state=lambda: Knower(recipe.order, recipe.relation)),
+            faults=faults,
+        )
         self.network.clock = self.simulation.clock
 
     def change(self, survivors: Sequence[int]) -> Change:
         """Go on until these are in the second view."""
         simulation, prepared = self.simulation, None
-        while not all(simulation.stations[pid].member.view.id > 1 for pid in survivors):
+        while not all(simulation.processes[pid].status.view.id > 1 for pid in survivors):
             prepared = self.network.prepared
             simulation.run(simulation.now + (STEP_S if prepared is None else CLOSE_S))
             if simulation.now > DEADLINE_S:
-                raise SystemExit(f"no view of {len(survivors)} members: {simulation.stations}")
+                raise SystemExit(f"no view of {len(survivors)} members: {simulation.processes}")
         assert prepared is not None
         since, cpu_s = prepared
         return Change(simulation.now - since, process_time() - cpu_s)
@@ -113,20 +111,20 @@ def against_messages(series: str, count: int, seed: int) -> Change:
     items = [None] if series == LIVE else list(range(ITEMS))
     payload = bytes(SIZE)
     submissions = (Submission(payload, items[i % len(items)]) for i in range(count))
-    turns: list[Turn] = [Departure(LEAVER, CHANGE_AT_S)]
+    faults: list[Fault] = [Departure(LEAVER, CHANGE_AT_S)]
     if series != SLOW_APPLICATION:
-        turns.append(Partition(SENT_BY_S / 100, DEADLINE_S, ((SLOW,),)))
+        faults.append(Partition(SENT_BY_S / 100, DEADLINE_S, ((SLOW,),)))
     buffer = BUFFER + (2 * count if series == LIVE else 0)
     recipe = ViewRecipe(
         timeout_s=DEADLINE_S, timeout_max_s=DEADLINE_S, multicast={"buffer": buffer}
     )
     slow = SLOW if series == SLOW_APPLICATION else None
     rate = max(count, 1) / (0.9 * SENT_BY_S)
-    return Run(recipe, 4, seed, submissions, rate, turns, slow).change((SENDER, OTHER, SLOW))
+    return Run(recipe, 4, seed, submissions, rate, faults, slow).change((SENDER, OTHER, SLOW))
 
 
 def against_members(members: int, seed: int) -> Change:
     """The last of so many members crashes while the first sends 1,000 messages per second."""
     submissions = (Submission(bytes(SIZE), i % ITEMS) for i in range(10**9))
-    crash = Outage(members - 1, CHANGE_AT_S, None)
+    crash = Crash(members - 1, CHANGE_AT_S)
     return Run(ViewRecipe(), members, seed, submissions, 1000.0, [crash]).change(range(members - 1))

@@ -5,8 +5,9 @@ import pytest
 from semcast.core.holdings import Holdings
 from semcast.experiments.experiment import Experiment
 from semcast.experiments.registry import EXPERIMENTS
-from semcast.sim.mutant_hunt import hunt
-from semcast.sim.mutants import MUTANTS, Mutant
+from semcast.families.fixed.mutants import MUTANTS
+from semcast.families.testing import Mutant
+from semcast.sim.hunt import hunt
 
 SHORT = ("--set", "seconds=3", "--set", "warmup_s=1")
 
@@ -150,6 +151,8 @@ def test_a_mutant_that_raises_is_caught(monkeypatch):
 
         return deliver
 
-    monkeypatch.setitem(MUTANTS, "raises", Mutant(Holdings, "_deliver", broken, "lost-tail"))
+    monkeypatch.setitem(
+        MUTANTS, "raises", Mutant(Holdings, "_deliver", broken, "lost-tail", "s-rm")
+    )
     found = hunt("raises", range(2), jobs=1)
     assert found.by == "exception IndexError in scenario lost-tail, exception at seed 0"

@@ -12,10 +12,11 @@ import pytest
 from semcast.core.recipe import Recipe
 from semcast.experiments.judging import judge, judge_trace
 from semcast.experiments.swarm_trace import recorded_swarm
-from semcast.sim.case import Case, run
-from semcast.sim.mutants import MUTANTS, mutated
-from semcast.sim.scenarios import SCENARIOS
-from semcast.sim.swarm import draw
+from semcast.families.case import AnyCase
+from semcast.families.fixed.mutants import MUTANTS
+from semcast.families.fixed.scenarios import SCENARIOS
+from semcast.sim.run import run
+from semcast.sim.swarm import draw, mutated
 from semcast.specs.verdict import FAIL, NOT_APPLICABLE, NOT_EXERCISED, PASS, CheckVerdict
 from semcast.terms.events import CRASH, DELIVER, DRAINED, LEAVE, MULTICAST, STABLE, Event
 from semcast.terms.messages import Message
@@ -50,7 +51,7 @@ def header(recipe: Recipe, pid: int) -> JournalHeader:
     )
 
 
-def record(case: Case, path: Path, skews_ns: tuple[int, ...]) -> set[str]:
+def record(case: AnyCase, path: Path, skews_ns: tuple[int, ...]) -> set[str]:
     """Run a case with a journal at each process; what the simulator's monitors found."""
     recipe = case.recipe
     heads = [header(recipe, pid) for pid in range(recipe.members)]

@@ -83,7 +83,7 @@ def test_a_trace_is_judged_like_the_run(tmp_path: Path):
         ({"senders": 3, "publishers": 2}, "must hold, not 3, 2, 18"),
         ({"members": 1}, "members: 1 is not a whole number of at least 2"),
         ({"protocol": "s-rm"}, "protocol: unknown value 's-rm'; allowed: lbrm, pbcast, rpbcast"),
-        ({"bias": 3}, "bias: unknown value 3; allowed: 0, 1, 2"),
+        ({"bias": 4}, "bias: unknown value 4; allowed: 0, 1, 2, 3"),
         ({"loss": 1.5}, "loss: 1.5 is not a number from 0 to 1"),
         ({"topology": "nowhere.json"}, "topology: nowhere.json: No such file"),
     ],

@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import pytest
 
-from semcast.sim.pubsub.lives import Arrival, Outage
-from semcast.sim.views.case import run
-from semcast.sim.views.scenarios import case, recipe
+from semcast.families.views.scenarios import case, recipe
+from semcast.faults import Arrival, Crash
+from semcast.sim.run import run
 from semcast.terms.events import CRASH, DELIVER, INSTALL, MULTICAST, PURGE, Event
 
 SLOW = {3: 0.02}
@@ -44,7 +44,7 @@ class Seen:
 def test_survivors_deliver_the_maximal_elements():
     """§4.1: "every pair of processes installing two consecutive views will not necessarily deliver
     the same set of messages but (at least) its maximal elements"."""
-    seen = Seen(recipe(), Outage(0, 0.8), slow=SLOW)
+    seen = Seen(recipe(), Crash(0, 0.8), slow=SLOW)
     assert len(seen.delivered[3]) < len(seen.delivered[1]), "the slow one was spared some"
     assert seen.maximal(1) == seen.maximal(2) == seen.maximal(3)
 
@@ -52,13 +52,20 @@ def test_survivors_deliver_the_maximal_elements():
 def test_with_an_empty_relation_it_is_view_synchrony():
     """§4.1: "if no pair m, m′ exist such that m ⊏ m′, Semantic View Synchrony reduces to
     conventional View Synchrony"."""
-    seen = Seen(recipe(protocol="vsm"), Outage(0, 0.8), slow=SLOW)
+    seen = Seen(recipe(protocol="vsm"), Crash(0, 0.8), slow=SLOW)
     assert seen.delivered[1] == seen.delivered[2] == seen.delivered[3]
 
 
 def test_messages_are_delivered_in_the_view_they_were_multicast_in():
     """§4.1: "messages are not delivered in a different view that they were multicast"."""
-    seen = Seen(recipe(), Outage(2, 0.3, 0.2), Arrival(4, 0.5), size=5, founders=4, senders=(0, 1))
+    seen = Seen(
+        recipe(),
+        Crash(2, 0.3, back_after_s=0.2),
+        Arrival(4, 0.5),
+        size=5,
+        founders=4,
+        senders=(0, 1),
+    )
     sent = {(e.sender, e.sender_inc, e.seq): e.view for e in seen.events if e.kind == MULTICAST}
     taken = [e for e in seen.events if e.kind == DELIVER]
     assert len({e.view for e in taken}) > 2
@@ -68,7 +75,7 @@ def test_messages_are_delivered_in_the_view_they_were_multicast_in():
 def test_all_updates_of_a_request_or_none():
     """§5.3: "upon a view change all replicas in the new view have exactly the same state", for
     updates that are only purged for the *fin* of a later request [fig. 2]."""
-    seen = Seen(recipe(relation="update-fin"), Outage(0, 0.7), slow=SLOW)
+    seen = Seen(recipe(relation="update-fin"), Crash(0, 0.7), slow=SLOW)
     finished = {}
     for pid in (1, 2, 3):
         state, open_updates = {}, {}
@@ -86,7 +93,7 @@ def test_all_updates_of_a_request_or_none():
 
 def test_primary_views_are_one_sequence_that_all_survivors_see():
     """§2: "The successive membership of the group is given by a sequence of views"."""
-    seen = Seen(recipe(), Outage(0, 0.2, 0.2), Outage(1, 0.5, 0.2))
+    seen = Seen(recipe(), Crash(0, 0.2, back_after_s=0.2), Crash(1, 0.5, back_after_s=0.2))
     views = [[(e.view, e.members) for e in seen.installed[pid]] for pid in (2, 3)]
     assert views[0] == views[1]
     assert len(views[0]) >= 4

@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 
+from semcast.families.views.scenarios import case, recipe
 from semcast.faults import Partition
-from semcast.sim.views.case import run
-from semcast.sim.views.scenarios import case, recipe
+from semcast.sim.run import run
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, Event
 
 APART = Partition(0.3, 0.7, ((0, 1), (2, 3)))

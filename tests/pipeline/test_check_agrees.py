@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from semcast.families.fixed.scenarios import SCENARIOS
 from semcast.pipeline.check import streams
 from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES
 from semcast.pipeline.check.verdict import check, violations_in
 from semcast.pipeline.reading.trace import TraceTables
-from semcast.sim.scenarios import SCENARIOS
 from semcast.specs.service import WITNESSLESS
 from semcast.specs.verdict import AT_THE_END, NOT_APPLICABLE
 from semcast.terms.promises import promised

@@ -11,8 +11,18 @@ from math import inf
 import msgspec
 import pytest
 
-from semcast.faults import Constant, Crash, Exponential, Failpoint, Link, Partition, Pause, Uniform
-from semcast.sim import Consumer, Network, Producer, Simulation
+from semcast.faults import (
+    Constant,
+    Crash,
+    Exponential,
+    Failpoint,
+    Link,
+    Partition,
+    Pause,
+    Stumble,
+    Uniform,
+)
+from semcast.sim import Consumer, Network, Producer, Simulation, once
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, RECEIVE, Event
@@ -95,7 +105,7 @@ def numbered(count: int | None = None):
 
 def group(size: int, link: Link = FAST, *, seed: int = 1, member=Flood, **settings) -> Simulation:
     members = [member(rank) for rank in range(size)]
-    return Simulation(members, Network(size, link), seed=seed, recording=True, **settings)
+    return Simulation(once(members), Network(size, link), seed=seed, recording=True, **settings)
 
 
 def seen(sim: Simulation, kind: str, pid: int) -> list[tuple[float, int]]:
@@ -162,7 +172,7 @@ def test_a_blocked_producer_runs_at_the_rate_of_the_room_and_loses_nothing():
     members = [Flood(0, window=2)]
     producer = Producer(repeat(0.1), numbered())
     sim = Simulation(
-        members,
+        once(members),
         Network(1),
         seed=1,
         consumers={0: Consumer(service=1.0)},
@@ -193,7 +203,7 @@ def test_neither_a_short_block_nor_room_said_twice_shifts_the_schedule():
     producers = {rank: Producer([1.249], numbered()) for rank in (1, 2)}
     producers[0] = Producer(repeat(1.0), numbered())
     members = [Opening(0, window=0), Flood(1), Flood(2)]
-    sim = Simulation(members, Network(3, FAST), seed=1, producers=producers, recording=True)
+    sim = Simulation(once(members), Network(3, FAST), seed=1, producers=producers, recording=True)
     sim.run(3.5)
     assert [when for when, _ in seen(sim, MULTICAST, 0)] == [1.25, 2.0, 3.0]
 
@@ -210,14 +220,14 @@ def test_an_excluded_process_offers_nothing_more():
         producers={0: Producer(repeat(1.0), numbered(1)), 1: Producer(repeat(0.25), numbered())},
     )
     sim.run(9.0)
-    assert sim.processes[1].is_excluded
+    assert sim.processes[1].application.has_ended
     assert len(seen(sim, MULTICAST, 1)) == 4  # at 0.25, 0.5, 0.75 and 1.0
 
 
 def test_a_paused_process_handles_late_what_its_socket_held_and_loses_the_rest():
     members = [Flood(0), Flood(1, period_s=1.5)]
     sim = Simulation(
-        members,
+        once(members),
         Network(2, FAST),
         seed=1,
         producers={0: Producer(repeat(0.1), numbered(50))},
@@ -235,7 +245,7 @@ def test_a_paused_process_handles_late_what_its_socket_held_and_loses_the_rest()
 
 def test_a_second_pause_has_the_whole_socket_again():
     sim = Simulation(
-        [Flood(0), Flood(1, period_s=1.0)],
+        once([Flood(0), Flood(1, period_s=1.0)]),
         Network(2, FAST),
         seed=1,
         producers={0: Producer(repeat(0.1), numbered(100))},
@@ -278,7 +288,7 @@ def test_what_nobody_announces_stays_unknown_until_somebody_does(faults):
     sim = group(3, faults=faults)
     sim.run(5.0)
     assert not [e for e in sim.trace if e.kind == LEAVE]
-    sim.forget(1)
+    sim.announce(1)
     assert [(e.pid, e.peer) for e in sim.trace if e.kind == LEAVE] == [(0, 1), (2, 1)]
 
 
@@ -287,7 +297,7 @@ def test_a_failpoint_lets_only_some_members_get_the_last_multicast(keep, reached
     sim = group(
         5,
         producers={0: Producer(repeat(1.0), numbered())},
-        faults=[Failpoint(0, MULTICAST, nth=3, keep_effects=keep, announced_after_s=1.0)],
+        faults=[Stumble(Failpoint(0, MULTICAST, nth=3, keep_effects=keep), announced_after_s=1.0)],
     )
     sim.run(9.0)
     assert [e.kind for e in sim.trace if e.pid == 0 and e.ts_ns == 3_000_000_000] == (
@@ -301,15 +311,15 @@ def test_a_failpoint_lets_only_some_members_get_the_last_multicast(keep, reached
 def test_a_failpoint_works_without_anybody_recording():
     delivered: list[tuple[int, int]] = []
     sim = Simulation(
-        [Flood(0), Flood(1)],
+        once([Flood(0), Flood(1)]),
         Network(2),
         seed=1,
         producers={0: Producer(repeat(1.0), numbered())},
-        faults=[Failpoint(1, DELIVER, nth=2)],
+        faults=[Stumble(Failpoint(1, DELIVER, nth=2))],
         on_deliver=lambda pid, messages, now: delivered.extend((pid, m.seq) for m in messages),
     )
     sim.run(3.5)
-    assert sim.processes[1].is_crashed
+    assert sim.processes[1].is_down
     assert sorted(delivered) == [(0, 1), (0, 2), (0, 3), (1, 1)]
     assert sim.trace == []
 
@@ -324,7 +334,7 @@ def test_after_healing_nothing_fails_any_more():
             Pause(1, 1.0, 99.0),
             Pause(0, 7.0, 99.0),
             Crash(0, 8.0),
-            Failpoint(0, MULTICAST, nth=9),
+            Stumble(Failpoint(0, MULTICAST, nth=9)),
         ],
     )
     sim.run(4.5)
@@ -335,9 +345,9 @@ def test_after_healing_nothing_fails_any_more():
 
 
 def test_a_group_that_does_not_fit_its_network_is_refused():
-    with pytest.raises(ConfigError, match="ranks must be 0 to 1"):
-        Simulation([Flood(0)], Network(2), seed=1)
-    with pytest.raises(ConfigError, match="pid: 2 is not a rank below 2"):
+    with pytest.raises(ConfigError, match="machines: there is none for incarnation 1 of 1"):
+        Simulation(once([Flood(0)]), Network(2), seed=1)
+    with pytest.raises(ConfigError, match="pid: 2 is not a process below 2"):
         group(2, faults=[Crash(2, 1.0)])
 
 
@@ -354,7 +364,7 @@ def busy_run(seed: int) -> list[Event]:
             Partition(1.0, 2.0, ((0, 1), (2, 3))),
             Pause(3, 0.5, 1.5),
             Crash(4, 2.5, announced_after_s=0.1),
-            Failpoint(2, RECEIVE, nth=100, keep_effects=0.5),
+            Stumble(Failpoint(2, RECEIVE, nth=100, keep_effects=0.5)),
         ],
     )
     sim.run(3.0)

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from semcast.faults import Constant, Crash, Link, Pause
-from semcast.sim import Network, Processor, Simulation
+from semcast.sim import Network, Processor, Simulation, once
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import RECEIVE, Event
 from semcast.terms.ids import EVERYONE
@@ -46,10 +46,10 @@ class Echo:
 
 def run(processor: Processor, *, size=2, rings=(10.0,), faults=(), socket=256) -> Simulation:
     sim = Simulation(
-        [Echo(rank, rings) for rank in range(size)],
+        once([Echo(rank, rings) for rank in range(size)]),
         Network(size, Link(latency=Constant(WIRE_S))),
         seed=1,
-        processor=processor,
+        processors=dict.fromkeys(range(size), processor),
         faults=faults,
         socket_datagrams_max=socket,
         recording=True,

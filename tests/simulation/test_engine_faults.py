@@ -48,7 +48,10 @@ from semcast.terms.outputs import Delivery
         (lambda: OneWayCut(0.0, 1.0, -1, 0), "source: -1 is not at least 0"),
         (lambda: Pause(0, 1.0, inf), "end: must be finite"),
         (lambda: Crash(0, -1.0), "at: -1.0 is not a finite number of at least 0"),
-        (lambda: Crash(0, 1.0, nan), "announced_after_s: nan is not a finite number"),
+        (
+            lambda: Crash(0, 1.0, announced_after_s=nan),
+            "announced_after_s: nan is not a finite number",
+        ),
         (lambda: Failpoint(0, PURGE, nth=0), "nth: 0 is not at least 1"),
         (lambda: Failpoint(0, PURGE, keep_effects=2), "keep_effects: 2 is not within 0..1"),
     ],

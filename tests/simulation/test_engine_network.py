@@ -8,7 +8,7 @@ from semcast.sim import network as network_module
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.ids import EVERYONE
 from semcast.terms.messages import Data, Datagram, Excluded, Message, Nack
-from semcast.wire import encode
+from semcast.wire import GROUP_CODEC, encode
 
 BIG = Data((Message(0, 1, payload=b"x" * 1000),))
 BIG_BYTES = len(encode(BIG)) + UDP_IP_BYTES
@@ -185,7 +185,7 @@ def test_by_default_the_very_object_travels_and_nothing_is_encoded(monkeypatch):
 
 
 def test_through_bytes_an_equal_datagram_arrives():
-    ears = Ears(Network(2, through_bytes=True))
+    ears = Ears(Network(2, through_bytes=GROUP_CODEC))
     ears.send(0, 1, BIG)
     ears.clock.run(1.0)
     assert ears.heard[0][3] == BIG

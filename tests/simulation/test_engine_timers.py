@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from semcast.faults import Constant, Link, Pause
-from semcast.sim import Network, Producer, Simulation
+from semcast.sim import Network, Producer, Simulation, once
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import EVERYONE
 from semcast.terms.messages import Excluded, Submission
@@ -61,7 +61,7 @@ class Restless(Alarm):
 def run(alarm: Alarm, gaps, until: float, faults=()) -> Simulation:
     """Let process 0 send to the alarm, which is process 1."""
     sim = Simulation(
-        [Alarm(0), alarm],
+        once([Alarm(0), alarm]),
         Network(2, Link(latency=Constant(LATENCY_S))),
         seed=1,
         producers={0: Producer(gaps, repeat(Submission()))},

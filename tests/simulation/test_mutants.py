@@ -3,11 +3,12 @@
 import pytest
 
 from semcast.core.holdings import Holdings
-from semcast.sim.mutant_hunt import ALL_SCENARIOS
-from semcast.sim.mutants import CANARY, MUTANTS, mutated
-from semcast.sim.swarm import carry_out, run_seed
+from semcast.sim.run import run
+from semcast.sim.swarm import mutants, mutated, run_seed, scenarios
 from semcast.terms.errors import ConfigError
 
+CANARY = "canary"
+MUTANTS = mutants()
 SEEDS_MAX = 300
 
 
@@ -19,14 +20,14 @@ def test_the_canary_dies() -> None:
 
 def test_there_are_enough_of_them() -> None:
     assert len(MUTANTS) - 1 >= 12
-    assert {mutant.scenario for mutant in MUTANTS.values()} <= ALL_SCENARIOS.keys()
+    assert {mutant.scenario for mutant in MUTANTS.values()} <= scenarios().keys()
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_its_scenario_catches_it(name: str) -> None:
     """By a property, not by falling over."""
     with mutated(name):
-        outcome = carry_out(ALL_SCENARIOS[MUTANTS[name].scenario])
+        outcome = run(scenarios()[MUTANTS[name].scenario])
     assert outcome.violations
 
 

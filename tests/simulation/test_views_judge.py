@@ -3,8 +3,9 @@
 import pytest
 
 from semcast.core.views.recipe import ViewRecipe
-from semcast.sim.views.application import Application
-from semcast.sim.views.judge import Judge, SafePurges
+from semcast.families.views.judge import SafePurges, ViewReferee
+from semcast.families.views.knowledge import Knower
+from semcast.families.views.scenarios import case
 from semcast.specs.violations import Ledger
 from semcast.terms.events import INSTALL, MULTICAST, PURGE, RECEIVE, RETRANSMISSION, Event
 from semcast.terms.ids import Life
@@ -32,7 +33,7 @@ def test_a_purge_waits_until_every_quorum_knows_what_it_is_for() -> None:
     assert purges(1, 2) == []
 
 
-def entering(judge: Judge, life: Life, application: Application, state: bytes | None) -> None:
+def entering(judge: ViewReferee, life: Life, application: Knower, state: bytes | None) -> None:
     installation = Installed(View(2, (ONE, TWO), (1, 0)), state, False)
     application.install(installation)
     judge.on_install(life, installation, application)
@@ -40,8 +41,8 @@ def entering(judge: Judge, life: Life, application: Application, state: bytes | 
 
 @pytest.mark.parametrize("misses", [False, True])
 def test_a_joiner_begins_with_what_the_others_know(misses: bool) -> None:
-    judge = Judge(ViewRecipe(), 2)
-    first, joiner = (Application("fifo", "item") for _ in range(2))
+    judge = ViewReferee(case(ViewRecipe(), size=2))
+    first, joiner = (Knower("fifo", "item") for _ in range(2))
     installation = Installed(View(1, (ONE,), (0,)), None, False)
     first.install(installation)
     judge.on_install(ONE, installation, first)
@@ -53,6 +54,6 @@ def test_a_joiner_begins_with_what_the_others_know(misses: bool) -> None:
 
 
 def test_a_joiner_without_a_state_is_noticed() -> None:
-    judge = Judge(ViewRecipe(), 2)
-    entering(judge, TWO, Application("fifo", "item"), None)
+    judge = ViewReferee(case(ViewRecipe(), size=2))
+    entering(judge, TWO, Knower("fifo", "item"), None)
     assert judge.found == [f"state: {TWO} joined without a state, in view 2"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.sim.case import run
+from semcast.sim.run import run
 from semcast.sim.swarm import draw
 from semcast.specs.interleaving import FrontierCauses, Interleaving
 from semcast.specs.monitors import REPLICATED, Monitors

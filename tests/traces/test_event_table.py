@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from semcast.sim.swarm import PROTOCOLS, run_seed
+from semcast.sim.swarm import run_seed, swarms
 from semcast.terms.events import ATTRIBUTES, DEFAULTS, EVENT_FIELDS, FIRST, Event, in_journal
 from semcast.traces.trace_page import page
 
@@ -19,7 +19,7 @@ def test_the_page_is_made_from_the_table() -> None:
     assert PAGE.read_text() == page(), "python -m semcast.traces.trace_page > docs/trace.md"
 
 
-@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+@pytest.mark.parametrize("protocol", sorted(swarms()))
 def test_events_have_only_the_fields_of_their_kind(protocol: str) -> None:
     events: list[Event] = []
     for seed in range(3):

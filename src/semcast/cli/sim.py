@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from semcast.experiments.experiment import Experiment, Value
-    from semcast.sim.case import Outcome
+    from semcast.families.case import Outcome
     from semcast.sim.swarm import Summary
 
 
@@ -143,6 +143,10 @@ def run_experiment(
 @app.command(epilog="Example: semcast sim swarm --protocol s-rm --seeds 500")
 def swarm(
     protocol: Annotated[str, typer.Option(metavar="P", help="Protocol to test.")],
+    order: Annotated[
+        str | None,
+        typer.Option(metavar="O", help="Order to test.", show_default="drawn by each seed"),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds to run.")] = 200,
     first: Annotated[int, typer.Option("--from", metavar="SEED", help="First seed.")] = 0,
     mutant: Mutant = None,
@@ -157,19 +161,20 @@ def swarm(
     import msgspec
 
     from semcast.faults.limits import within
-    from semcast.sim.mutants import MUTANTS
+    from semcast.sim.swarm import mutants as known_mutants
     from semcast.sim.swarm import swarm as run_swarm
     from semcast.terms.errors import one_of
 
     within("seeds", seeds, 1)
     within("jobs", 1 if jobs is None else jobs, 1)
-    if mutant is not None and mutant not in MUTANTS:
-        raise one_of("mutant", mutant, MUTANTS)
+    if mutant is not None and mutant not in known_mutants():
+        raise one_of("mutant", mutant, known_mutants())
     output = Output(json)
-    with _recorded(trace, protocol, mutant) as run_one:
+    with _recorded(trace, protocol, order, mutant) as run_one:
         summary = run_swarm(
             protocol,
             range(first, first + seeds),
+            order=order,
             mutant=mutant,
             jobs=jobs,
             on_progress=lambda so_far: _show_progress(output, so_far, seeds),
@@ -203,7 +208,7 @@ def _show_summary(output: Output, summary: "Summary", trace: str | None) -> None
 
 @contextmanager
 def _recorded(
-    trace: str | None, protocol: str, mutant: str | None
+    trace: str | None, protocol: str, order: str | None, mutant: str | None
 ) -> "Iterator[Callable[[int], Outcome] | None]":
     """What runs a seed and records it, if there is a directory to record in."""
     if trace is None:
@@ -211,7 +216,7 @@ def _recorded(
         return
     from semcast.experiments.swarm_trace import recorded_swarm  # pyarrow is an extra
 
-    with recorded_swarm(trace, protocol, mutant) as recorder:
+    with recorded_swarm(trace, protocol, mutant, order) as recorder:
         yield recorder.run
 
 
@@ -231,7 +236,7 @@ def mutants(
 ) -> int:
     """Verify that checks catch deliberately broken protocols."""
     from semcast.faults.limits import within
-    from semcast.sim.mutant_hunt import hunt, of_protocol
+    from semcast.sim.hunt import hunt, of_protocol
 
     within("seeds", seeds, 1)
     within("jobs", 1 if jobs is None else jobs, 1)

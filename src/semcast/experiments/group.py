@@ -13,11 +13,12 @@ from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Parameters
 from semcast.experiments.meter import Meter
+from semcast.sim.application import Consumer, Producer
+from semcast.sim.circumstances import Observer
 from semcast.sim.clock import Processor, stream
 from semcast.sim.network import Network
-from semcast.sim.process import Consumer, Observer, Producer
-from semcast.sim.quiet import fall_quiet
-from semcast.sim.simulation import Simulation
+from semcast.sim.run import fall_quiet
+from semcast.sim.simulation import Simulation, once
 from semcast.specs.monitors import Monitors
 from semcast.terms.events import Event
 from semcast.terms.messages import Submission
@@ -25,6 +26,8 @@ from semcast.workloads.lists import name_predecessors
 
 SENDER = 0
 QUIET_WITHIN_S = 120.0
+STILL_S = 2.0
+STEP_S = 0.25
 
 
 class Recording:
@@ -79,12 +82,14 @@ class Group:
         self.is_quiet = False
         self.members = members_of(recipe, buffers or {}, seed)
         self.seconds = seconds
+        self.network = network
+        ranks = range(recipe.members)
         self.meter = Meter(SENDER, warmup_s, seconds)
         self.monitors = Monitors(
             recipe.protocol, recipe.order, recipe.relation, recipe.f, recipe.members
         )
         self.simulation = Simulation(
-            self.members,
+            once(self.members),
             network,
             seed=seed,
             consumers={pid: Consumer(s, 1) for pid, s in (service_s or {}).items() if s},
@@ -95,16 +100,23 @@ class Group:
                 *observers,
                 *self.record.observers,
             ],
-            processor=processor,
+            processors={} if processor is None else dict.fromkeys(ranks, processor),
         )
 
     def run(self) -> Meter:
         """Measure, then let it fall quiet and judge."""
         self.simulation.run(self.seconds)
-        self.is_quiet = fall_quiet(self.simulation, self.members, QUIET_WITHIN_S)
+        self.is_quiet = fall_quiet(
+            self.simulation, self._progress, QUIET_WITHIN_S, STILL_S, step_s=STEP_S
+        )
         self.record.complete = self.is_quiet
         self.monitors.on_end(frozenset(range(self.recipe.members)), complete=self.is_quiet)
         return self.meter
+
+    def _progress(self) -> list[tuple[int, int]]:
+        """How far every member got, and what waits for its application."""
+        found = (member.status(self.simulation.now) for member in self.members)
+        return [(status.passed, status.queued) for status in found]
 
     @property
     def violations(self) -> int:

@@ -26,8 +26,8 @@ from semcast.experiments.live_network import LinkOf, linked
 from semcast.experiments.live_run import LiveRun, run_live
 from semcast.experiments.meter import Meter
 from semcast.experiments.plan import Load, Plan
+from semcast.sim.circumstances import Observer
 from semcast.sim.clock import stream_seed
-from semcast.sim.process import Observer
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import MULTICAST
 from semcast.traces.parquet import read_runs, read_trace

@@ -15,18 +15,20 @@ Any number of members has a topology of its own; `topology` names a file instead
 from itertools import repeat
 from typing import NamedTuple
 
-from semcast.core.pubsub.participant import Participant
 from semcast.core.pubsub.recipe import SELECTIONS, PubsubRecipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.group import Recording, recording
 from semcast.experiments.pubsub_meter import Overhead, Reach, load_row, repairs_in
+from semcast.families.pubsub import PUBSUB as PUBSUB_FAMILY
+from semcast.sim.application import Producer
+from semcast.sim.circumstances import Machines
 from semcast.sim.clock import stream
-from semcast.sim.process import Producer
-from semcast.sim.pubsub.simulation import PubsubSimulation
 from semcast.sim.routed import Conditions, RoutedNetwork
+from semcast.sim.simulation import Simulation
 from semcast.sim.topology import DEFAULT_SEED, Topology, load, tiers
 from semcast.specs.monitors import Monitors
 from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.machine import JoinGroup
 from semcast.terms.messages import Submission
 from semcast.workloads import arrivals
 
@@ -82,17 +84,14 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     facts = Recorded(recipe.protocol, recipe.order, recipe.relation, 0, recipe.members)
     with recording(trace, "pubsub", facts, seed, p) as record:
         monitors = Monitors(*facts)
-        simulation = PubsubSimulation(
-            lambda pid, inc, now, records: Participant(
-                recipe,
-                pid,
-                stream(seed, "participant", pid, inc),
-                now,
-                inc=inc,
-                records=records,
+        simulation = Simulation(
+            Machines(  # Nobody crashes, so nobody has a disk.
+                born=lambda life, now, _: PUBSUB_FAMILY.machine(
+                    recipe, life, stream(seed, "member", *life), now, ()
+                ),
+                begins=lambda _: (JoinGroup(),),
             ),
             network,
-            record=None,  # nobody crashes
             seed=seed,
             producers=_producers(p, recipe, seed),
             observers=(reach.on_event, monitors.on_event, *record.observers),
@@ -112,7 +111,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     }
 
 
-def _linger(simulation: PubsubSimulation, reach: Reach, p: Parameters, record: Recording) -> None:
+def _linger(simulation: Simulation, reach: Reach, p: Parameters, record: Recording) -> None:
     """Go on until all have everything, but not for ever."""
     end_s = simulation.now + p.number("linger_s")
     if p["protocol"] == "pbcast":

@@ -119,7 +119,7 @@ class Usage(NamedTuple):
 def usage(group: Group) -> Usage:
     """The sender's usage up to now."""
     simulation = group.simulation
-    traffic = simulation.network.traffic
+    traffic = group.network.traffic
     sent = {kind: t.bytes for (source, kind), t in traffic.items() if source == SENDER}
     return Usage(simulation.processes[SENDER].busy_s, sent)
 

@@ -8,10 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from semcast.sim.case import Outcome
-from semcast.sim.swarm import PROTOCOLS, AnyCase, draw, replay_line, run_seed
-from semcast.sim.views.case import ViewCase
-from semcast.terms.errors import ConfigError, one_of
+from semcast.families.case import AnyCase, Outcome
+from semcast.sim.swarm import chosen, draw, replay_line, run_seed
+from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, Event
 from semcast.traces.arrow import pyarrow
 from semcast.traces.distance_tracker import DistanceTracker
@@ -36,8 +35,10 @@ _RAISED: Final = "exception"
 class SwarmRecorder:
     """Runs seeds of a swarm and writes them down; `recorded_swarm` gives one."""
 
-    def __init__(self, path: Path, protocol: str, mutant: str | None, files: ExitStack) -> None:
-        self._path, self._protocol, self._mutant = path, protocol, mutant
+    def __init__(
+        self, path: Path, protocol: str, order: str | None, mutant: str | None, files: ExitStack
+    ) -> None:
+        self._path, self._protocol, self._order, self._mutant = path, protocol, order, mutant
         self._schema, self._files = arrow_schema(EVENT_COLUMNS), files
         self._writers: dict[str, Any] = {}
         self._tables: dict[str, list[Any]] = {}
@@ -47,8 +48,8 @@ class SwarmRecorder:
     def run(self, seed: int) -> Outcome:
         """Run a seed and keep its events."""
         events: list[Event] = []
-        outcome = run_seed(self._protocol, self._mutant, seed, events.append)
-        case = draw(self._protocol, seed)
+        outcome = run_seed(self._protocol, self._mutant, seed, events.append, order=self._order)
+        case = draw(self._protocol, seed, self._order)
         self._keep(case, events)
         self._describe(case, events, outcome)
         return outcome
@@ -75,7 +76,7 @@ class SwarmRecorder:
     def _describe(self, case: AnyCase, events: list[Event], outcome: Outcome) -> None:
         recipe = case.recipe
         broken = {violation.partition(":")[0] for violation in outcome.violations}
-        replay = replay_line(self._protocol, self._mutant, case.seed)
+        replay = replay_line(self._protocol, self._mutant, case.seed, self._order)
         parameters = {"skew_ms": "0", "replay": replay}
         for name in ("copies", "recovery"):
             if hasattr(recipe, name):
@@ -86,9 +87,8 @@ class SwarmRecorder:
         about = (recipe.protocol, recipe.order, recipe.relation, getattr(recipe, "f", 0))
         told = (case.seed, "swarm", *about, case.seed, is_complete, sorted(parameters.items()))
         self._runs.append(told)
-        size = case.size if isinstance(case, ViewCase) else case.recipe.members
         crashed = {event.pid for event in events if event.kind == CRASH}
-        for pid in range(size):
+        for pid in range(case.processes):
             self._processes.append((case.seed, pid, f"p{pid}", pid not in crashed))
 
     def _flush(self, kind: str) -> None:
@@ -103,17 +103,16 @@ class SwarmRecorder:
 
 @contextmanager
 def recorded_swarm(
-    directory: str | Path, protocol: str, mutant: str | None = None
+    directory: str | Path, protocol: str, mutant: str | None = None, order: str | None = None
 ) -> Iterator[SwarmRecorder]:
     """What runs seeds and records them in a new directory, finished when the block is."""
     path = Path(directory)
-    if protocol not in PROTOCOLS:
-        raise one_of("protocol", protocol, PROTOCOLS)
+    chosen(protocol, order)  # A wrong name is told before anything is written.
     if path.exists() and any(path.iterdir()):
         raise ConfigError(f"trace: {path} is not empty; choose a new or empty directory")
     new_folder(path)
     (path / EVENTS).mkdir(mode=FOLDER_MODE)
     with ExitStack() as files:
-        recorder = SwarmRecorder(path, protocol, mutant, files)
+        recorder = SwarmRecorder(path, protocol, order, mutant, files)
         yield recorder
         recorder.close()

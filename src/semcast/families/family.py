@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,9 @@ from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.ids import Life
 from semcast.terms.machine import Machine
 from semcast.wire import Codec
+
+if TYPE_CHECKING:
+    from semcast.families.testing import Testing
 
 MachineFactory: TypeAlias = Callable[[Any, Life, Random, float, Sequence[Any]], Machine]
 """(recipe, incarnation, generator, now, records of its disk) → the machine of that incarnation."""
@@ -29,6 +32,11 @@ ALIASES: Final[Mapping[str, tuple[str, str]]] = {
 """Names under which the swarm knows a protocol together with an order."""
 
 
+def untested() -> "Testing":
+    """Of a family that the simulator cannot run."""
+    raise ConfigError("protocol: its family has no part for the simulator (Family.testing)")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """Protocols that one kind of machine runs.
@@ -37,7 +45,7 @@ class Family:
     that the protocol does not have.  `group_type` says how a live group of it comes together: all
     members at once ("fixed"), or founders and joiners ("views"); None: no live group yet.
     `recipe` is a dataclass.  `record` is the type of what its machines persist, None if
-    they persist nothing.
+    they persist nothing.  `testing` loads what the simulator needs of it.
     """
 
     name: str
@@ -47,6 +55,7 @@ class Family:
     machine: MachineFactory
     codec: Codec[Any]
     promises: Callable[[str, str], frozenset[str]]
+    testing: Callable[[], "Testing"] = untested
     record: Any = None
     group_type: str | None = None
 

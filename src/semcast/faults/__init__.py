@@ -5,23 +5,54 @@ The simulated network and the live relay apply the same rules, each by its own c
 
 from typing import TypeAlias
 
-from semcast.faults.failpoint import Failpoint, Tripwire, cut_short
+from semcast.faults.failpoint import Failpoint, Isolation, Stumble, Tripwire, cut_short
 from semcast.faults.latency import Constant, Exponential, Latency, LogNormal, Uniform
 from semcast.faults.link import UDP_IP_BYTES, LeakyBucket, Link, LinkState
 from semcast.faults.links import Links
-from semcast.faults.schedule import ClockJump, Crash, Cut, OneWayCut, Partition, Pause, is_cut
+from semcast.faults.schedule import (
+    Absence,
+    Arrival,
+    ClockJump,
+    Crash,
+    Cut,
+    Departure,
+    Downtime,
+    Founding,
+    OneWayCut,
+    Partition,
+    Pause,
+    is_cut,
+)
 
-Fault: TypeAlias = Partition | OneWayCut | Pause | Crash | Failpoint
+Fault: TypeAlias = (
+    Partition
+    | OneWayCut
+    | Pause
+    | ClockJump
+    | Crash
+    | Stumble
+    | Isolation
+    | Absence
+    | Arrival
+    | Departure
+    | Founding
+)
 
 __all__ = [
     "UDP_IP_BYTES",
+    "Absence",
+    "Arrival",
     "ClockJump",
     "Constant",
     "Crash",
     "Cut",
+    "Departure",
+    "Downtime",
     "Exponential",
     "Failpoint",
     "Fault",
+    "Founding",
+    "Isolation",
     "Latency",
     "LeakyBucket",
     "Link",
@@ -31,6 +62,7 @@ __all__ = [
     "OneWayCut",
     "Partition",
     "Pause",
+    "Stumble",
     "Tripwire",
     "Uniform",
     "cut_short",

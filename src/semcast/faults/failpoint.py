@@ -1,8 +1,9 @@
-"""Crashes at a place in the protocol instead of a moment in time.
+"""Faults at a place in the protocol instead of a moment in time.
 
 Random seeds rarely hit the window between a purge and the sends that should follow it.  A
-failpoint names the event; the process stops inside the handler in which it occurs, after only
-a share of what that handler wanted to send and deliver has happened.
+failpoint names an event, or a kind of datagram; the process stops, or is cut off, inside the
+handler in which it occurs, after only a share of what that handler wanted to send and deliver has
+happened.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,8 @@ from random import Random
 
 import msgspec
 
-from semcast.faults.limits import within
+from semcast.faults.limits import positive, within
+from semcast.faults.schedule import Downtime
 from semcast.terms.effects import Effects
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, Event
 from semcast.terms.ids import EVERYONE
@@ -18,7 +20,8 @@ from semcast.terms.outputs import Delivery, Installed, Output, delivered
 
 
 class Failpoint(msgspec.Struct, frozen=True, tag="failpoint"):
-    """Crash `pid` in the handler of its `nth` event of that `kind` (and `note`, unless None).
+    """The handler of `pid` in which the `nth` event of that `kind` (and `note`, unless None)
+    occurs, or in which it sends its `nth` datagram of that kind.
 
     `keep_effects` is the share of the handler's effects that still happens; a multicast counts
     once per destination.
@@ -29,14 +32,35 @@ class Failpoint(msgspec.Struct, frozen=True, tag="failpoint"):
     note: str | None = None
     nth: int = 1
     keep_effects: float = 0.0
-    announced_after_s: float | None = None
 
     def __post_init__(self) -> None:
         within("pid", self.pid, 0)
         within("nth", self.nth, 1)
         within("keep_effects", self.keep_effects, 0, 1)
-        if self.announced_after_s is not None:
-            within("announced_after_s", self.announced_after_s, 0)
+
+
+class Stumble(Downtime, frozen=True, tag="stumble"):
+    """A crash at a failpoint."""
+
+    point: Failpoint
+
+    @property
+    def pid(self) -> int:
+        return self.point.pid
+
+
+class Isolation(msgspec.Struct, frozen=True, tag="isolation"):
+    """The process neither sends nor receives for `for_s`, from the handler at `point` on."""
+
+    point: Failpoint
+    for_s: float
+
+    def __post_init__(self) -> None:
+        positive("for_s", self.for_s)
+
+    @property
+    def pid(self) -> int:
+        return self.point.pid
 
 
 class Tripwire:
@@ -48,15 +72,25 @@ class Tripwire:
         self._points = tuple(failpoints)
         self._left = [point.nth for point in self._points]
 
-    def tripped(self, events: Sequence[Event]) -> Failpoint | None:
-        """Count one handler's events; the failpoint that they set off, if any."""
-        left = self._left
+    def tripped(self, events: Sequence[Event], sent: Iterable[str] = ()) -> Failpoint | None:
+        """Count one handler's events and the kinds of what it sends; the failpoint reached."""
         for event in events:
-            for i, point in enumerate(self._points):
-                if event.kind == point.kind and point.note in (None, event.note):
-                    left[i] -= 1
-                    if not left[i]:
-                        return point
+            point = self._count(event.kind, event.note)
+            if point is not None:
+                return point
+        for kind in sent:
+            point = self._count(kind, "")
+            if point is not None:
+                return point
+        return None
+
+    def _count(self, kind: str, note: str) -> Failpoint | None:
+        left = self._left
+        for i, point in enumerate(self._points):
+            if kind == point.kind and point.note in (None, note):
+                left[i] -= 1
+                if not left[i]:
+                    return point
         return None
 
 

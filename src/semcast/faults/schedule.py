@@ -1,4 +1,5 @@
-"""Faults that happen at a stated time: cuts, pauses, crashes and clocks that jump.
+"""Faults that happen at a stated time: cuts, pauses, crashes, clocks that jump, and processes that
+come and go.
 
 A period holds at `start` and no longer at `end`.  A cut drops what is sent during it; what is
 already on its way arrives.
@@ -69,18 +70,32 @@ class Pause(msgspec.Struct, frozen=True, tag="pause"):
             raise ConfigError("end: must be finite; use Crash for a process that never resumes")
 
 
-class Crash(msgspec.Struct, frozen=True, tag="crash"):
-    """The process stops for good; the others are told after `announced_after_s`, or never."""
+class Downtime(msgspec.Struct, frozen=True, kw_only=True):
+    """How a crash goes on.  The process restarts after `back_after_s`, or never; then the others
+    are told after `announced_after_s`, or when faults end.  `loses_disk`: what was written is gone.
+    """
 
-    pid: int
-    at: float
+    back_after_s: float | None = None
+    loses_disk: bool = False
     announced_after_s: float | None = None
 
     def __post_init__(self) -> None:
-        within("pid", self.pid, 0)
-        finite("at", self.at)
+        if self.back_after_s is not None:
+            finite("back_after_s", self.back_after_s)
         if self.announced_after_s is not None:
             finite("announced_after_s", self.announced_after_s)
+
+
+class Crash(Downtime, frozen=True, tag="crash"):
+    """The process `pid` stops at `at`."""
+
+    pid: int
+    at: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("pid", self.pid, 0)
+        finite("at", self.at)
 
 
 class ClockJump(msgspec.Struct, frozen=True, tag="clock-jump"):
@@ -94,6 +109,47 @@ class ClockJump(msgspec.Struct, frozen=True, tag="clock-jump"):
         within("pid", self.pid, 0)
         finite("at", self.at)
         positive("by_s", self.by_s)
+
+
+class Absence(msgspec.Struct, frozen=True, tag="absence"):
+    """The process is out of reach: it neither sends nor receives.  If `announced`, it tells the
+    group when it goes and when it is back."""
+
+    pid: int
+    start: float
+    end: float
+    announced: bool = True
+
+    def __post_init__(self) -> None:
+        within("pid", self.pid, 0)
+        interval(self.start, self.end)
+
+
+class Arrival(msgspec.Struct, frozen=True, tag="arrival"):
+    """The process starts only at `at`."""
+
+    pid: int
+    at: float
+
+
+class Departure(msgspec.Struct, frozen=True, tag="departure"):
+    """The process leaves for good at `at`."""
+
+    pid: int
+    at: float
+
+
+class Founding(msgspec.Struct, frozen=True, tag="founding"):
+    """At `at`, the processes `pids` found a group of their own, of another lineage; those that run
+    are killed first."""
+
+    pids: tuple[int, ...]
+    at: float
+    lineage: int
+
+    def __post_init__(self) -> None:
+        finite("at", self.at)
+        within("lineage", self.lineage, 2)  # 1 is that of the first founders.
 
 
 Cut: TypeAlias = Partition | OneWayCut

@@ -2,23 +2,41 @@
 
 `faults.Links` decides when a datagram arrives or that it is dropped; this module gives it sizes
 and a clock.  Members share memory, so the very object travels unless `through_bytes` sends it
-through the codec; `fingerprint` checks that nobody changed it on the way.  Nothing is paid for
+through a codec; `fingerprint` checks that nobody changed it on the way.  Nothing is paid for
 what is off: sizes are computed only where a bandwidth or `accounting` needs them.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from semcast.faults import UDP_IP_BYTES, Cut, Link, Links, LinkState
 from semcast.sim.clock import Clock
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.ids import EVERYONE
-from semcast.terms.messages import Datagram
-from semcast.wire import GROUP_CODEC, encode
+from semcast.wire import Codec, encode
 
-Receive: TypeAlias = Callable[[int, Datagram], None]
+Receive: TypeAlias = Callable[[int, Any], None]
+Sends: TypeAlias = Sequence[tuple[Sequence[int], Any]]
+
+
+class Carrier(Protocol):
+    """What takes a process's datagrams away; `dropped` counts, by reason, those it lost."""
+
+    dropped: Counter[str]
+
+    @property
+    def size(self) -> int: ...
+    def send(self, source: int, sends: Sends) -> None: ...
+
+
+class Wires(Carrier, Protocol):
+    """A modelled network, full or routed."""
+
+    def connect(self, clock: Clock, seed: int, receivers: Sequence[Receive]) -> None: ...
+    def cut(self, cuts: Iterable[Cut]) -> None: ...
+    def heal(self) -> None: ...
 
 
 class Traffic:
@@ -64,7 +82,7 @@ class Network:
         links: Mapping[tuple[int, int], Link] | None = None,
         links_into: Mapping[int, Link] | None = None,
         aggregate: bool = False,
-        through_bytes: bool = False,
+        through_bytes: Codec[Any] | None = None,
         fingerprint: bool = False,
         accounting: bool = False,
     ) -> None:
@@ -72,11 +90,11 @@ class Network:
         self.dropped: Counter[str] = Counter()
         self.traffic: dict[tuple[int, str], Traffic] = {}
         self._through_bytes = through_bytes
-        self._fingerprint = fingerprint and not through_bytes
+        self._fingerprint = fingerprint and through_bytes is None
         self._accounting = accounting
         self._links = self._lay(default or Link(), links or {}, links_into or {}, aggregate)
         has_buckets = any(link.bucket for _, _, link in self._links)
-        self._encodes = has_buckets or accounting or through_bytes or fingerprint
+        self._encodes = has_buckets or accounting or fingerprint or through_bytes is not None
 
     def _lay(
         self,
@@ -106,8 +124,11 @@ class Network:
         """Called once by the simulation: where datagrams go, and by which clock."""
         self._clock = clock
         self._links.draw_from(seed)
-        check = _read if self._through_bytes else _compare if self._fingerprint else None
-        self._receivers = [partial(check, each) if check else each for each in receivers]
+        self._receivers = list(receivers)
+        if self._through_bytes is not None:
+            self._receivers = [partial(_read, self._through_bytes, each) for each in receivers]
+        elif self._fingerprint:
+            self._receivers = [partial(_compare, each) for each in receivers]
 
     def cut(self, cuts: Iterable[Cut]) -> None:
         """Apply partitions and one-way cuts at their times."""
@@ -121,7 +142,7 @@ class Network:
     def _reroute(self) -> None:
         self._links.reroute(self._clock.now)
 
-    def send(self, source: int, sends: Sequence[tuple[Sequence[int], Datagram]]) -> None:
+    def send(self, source: int, sends: Sends) -> None:
         """Carry out one handler's sends."""
         now, at = self._clock.now, self._clock.at
         row = self._links.rows[source]
@@ -138,15 +159,15 @@ class Network:
                     for when in link.carry(size, now, self.dropped):
                         at(when, receive, (source, carried))
 
-    def _prepare(self, datagram: Datagram) -> tuple[Any, int]:
+    def _prepare(self, datagram: Any) -> tuple[Any, int]:
         """What travels in place of the datagram, and its size with UDP and IP headers."""
         data = encode(datagram)
         size = len(data) + UDP_IP_BYTES
-        if self._through_bytes:
+        if self._through_bytes is not None:
             return data, size
         return ((datagram, data) if self._fingerprint else datagram), size
 
-    def _account(self, source: int, to: Sequence[int], datagram: Datagram, size: int) -> None:
+    def _account(self, source: int, to: Sequence[int], datagram: Any, size: int) -> None:
         key = (source, type(datagram).__name__)
         traffic = self.traffic.get(key)
         if traffic is None:
@@ -154,11 +175,11 @@ class Network:
         traffic.note(to, size, self.size - 1)
 
 
-def _read(receive: Receive, source: int, data: bytes) -> None:
-    receive(source, GROUP_CODEC.decode(data))
+def _read(codec: Codec[Any], receive: Receive, source: int, data: bytes) -> None:
+    receive(source, codec.decode(data))
 
 
-def _compare(receive: Receive, source: int, carried: tuple[Datagram, bytes]) -> None:
+def _compare(receive: Receive, source: int, carried: tuple[Any, bytes]) -> None:
     datagram, at_send = carried
     if encode(datagram) != at_send:
         raise LocalProtocolError(

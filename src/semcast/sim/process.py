@@ -1,380 +1,398 @@
-"""One simulated process: a member, the application above it, and its operating system.
+"""One simulated process through its incarnations: a machine, its application, disk and socket.
 
-Inputs reach the member one at a time.  While the process is paused or busy they wait in order;
-datagrams wait in a socket buffer that overflows.  What a handler wants leaves when the handler
-ends, which is at once unless processor time is charged [SRM §5.4].  Nothing that an effect sets
-off calls the member from inside that effect: it is scheduled for the same instant.
+Every input goes through `enter` or `receive`, one at a time.  While the process is paused or busy
+inputs wait in order; datagrams wait in a socket buffer that overflows.  Effects are carried out
+when a handler ends, which is at once unless processor time is charged [SRM §5.4].  Nothing that an
+effect sets off calls the machine from inside that effect: it is scheduled for the same instant.
+The clock that a machine reads is the simulation's plus what it has jumped.
+The process knows no family: commands, records and datagrams are values that it passes on.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from math import inf
-from random import Random
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
-from semcast.faults import Constant, Failpoint, Latency, Tripwire, cut_short
-from semcast.faults.limits import within
-from semcast.sim.clock import Clock, Processor
-from semcast.sim.halting import PAUSED, Halting
-from semcast.sim.network import Network
+from semcast.faults import Downtime, Failpoint, Tripwire, cut_short
+from semcast.sim.application import Application
+from semcast.sim.circumstances import Circumstances, Machines
+from semcast.sim.clock import Clock
+from semcast.sim.disk import Disk
+from semcast.sim.disk_writer import DiskWriter
+from semcast.sim.network import Carrier
+from semcast.sim.timer import DeadlineTimer
 from semcast.terms.effects import Effects
-from semcast.terms.errors import LocalProtocolError
-from semcast.terms.events import CRASH, Event
-from semcast.terms.machine import ForgetMember, Machine
-from semcast.terms.messages import Datagram, Message, Submission
-from semcast.terms.outputs import Delivery, Ended, Output, Room, delivered
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.events import CRASH, DISK, RECOVER, Event
+from semcast.terms.ids import Life
+from semcast.terms.machine import Command, GoOffline, GoOnline, LeaveGroup, Status
+from semcast.terms.outputs import Ended
 
-Observer: TypeAlias = Callable[[Event], None]
 Handler: TypeAlias = Callable[..., None]
 
-ALWAYS_READY: Final = 2**62
-TIMER_REPEATS_MAX: Final = 10_000
+PAUSED: Final = 1
+BUSY: Final = 2
+DOWN: Final = 4  # crashed, or its incarnation ended and another follows
+AWAY: Final = 8  # not started, or it left
+_GONE: Final = DOWN | AWAY
 
-_CRASHED: Final = 2
-_BUSY: Final = 4
-
-
-class Ranked(Machine, Protocol):
-    """A machine that knows itself by its rank."""
-
-    @property
-    def rank(self) -> int: ...
+ABSENT: Final = 1
+ISOLATED: Final = 2
 
 
-class Consumer:
-    """An application that asks for `take` messages and spends `service` on each in turn.
-
-    Without both it is always ready.  It asks again when it has served all it asked for.
-    Invariant: `waiting` (delivered, not yet served) <= `asked` (asked for, not yet served).
-    """
-
-    __slots__ = ("asked", "is_always_ready", "service", "take", "waiting")
-
-    def __init__(self, service: float | Latency = 0.0, take: int | None = None) -> None:
-        self.service = Constant(service) if isinstance(service, (int, float)) else service
-        within("take", 1 if take is None else take, 1)
-        self.is_always_ready = take is None and self.service == Constant(0.0)
-        self.take = take or (ALWAYS_READY if self.is_always_ready else 1)
-        self.asked = self.waiting = 0
-
-
-class Producer:
-    """An application that offers `batch` submissions at a time, one gap between any two.
-
-    A batch is due when its last submission is, so the rate does not depend on `batch`.  Refused
-    submissions are kept and offered again when there is room; meanwhile no backlog builds up:
-    the next batch is due its gaps after this one was due, or now if that has passed.  It stops
-    after `count_max` submissions, with the first batch due after `until_s`, or when either
-    iterator ends.
-    """
-
-    __slots__ = (
-        "_arrivals",
-        "_batch",
-        "_left",
-        "_submissions",
-        "due",
-        "is_blocked",
-        "pending",
-        "until_s",
-    )
+class Process:
+    """Invariant: `_out` is empty between handlers, except while the process is busy with the one
+    whose effects it holds.  `busy_s` is all the processor time it was charged so far."""
 
     def __init__(
         self,
-        arrivals: Iterable[float],
-        submissions: Iterable[Submission],
-        *,
-        batch: int = 1,
-        count_max: int = ALWAYS_READY,
-        until_s: float = inf,
-    ) -> None:
-        within("batch", batch, 1)
-        within("count_max", count_max, 0)
-        self._arrivals: Iterator[float] = iter(arrivals)
-        self._submissions = iter(submissions)
-        self._batch = batch
-        self._left = count_max
-        self.until_s = until_s
-        self.pending: tuple[Submission, ...] = ()
-        self.due = 0.0
-        self.is_blocked = False
-
-    def prepare(self, now: float) -> bool:
-        """Make the next batch `pending` and say when it is `due`; False when there is none."""
-        wanted = min(self._batch, self._left)
-        gaps = list(islice(self._arrivals, wanted))
-        self.pending = tuple(islice(self._submissions, len(gaps)))
-        self._left -= len(self.pending)
-        self.due = max(self.due + sum(gaps), now)
-        if not self.pending or self.due > self.until_s:
-            self.stop()
-        return bool(self.pending)
-
-    def stop(self) -> None:
-        """Offer nothing more."""
-        self.pending = ()
-        self._left = 0
-        self.is_blocked = False
-
-
-class Process(Halting):
-    """Drives one member until it crashes.
-
-    Invariant: `_out` is empty between handlers, except while the process is busy with the one
-    whose effects it holds.  `busy_s` is all the processor time it was charged so far.
-    """
-
-    def __init__(
-        self,
-        member: Ranked,
+        pid: int,
+        machines: Machines,
         clock: Clock,
-        network: Network,
-        *,
-        rng: Random,
-        consumer: Consumer,
-        producer: Producer | None,
-        failpoints: Sequence[Failpoint],
-        processor: Processor | None,
-        socket_datagrams_max: int,
-        observers: Sequence[Observer],
-        on_deliver: Callable[[int, Sequence[Message], float], None] | None,
-        on_crash: Callable[[int, float | None], None],
+        network: Carrier,
+        application: Application,
+        circumstances: Circumstances,
     ) -> None:
-        self.member = member
-        self.pid = member.rank
+        self.application = application
         self.recorded = 0
         self.busy_s = 0.0
-        self.is_excluded = False
-        self._clock = clock
-        self._network = network
-        self._rng = rng
-        self._consumer = consumer
-        self._producer = producer
-        self._tripwire = Tripwire(failpoints) if failpoints else None
-        self._processor = processor
-        self._observers = tuple(observers)
-        self._on_deliver = on_deliver
-        self._on_crash = on_crash
-        self._on_datagram = member.on_datagram
-        self._out = Effects(recording=bool(observers or failpoints))
-        self._inbox: deque[tuple[Handler, tuple[Any, ...]]] = deque()
-        self._socket = 0
-        self._socket_max = socket_datagrams_max
-        self._finishes_late = False
-        self._armed = [inf]
-        self._repeats = 0
+        self.has_started = False
+        self.clock = clock
+        self._machines, self._network = machines, network
+        self._circumstances, self._rng = circumstances, circumstances.rng
+        points = (*circumstances.failpoints, *circumstances.isolations)
+        self._tripwire = Tripwire(points) if points else None
+        self._processor, self._observers = circumstances.processor, tuple(circumstances.observers)
+        self._idle_s = circumstances.idle_s
+        self._is_recording = bool(circumstances.observers or points)
+        self._inbox: deque[tuple[Handler, tuple[Any, ...], bool]] = deque()
+        self._held, self._pauses, self._finishes_late = AWAY, 0, False
+        self._cut, self._is_offline = 0, False
+        self._skew_s = 0.0
+        self.pid = pid
+        self._writer = DiskWriter(machines.record, circumstances.sync, self._rng, self)
+        self._become(1, ())
 
-    def __repr__(self) -> str:
-        return f"Process(pid={self.pid}, held={self._held}, inbox={len(self._inbox)})"
+    def _become(self, inc: int, records: Sequence[Any]) -> None:
+        self.life = Life(self.pid, inc)
+        self.machine = self._machines.born(self.life, self.now, records)
+        self._begins = self._machines.begins(self.life)
+        self._on_datagram = self.machine.on_datagram
+        self._out = Effects(recording=self._is_recording)
+        self._socket = 0
+        self.timer = DeadlineTimer(self)
+        self._is_idle_due = False
+        self._writer.begin()
 
     @property
-    def is_crashed(self) -> bool:
-        return bool(self._held & _CRASHED)
+    def disk(self) -> Disk | None:
+        """What it has written, if it has a disk."""
+        return self._writer.disk
+
+    def on_synced(self, ticket: int) -> None:
+        """Everything up to `ticket` is on stable storage."""
+        self.enter(self.machine.on_persisted, ticket)
+
+    def __repr__(self) -> str:
+        return f"Process({self.life}, held={self._held}, inbox={len(self._inbox)}, {self.machine})"
+
+    @property
+    def now(self) -> float:
+        """What this process takes for the time."""
+        return self.clock.now + self._skew_s
+
+    @property
+    def status(self) -> Status:
+        """How its machine is doing."""
+        return self.machine.status(self.now)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs."""
+        return not self._held & _GONE
+
+    @property
+    def is_held(self) -> bool:
+        """Whether inputs wait, or are lost."""
+        return bool(self._held)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it crashed, and did not restart yet."""
+        return bool(self._held & DOWN)
+
+    # What happens to it
 
     def start(self) -> None:
-        """Let the application begin: ask for messages, schedule the first batch, arm the timer."""
-        self._consumer.asked = self._consumer.take
-        self._enter(self.member.on_ready, self._consumer.take)
-        self._next_batch()
+        """Begin, unless it did before."""
+        if not self.has_started:
+            self._start()
 
-    def receive(self, source: int, datagram: Datagram) -> None:
+    def _start(self) -> None:
+        self.has_started = True
+        self._held &= ~_GONE
+        self.enter(self._begin, self.application.begin(self))
+        self.application.send_on()
+
+    def _begin(self, ready: int, now: float, out: Effects) -> None:
+        for command in self._begins:
+            self.machine.on_command(command, now, out)
+        self.machine.on_ready(ready, now, out)
+
+    def crash(self, downtime: Downtime | None = None) -> None:
+        """Lose everything but the disk, and of that what was not synced, or all."""
+        if self._held & _GONE:
+            return
+        loses_disk = downtime is not None and downtime.loses_disk
+        self._observe([Event(CRASH, self.pid, note=DISK if loses_disk else "")])
+        self._stop(DOWN)
+        self._writer.crash(loses_disk)
+
+    def recover(self) -> None:
+        """Begin the next incarnation with what the disk holds."""
+        if self._held & DOWN:
+            self._become(self.life.inc + 1, self._writer.records())
+            self._observe([Event(RECOVER, self.pid)])
+            self._start()
+
+    def end(self, after_s: float | None) -> None:
+        """The incarnation is over; another follows after so long, if any does."""
+        if after_s is None:
+            self._stop(AWAY)
+        else:
+            self._stop(DOWN)
+            self.clock.at(self.clock.now + after_s, self.recover)
+
+    def found(self, begins: Sequence[Command]) -> None:
+        """Begin the next incarnation, with these commands."""
+        self.crash()
+        if self.has_started:
+            self._held = self._held & ~AWAY | DOWN
+            self._become(self.life.inc + 1, ())
+            self._observe([Event(RECOVER, self.pid)])
+        self._begins = begins
+        self._start()
+
+    @property
+    def next_life(self) -> Life:
+        """The incarnation that `found` begins."""
+        return Life(self.pid, self.life.inc + self.has_started)
+
+    def _stop(self, why: int) -> None:
+        self._held = self._held & ~BUSY | why
+        self._finishes_late = False
+        self._inbox.clear()
+        self._out = Effects(recording=self._is_recording)
+        self.application.stop()
+
+    def pause(self) -> None:
+        """Handle nothing until as many `resume` as `pause` were called."""
+        self._pauses += 1
+        self._held |= PAUSED
+
+    def resume(self) -> None:
+        """Handle what has waited, in order."""
+        self._pauses = max(self._pauses - 1, 0)
+        if not self._pauses:
+            self._held &= ~PAUSED
+            if self._finishes_late:
+                self._finishes_late = False
+                self._finish(self.life.inc)
+            self._drain()
+
+    def jump(self, by_s: float) -> None:
+        """The clock goes forward."""
+        self._skew_s += by_s
+        self.timer.restart()
+
+    def disconnect(self, announced: bool) -> None:
+        """Go out of reach; with `announced` the machine is told first."""
+        if announced:
+            self.enter(self.machine.on_command, GoOffline())
+            self._is_offline = True
+        self._cut |= ABSENT
+
+    def reconnect(self) -> None:
+        """Come back into reach."""
+        self._cut &= ~ABSENT
+        if self._is_offline:
+            self._is_offline = False
+            self.enter(self.machine.on_command, GoOnline())
+
+    def leave(self) -> None:
+        """The application asks to be a member no longer."""
+        self.enter(self._leave)
+
+    def _leave(self, now: float, out: Effects) -> None:
+        self.application.wants_to_leave = True
+        self.machine.on_command(LeaveGroup(), now, out)
+
+    def heal(self) -> None:
+        """From here on there is no pause, no failpoint, and nothing cuts it off."""
+        self._tripwire = None
+        self._cut &= ~ISOLATED
+        if self._cut:
+            self.reconnect()
+        if self._pauses:
+            self._pauses = 1
+            self.resume()
+
+    # Inputs
+
+    def receive(self, source: int, datagram: Any) -> None:
         """A datagram reaches this process's socket."""
-        if self._held or self._processor is not None:
+        if self._held or self._cut or self._processor is not None:
             self._receive_late(source, datagram)
             return
-        now = self._clock.now
-        self._on_datagram(source, datagram, now, self._out)
-        self._carry_out(now)
+        try:
+            self._on_datagram(source, datagram, self.clock.now + self._skew_s, self._out)
+        except RemoteProtocolError as error:
+            self._refuse(source, error)
+        self._carry_out()
 
-    def forget(self, rank: int) -> None:
-        """The crash of `rank` is announced here."""
-        self._enter(self.member.on_command, ForgetMember(rank))
-
-    def _go_on(self) -> None:
-        if self._finishes_late:
-            self._finishes_late = False
-            self._finish()
-        self._drain()
-
-    def crash(self, announced_after_s: float | None = None) -> None:
-        """Stop for good; the effects of an unfinished handler are lost with the process."""
-        if self._held & _CRASHED:
+    def _receive_late(self, source: int, datagram: Any) -> None:
+        """A datagram whose handler takes time, or that has to wait in the socket buffer."""
+        if self._cut or self._held & _GONE:
             return
-        self._held |= _CRASHED
-        self._observe([Event(CRASH, self.pid)], self._clock.now)
-        self._on_crash(self.pid, announced_after_s)
+        if not self._held:
+            self._run(self._on_datagram, (source, datagram), is_datagram=True)
+        elif self._socket < self._circumstances.socket_datagrams_max:
+            self._socket += 1
+            self._inbox.append((self._on_datagram, (source, datagram), True))
+        else:
+            self._network.dropped["socket"] += 1
 
-    def _enter(self, handler: Handler, *args: Any) -> None:
+    def enter(self, handler: Handler, *args: Any) -> None:
         """An input other than a datagram: handle it now, or once nothing holds the process."""
         if not self._held:
             self._run(handler, args)
-        elif not self._held & _CRASHED:
-            self._inbox.append((handler, args))
+        elif not self._held & _GONE:
+            self._inbox.append((handler, args, False))
 
-    def _receive_late(self, source: int, datagram: Datagram) -> None:
-        """A datagram whose handler takes time, or that has to wait in the socket buffer."""
-        if self._held & _CRASHED:
-            return
-        if not self._held:
-            self._run(self._on_datagram, (source, datagram))
-        elif self._socket < self._socket_max:
-            self._socket += 1
-            self._inbox.append((self._on_datagram, (source, datagram)))
-        else:
-            self._network.dropped["socket"] += 1
+    def at(self, when: float, handler: Handler, *args: Any) -> None:
+        """Enter at that time of the simulation, if this incarnation still runs then."""
+        self.clock.at(when, self._enter_in, (self.life.inc, handler, args))
+
+    def after(self, delay_s: float, handler: Handler, *args: Any) -> None:
+        """Enter after so long."""
+        self.at(self.clock.now + delay_s, handler, *args)
+
+    def _enter_in(self, inc: int, handler: Handler, args: tuple[Any, ...]) -> None:
+        if inc == self.life.inc:
+            self.enter(handler, *args)
 
     def _drain(self) -> None:
         inbox = self._inbox
         while inbox and not self._held:
-            handler, args = inbox.popleft()
-            if handler is self._on_datagram:
-                self._socket -= 1
-            self._run(handler, args)
+            handler, args, is_datagram = inbox.popleft()
+            self._socket -= is_datagram
+            self._run(handler, args, is_datagram)
 
-    def _run(self, handler: Handler, args: tuple[Any, ...]) -> None:
-        now = self._clock.now
-        processor = self._processor
+    def _run(self, handler: Handler, args: tuple[Any, ...], is_datagram: bool = False) -> None:
+        processor, out = self._processor, self._out
+        cost = 0.0
+        try:
+            if processor is None:
+                handler(*args, self.clock.now + self._skew_s, out)
+            else:
+                cost = processor.run(handler, args, self.now, out)
+        except RemoteProtocolError as error:
+            self._refuse(args[0], error)
         if processor is None:
-            handler(*args, now, self._out)
-            self._carry_out(now)
+            self._carry_out()
             return
-        cost = processor.run(handler, args, now, self._out)
-        traversals = sum(len(to) for to, _ in self._out.send) + (handler is self._on_datagram)
+        traversals = sum(len(to) for to, _ in out.send) + is_datagram
         cost += traversals * processor.stack_s  # [SRM §5.4]
         self.busy_s += cost
-        self._held |= _BUSY
-        self._clock.at(now + cost, self._finish)
+        self._held |= BUSY
+        self.clock.at(self.clock.now + cost, self._finish, (self.life.inc,))
 
-    def _finish(self) -> None:
+    def _finish(self, inc: int) -> None:
         """The handler's time is over: its outputs leave and the next input enters."""
+        if inc != self.life.inc or self._held & _GONE:
+            return
         if self._held & PAUSED:
             self._finishes_late = True
-        elif not self._held & _CRASHED:
-            self._held &= ~_BUSY
-            self._carry_out(self._clock.now)
-            self._drain()
+            return
+        self._held &= ~BUSY
+        self._carry_out()
+        self._drain()
 
-    def _carry_out(self, now: float) -> None:
+    def _refuse(self, source: int, error: RemoteProtocolError) -> None:
+        if self._circumstances.on_error is None:
+            raise error
+        self._circumstances.on_error(self.life, source, error)
+
+    # Effects: persist, record, send, hand over, then the timers
+
+    def _carry_out(self) -> None:
         out = self._out
+        if out.persist:
+            self._writer.write(out.persist)
+        if self._tripwire is not None and self._trip(self._tripwire, out):
+            return
         if out.events:
-            if self._tripwire is not None:
-                point = self._tripwire.tripped(out.events)
-                if point is not None:
-                    self._crash_inside(point, now)
-                    return
-            self._observe(out.events, now)
+            self._observe(out.events)
             out.events.clear()
         if out.send:
-            self._network.send(self.pid, out.send)
+            if not self._cut:
+                self._network.send(self.pid, out.send)
             out.send.clear()
         if out.outputs:
-            for output in out.outputs:
-                self._hand_over(output, now)
-            out.outputs.clear()
-        if self.member.deadline < self._armed[-1]:
-            self._arm(now)
+            outputs, out.outputs = out.outputs, []  # as live: nobody may hold the list
+            self.application.take(outputs)
+        if self.machine.deadline < self.timer.armed[-1]:
+            self.timer.arm()
+        if self._idle_s is not None and not self._is_idle_due:
+            self._is_idle_due = True
+            self.after(self._idle_s, self._on_idle)
 
-    def _observe(self, events: Sequence[Event], now: float) -> None:
-        observers = self._observers
-        ts_ns = round(now * 1e9)
+    def _on_idle(self, now: float, out: Effects) -> None:
+        self.machine.on_idle(now, out)
+        # What this itself sets off does not turn the loop again.
+        self._is_idle_due = bool(out.send or out.outputs or out.persist)
+
+    def _observe(self, events: Sequence[Event]) -> None:
+        observers, inc = self._observers, self.life.inc
+        ts_ns = round(self.clock.now * 1e9)
         n = self.recorded
         for event in events:
             n += 1
             event.n = n
             event.ts_ns = ts_ns
+            event.inc = inc
             for observe in observers:
                 observe(event)
         self.recorded = n
 
-    def _crash_inside(self, point: Failpoint, now: float) -> None:
-        out = self._out
-        peers = [rank for rank in range(self._network.size) if rank != self.pid]
+    def _trip(self, tripwire: Tripwire, out: Effects) -> bool:
+        """Whether this handler has reached a failpoint at which the process crashes."""
+        kinds = self._machines.kinds
+        sent = [kind for to, datagram in out.send for _ in to for kind in kinds(datagram)]
+        point = tripwire.tripped(out.events or (), sent)
+        if point is None:
+            return False
+        peers = [pid for pid in range(self._network.size) if pid != self.pid]
+        if point in self._circumstances.isolations:
+            self._isolate(point, peers)
+            return False
         cut_short(out, point.keep_effects, peers, self._rng)
-        self._observe(out.events or (), now)
-        self._network.send(self.pid, out.send)
-        messages = delivered(out.outputs)
-        if self._on_deliver is not None and messages:
-            self._on_deliver(self.pid, messages, now)
-        self.crash(point.announced_after_s)
+        self._observe(out.events or ())
+        if not self._cut:
+            self._network.send(self.pid, out.send)
+        self.application.take([output for output in out.outputs if not isinstance(output, Ended)])
+        self._circumstances.on_stumble(self.pid, point)
+        return True
 
-    def _hand_over(self, output: Output, now: float) -> None:
-        if isinstance(output, Delivery):
-            self._deliver(output.messages, now)
-        elif isinstance(output, Room):
-            self._offer_again(now)
-        elif isinstance(output, Ended):
-            self.is_excluded = True
-            if self._producer is not None:
-                self._producer.stop()  # The group went on without it; it must not take part again.
+    def _isolate(self, point: Failpoint, peers: Sequence[int]) -> None:
+        """Send a share of what this handler sends, and be out of reach from then on."""
+        if not self._cut:
+            sends = Effects(recording=False)
+            sends.send += self._out.send
+            cut_short(sends, point.keep_effects, peers, self._rng)
+            self._network.send(self.pid, sends.send)
+        self._cut |= ISOLATED
+        for_s = self._circumstances.isolations[point]
+        self.clock.at(self.clock.now + for_s, self._end_isolation)
 
-    def _deliver(self, messages: Sequence[Message], now: float) -> None:
-        if self._on_deliver is not None:
-            self._on_deliver(self.pid, messages, now)
-        consumer = self._consumer
-        if consumer.is_always_ready:
-            return
-        if not consumer.waiting:
-            self._clock.at(now + consumer.service.draw(self._rng), self._enter, (self._serve,))
-        consumer.waiting += len(messages)
-
-    def _serve(self, now: float, out: Effects) -> None:
-        """The application is done with one message."""
-        consumer = self._consumer
-        consumer.waiting -= 1
-        consumer.asked -= 1
-        if consumer.waiting:
-            self._clock.at(now + consumer.service.draw(self._rng), self._enter, (self._serve,))
-        elif not consumer.asked:
-            consumer.asked = consumer.take
-            self.member.on_ready(consumer.take, now, out)
-
-    def _next_batch(self) -> None:
-        producer = self._producer
-        if producer is not None and producer.prepare(self._clock.now):
-            self._clock.at(producer.due, self._enter, (self._offer,))
-
-    def _offer(self, now: float, out: Effects) -> None:
-        """Offer what is pending; what is refused waits for room."""
-        producer = self._producer
-        if producer is None or not producer.pending:
-            return
-        accepted = self.member.submit(producer.pending, now, out)
-        producer.pending = producer.pending[accepted:]
-        producer.is_blocked = bool(producer.pending)
-        if not producer.pending:
-            self._next_batch()
-
-    def _offer_again(self, now: float) -> None:
-        producer = self._producer
-        if producer is not None and producer.is_blocked:
-            producer.is_blocked = False  # asked again once, however often room is signalled
-            self._clock.at(now, self._enter, (self._offer,))
-
-    def _arm(self, now: float) -> None:
-        # A timer is never cancelled.  Only one that rings before all others is added, so those
-        # scheduled are a stack with the next to ring on top.
-        when = max(self.member.deadline, now)
-        self._armed.append(when)
-        self._clock.at(when, self._ring)
-
-    def _ring(self) -> None:
-        now = self._armed.pop()
-        if self.member.deadline <= now:
-            self._enter(self._on_time)
-        elif self.member.deadline < self._armed[-1]:
-            self._arm(now)
-
-    def _on_time(self, now: float, out: Effects) -> None:
-        member = self.member
-        if member.deadline > now:
-            return  # It moved while this process was held.
-        member.on_time(now, out)
-        if member.deadline > now:
-            self._repeats = 0
-            return
-        self._repeats += 1
-        if self._repeats > TIMER_REPEATS_MAX:
-            raise LocalProtocolError(
-                f"process {self.pid}: on_time did not move its deadline past {now}"
-            )
+    def _end_isolation(self) -> None:
+        self._cut &= ~ISOLATED

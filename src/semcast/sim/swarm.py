@@ -1,132 +1,86 @@
 """A swarm: thousands of seeds, each drawing its own group, load and faults.
 
-Guarantees: a seed decides everything, so one line replays a failure.  Half of the seeds (the
-odd ones) crash members at failpoints inside handlers, since random moments rarely hit the
-window between a purge and what should follow it.  At most f members crash.
+Guarantees: a seed decides everything, so one line replays a failure.
 """
 
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from os import cpu_count
-from random import Random
 from time import perf_counter
-from typing import TypeAlias
 
 import msgspec
 
-from semcast.core.pubsub import recipe as pubsub
-from semcast.core.recipe import Recipe
-from semcast.faults import Crash, Failpoint, Fault
-from semcast.sim.case import Case, Outcome, run
+from semcast.families import ALIASES, families, find, protocols
+from semcast.families.case import AnyCase, Outcome
+from semcast.families.family import untested
+from semcast.families.testing import Choice, Mutant, Testing
+from semcast.sim.circumstances import Observer
 from semcast.sim.clock import stream
-from semcast.sim.draws import draw_cuts, draw_link, draw_senders
-from semcast.sim.mutants import mutated
-from semcast.sim.process import Observer
-from semcast.sim.pubsub.case import PubsubCase
-from semcast.sim.pubsub.case import run as run_pubsub
-from semcast.sim.pubsub.draw import draw as draw_pubsub
-from semcast.sim.views import draw as views
-from semcast.sim.views.case import ViewCase
-from semcast.sim.views.case import run as run_views
+from semcast.sim.run import run
 from semcast.terms.errors import one_of
-
-PROTOCOLS = ("s-sm", "s-rm", "sm", "rm", "causal", *pubsub.PROTOCOLS, *views.PROTOCOLS)
-AnyCase: TypeAlias = Case | PubsubCase | ViewCase
 
 CHUNK = 8
 WATCHDOG_S = 120.0  # a seed takes a hundredth of a second; this one would never end
 
-FAILPOINTS = (
-    ("purge", "retransmission"),
-    ("purge", "retransmission"),
-    ("purge", None),
-    ("multicast", None),
-    ("deliver", None),
-    ("receive", None),
-    ("skip", None),
-    ("safe", None),
-    ("reclaim", None),
-)
+
+def swarms() -> tuple[str, ...]:
+    """The names that a swarm can be asked for: protocols, and those of a protocol with an order."""
+    return (*protocols(), *ALIASES)
 
 
-def draw(protocol: str, seed: int) -> AnyCase:
+def chosen(name: str, order: str | None = None) -> Choice:
+    """What a name of a protocol, or an alias, stands for."""
+    if name in ALIASES and order in (None, ALIASES[name][1]):
+        return Choice(*ALIASES[name])
+    if name not in protocols():
+        raise one_of("protocol", name, swarms())
+    find(name, order)
+    return Choice(name, order)
+
+
+def draw(protocol: str, seed: int, order: str | None = None) -> AnyCase:
     """The case of one seed."""
-    if protocol not in PROTOCOLS:
-        raise one_of("protocol", protocol, PROTOCOLS)
-    if protocol in pubsub.PROTOCOLS:
-        return draw_pubsub(protocol, seed)
-    if protocol in views.PROTOCOLS:
-        return views.draw(protocol, seed)
-    rng = stream(seed, "swarm", protocol)
-    members = rng.choice((1, 2, 3, 3, 4, 5, 6))
-    recipe = draw_recipe(protocol, members, rng)
-    phase_s = rng.uniform(0.5, 1.5)
-    slow = [pid for pid in range(members) if rng.random() < 0.4]
-    return Case(
-        seed=seed,
-        recipe=recipe,
-        senders=tuple(draw_senders(members, phase_s, rng)),
-        service_s={pid: rng.choice((0.0002, 0.001, 0.005)) for pid in slow},
-        take={pid: rng.choice((1, 1, 4)) for pid in slow},
-        link=draw_link(rng),
-        faults=(*draw_cuts(members, phase_s, rng), *draw_crashes(recipe, phase_s, seed % 2, rng)),
-        phase_s=phase_s,
-        quiet_within_s=30.0,
-        through_bytes=rng.random() < 0.1,
-    )
+    choice = chosen(protocol, order)
+    rng = stream(seed, "swarm", *(part for part in choice if part is not None))
+    return find(choice.protocol).testing().draw(choice, seed, rng)
 
 
-def draw_recipe(protocol: str, members: int, rng: Random) -> Recipe:
-    """Settings across their whole range, small buffers above all."""
-    causal = protocol == "causal"
-    relation = rng.choice(("item", "item", "item", "bitmap", "list", "all", "update-fin", "none"))
-    if protocol in ("sm", "rm"):
-        relation = "none"
-    in_place = relation == "item" and not causal and rng.random() < 0.25
-    return Recipe(
-        members=members,
-        protocol="s-rm" if causal else protocol,
-        order="causal" if causal else "item" if in_place else "fifo",
-        relation=relation,
-        k=rng.choice((16, 64, 256)),
-        chain_limit=rng.choice((None, None, 1, 3)) if relation == "item" else None,
-        f=rng.choice(((members - 1) // 2, (members - 1) // 2, rng.randrange(members))),
-        buffer=rng.choice((1, 3, 8, 20, 40, 100)),
-        buffer_bytes=rng.choice((64 << 20, 64 << 20, 200)),
-        purge="eager" if in_place else rng.choice(("eager", "eager", "lazy")),
-        period_s=rng.choice((0.01, 0.03, 0.05)),
-        fanout=rng.choice((1, 2, 3)),
-        congested_at=rng.choice((0.0, 0.0, 0.5, 1.0)),
-        safety_always=rng.random() < 0.3,
-        datagram_bytes=rng.choice((60, 200, 1400)),
-        coalesce_s=rng.choice((0.0, 0.0, 0.004)),
-        bandwidth_max=rng.choice((None, None, None, 20_000.0)),
-        nack_delay_s=rng.choice((0.0, 0.002)),
-        timeout_max_s=0.25,
-        unicast=rng.random() < 0.3,
-        direct_gossip=rng.random() < 0.5,
-        gossip_after=rng.choice((None, None, 4)),
-        window_bytes=rng.choice((None, None, 50)),
-    )
+def testings() -> list[Testing]:
+    """What the simulator has of all families that it can run."""
+    return [family.testing() for family in families() if family.testing is not untested]
 
 
-def draw_crashes(
-    recipe: Recipe, phase_s: float, at_failpoints: int, rng: Random
-) -> Iterator[Fault]:
-    """At most f crashes, announced or not."""
-    for pid in rng.sample(range(recipe.members), rng.randint(0, recipe.f)):
-        announced = rng.choice((None, 0.01, 0.3))
-        if not at_failpoints:
-            yield Crash(pid, rng.uniform(0, phase_s), announced)
-            continue
-        kind, note = rng.choice(FAILPOINTS)
-        nth, keep = rng.choice((1, 2, 5, 20)), rng.choice((0.0, 0.3, 0.7, 1.0))
-        yield Failpoint(pid, kind, note, nth, keep, announced)
+def scenarios() -> Mapping[str, AnyCase]:
+    """The named cases of all families."""
+    return {name: case for testing in testings() for name, case in testing.scenarios.items()}
+
+
+def mutants() -> Mapping[str, Mutant]:
+    """The deliberately broken protocols of all families."""
+    return {name: each for testing in testings() for name, each in testing.mutants.items()}
+
+
+@contextmanager
+def mutated(name: str | None) -> Iterator[None]:
+    """Break a protocol while the context lasts; None leaves all as they are."""
+    if name is None:
+        yield
+        return
+    known = mutants()
+    if name not in known:
+        raise one_of("mutant", name, known)
+    mutant = known[name]
+    original = getattr(mutant.owner, mutant.method)
+    setattr(mutant.owner, mutant.method, mutant.replaced(original))
+    try:
+        yield
+    finally:
+        setattr(mutant.owner, mutant.method, original)
 
 
 @contextmanager
@@ -148,29 +102,29 @@ def watchdog(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def carry_out(case: AnyCase, *observers: Observer) -> Outcome:
-    """Run a case of any kind; `observers` see every event."""
-    if isinstance(case, ViewCase):
-        return run_views(case, *observers)
-    return run(case, *observers) if isinstance(case, Case) else run_pubsub(case, *observers)
-
-
-def run_seed(protocol: str, mutant: str | None, seed: int, *observers: Observer) -> Outcome:
+def run_seed(
+    protocol: str,
+    mutant: str | None,
+    seed: int,
+    *observers: Observer,
+    order: str | None = None,
+) -> Outcome:
     """Draw and run one seed, with a deliberately broken protocol if `mutant` names one."""
-    case = draw(protocol, seed)
+    case = draw(protocol, seed, order)
     try:
         with mutated(mutant), watchdog(WATCHDOG_S):
-            return carry_out(case, *observers)
+            return run(case, *observers)
     except Exception as error:  # A machine that raises is one more way to break a promise.
         place = traceback.extract_tb(error.__traceback__)[-1]
         found = f"exception: {error!r} at {place.filename}:{place.lineno} in {place.name}"
-        return Outcome(seed=seed, events=0, crashed=0, violations=(found,))
+        return Outcome(seed=seed, events=0, crashed=0, violations=(found,), count=1)
 
 
 class Summary(msgspec.Struct, kw_only=True):
-    """What a swarm found."""
+    """What a swarm found.  `violations` counts all of them."""
 
     protocol: str
+    order: str | None = None
     seeds: int = 0
     events: int = 0
     events_per_second: float = 0.0
@@ -181,16 +135,18 @@ class Summary(msgspec.Struct, kw_only=True):
     explanation: str = ""
 
 
-def replay_line(protocol: str, mutant: str | None, seed: int) -> str:
+def replay_line(protocol: str, mutant: str | None, seed: int, order: str | None = None) -> str:
     """What to paste in order to see a failure again."""
+    under = f" --order {order}" if order else ""
     broken = f" --mutant {mutant}" if mutant else ""
-    return f"semcast sim swarm --protocol {protocol} --seeds 1 --from {seed}{broken}"
+    return f"semcast sim swarm --protocol {protocol}{under} --seeds 1 --from {seed}{broken}"
 
 
 def swarm(
     protocol: str,
     seeds: range,
     *,
+    order: str | None = None,
     mutant: str | None = None,
     jobs: int | None = None,
     until_caught: bool = False,
@@ -201,11 +157,11 @@ def swarm(
 
     `run_one` runs a seed in place of `run_seed`; then all of them run here.
     """
-    draw(protocol, seeds.start)  # A wrong name is told before anything is started.
+    draw(protocol, seeds.start, order)  # A wrong name is told before anything is started.
     jobs = jobs or cpu_count() or 1
-    summary = Summary(protocol=protocol)
+    summary = Summary(protocol=protocol, order=order)
     started = perf_counter()
-    one = run_one or partial(run_seed, protocol, mutant)
+    one = run_one or partial(_run_seed, protocol, mutant, order)
     if jobs == 1 or len(seeds) <= CHUNK or run_one is not None:
         _gather(map(one, seeds), summary, mutant, until_caught, on_progress)
         busy = 1
@@ -219,6 +175,10 @@ def swarm(
     return summary
 
 
+def _run_seed(protocol: str, mutant: str | None, order: str | None, seed: int) -> Outcome:
+    return run_seed(protocol, mutant, seed, order=order)
+
+
 def _gather(
     outcomes: Iterator[Outcome],
     summary: Summary,
@@ -230,10 +190,11 @@ def _gather(
         summary.seeds += 1
         summary.events += outcome.events
         summary.crashes += outcome.crashed
-        summary.violations += len(outcome.violations)
+        summary.violations += outcome.count
         if outcome.violations and summary.first_failure is None:
             summary.first_failed_seed = outcome.seed
-            summary.first_failure = replay_line(summary.protocol, mutant, outcome.seed)
+            line = replay_line(summary.protocol, mutant, outcome.seed, summary.order)
+            summary.first_failure = line
             summary.explanation = outcome.violations[0]
             if until_caught:
                 return

@@ -142,11 +142,13 @@ class Monitors:
         f: int,
         n: int,
         parameters: Mapping[str, str] | None = None,
+        promises: frozenset[str] | None = None,
     ) -> None:
-        """`parameters` are the run's; `copies`, `servers` and `recovery` matter here."""
+        """`parameters` are the run's; `copies`, `servers` and `recovery` matter here.  `promises`
+        are the properties to judge, by default those of the protocol under the order."""
         if not 0 <= f < n:
             raise ConfigError(f"f: {f} is not between 0 and n - 1 = {n - 1}")
-        self.names = promised(protocol, order)
+        self.names = promised(protocol, order) if promises is None else promises
         self.unjudged = dict.fromkeys(self.names & AT_THE_END, _NOT_QUIET)
         self._ledger = Ledger()
         self._facts = Facts(protocol, order, relation, f, n, parameters or {})

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from semcast.pipeline.check.properties import PROPERTIES
-from semcast.sim.mutant_hunt import ALL_SCENARIOS
-from semcast.sim.mutants import MUTANTS, mutated
-from semcast.sim.swarm import carry_out
-from semcast.sim.views.case import ViewCase
+from semcast.sim.run import run
+from semcast.sim.swarm import mutants, mutated, scenarios
 from semcast.terms.events import CRASH, RECOVER, Event
 
 from .execution import Execution
@@ -32,22 +30,21 @@ class Simulated(Execution):
 
 def drawn() -> list[Simulated]:
     """Every mutant, and every scenario without one."""
-    mutants = [recorded(mutant.scenario, name) for name, mutant in MUTANTS.items()]
-    return [*mutants, *(recorded(scenario, None) for scenario in ALL_SCENARIOS)]
+    broken = [recorded(mutant.scenario, name) for name, mutant in mutants().items()]
+    return [*broken, *(recorded(scenario, None) for scenario in scenarios())]
 
 
 def recorded(scenario: str, mutant: str | None) -> Simulated:
-    case, events = ALL_SCENARIOS[scenario], []
+    case, events = scenarios()[scenario], []
     with mutated(mutant):
-        violations = carry_out(case, events.append).violations
+        violations = run(case, events.append).violations
     recipe = case.recipe
-    n = case.size if isinstance(case, ViewCase) else recipe.members
     told = ((name, getattr(recipe, name, None)) for name in ("copies", "recovery"))
     return Simulated(
         recipe.protocol,
         recipe.order,
         recipe.relation,
-        n,
+        case.processes,
         events,
         parameters={name: str(value) for name, value in told if value is not None},
         f=getattr(recipe, "f", 0),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
@@ -11,10 +11,20 @@ from semcast.terms.ids import Life
 from semcast.terms.promises import ORDERS, PROTOCOLS, promised
 from semcast.wire import GROUP_CODEC
 
+if TYPE_CHECKING:
+    from semcast.families.testing import Testing
+
 
 def machine(recipe: Recipe, life: Life, rng: Random, now: float, records: Sequence[Any]) -> Member:
     """The member whose rank is its process number; it has no second incarnation."""
     return Member(recipe, life.pid, rng)
+
+
+def testing() -> "Testing":
+    """What the simulator needs."""
+    from semcast.families.fixed.testing import TESTING
+
+    return TESTING
 
 
 FIXED: Final = Family(
@@ -25,5 +35,6 @@ FIXED: Final = Family(
     machine=machine,
     codec=GROUP_CODEC,
     promises=promised,
+    testing=testing,
     group_type="fixed",
 )

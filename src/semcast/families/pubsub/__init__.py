@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from semcast.core.pubsub.participant import Participant
 from semcast.core.pubsub.recipe import PROTOCOLS, PubsubRecipe
@@ -12,12 +12,22 @@ from semcast.terms.promises import promised
 from semcast.terms.pubsub import Record
 from semcast.wire import PUBSUB_CODEC
 
+if TYPE_CHECKING:
+    from semcast.families.testing import Testing
+
 
 def machine(
     recipe: PubsubRecipe, life: Life, rng: Random, now: float, records: Sequence[Record]
 ) -> Participant:
     """A participant that goes on from its records; participants count incarnations from 0."""
     return Participant(recipe, life.pid, rng, now, inc=life.inc - 1, records=records)
+
+
+def testing() -> "Testing":
+    """What the simulator needs."""
+    from semcast.families.pubsub.testing import TESTING
+
+    return TESTING
 
 
 PUBSUB: Final = Family(
@@ -28,5 +38,6 @@ PUBSUB: Final = Family(
     machine=machine,
     codec=PUBSUB_CODEC,
     promises=promised,
+    testing=testing,
     record=Record,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import PROTOCOLS, ViewRecipe
@@ -11,12 +11,22 @@ from semcast.terms.ids import Life
 from semcast.terms.promises import promised
 from semcast.wire import VIEW_CODEC
 
+if TYPE_CHECKING:
+    from semcast.families.testing import Testing
+
 
 def machine(
     recipe: ViewRecipe, life: Life, rng: Random, now: float, records: Sequence[Any]
 ) -> ViewMember:
     """A member of no view yet."""
     return ViewMember(recipe, life, rng, now)
+
+
+def testing() -> "Testing":
+    """What the simulator needs."""
+    from semcast.families.views.testing import TESTING
+
+    return TESTING
 
 
 VIEWS: Final = Family(
@@ -27,5 +37,6 @@ VIEWS: Final = Family(
     machine=machine,
     codec=VIEW_CODEC,
     promises=promised,
+    testing=testing,
     group_type="views",
 )

@@ -1,0 +1,42 @@
+"""What a fixed group must keep beside its properties: the bound of its buffers, and its counts."""
+
+from collections.abc import Iterator, Sequence
+
+from semcast.families.case import AnyCase
+from semcast.families.referee import Player, Referee
+from semcast.terms.events import DELIVER, Event
+
+
+class FixedReferee(Referee):
+    """Watches the bound of every member, and that nothing is passed over that is not counted."""
+
+    def __init__(self, case: AnyCase) -> None:
+        super().__init__(case)
+        self.bound = case.recipe.buffer + case.recipe.members
+        self.delivered = [0] * case.processes
+        self.overflow: Event | None = None
+        self._watches = {DELIVER: self._on_deliver}
+
+    def on_event(self, event: Event) -> None:
+        """Judge one event."""
+        super().on_event(event)
+        if event.buffered > self.bound and self.overflow is None:
+            self.overflow = event
+            self.found.append(f"bound: {event.buffered} messages held: {event}")
+
+    def _on_deliver(self, event: Event) -> None:
+        self.delivered[event.pid] += 1
+
+    def progress(self, players: Sequence[Player]) -> object:
+        """Frontiers and queues: a message that is refused again and again is no progress."""
+        found = (one.status for one in players)
+        return [(status.passed, status.queued) for status in found]
+
+    def leftovers(self, players: Sequence[Player]) -> Iterator[str]:
+        """What a member should not have once all is quiet and every crash was announced."""
+        yield from super().leftovers(players)
+        for one in (each for each in players if each.is_up):
+            status, delivered = one.status, self.delivered[one.pid]
+            if delivered + status.skipped != status.passed:
+                counted = f"{delivered} delivered, {status.skipped} skipped"
+                yield f"count: member {one.pid}: {counted}, of {status.passed}"

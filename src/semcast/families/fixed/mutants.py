@@ -1,0 +1,283 @@
+"""Deliberately broken protocols: what the monitors and the swarm must catch.
+
+Each mutant replaces one method for one run and is named after the mistake.  They exist only
+here: nothing in the API leads to them.  A mutant that survives is a missing test.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from semcast.core.detector import QuorumDetector
+from semcast.core.holdings import Holdings
+from semcast.core.member import Member
+from semcast.core.order.fifo import FifoQueue
+from semcast.core.order.item import ItemQueue
+from semcast.core.purging import PurgingBuffer
+from semcast.core.reception import Reception
+from semcast.core.recovery import RepairRequester
+from semcast.core.retransmission import RetransmissionStore
+from semcast.families.testing import MutantTable
+from semcast.terms.effects import Effects
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message, Purged
+
+MUTANTS = MutantTable()
+
+
+@MUTANTS.add("canary", Holdings, "_deliver", scenario="slow-member", swarm="s-rm")
+@MUTANTS.add("lose-predecessors", Holdings, "_deliver", scenario="causal-relay", swarm="causal")
+def drop_deliveries(original: Any) -> Callable[..., Any]:
+    """The canary: every third message is not delivered, and nobody is told."""
+
+    def deliver(self: Holdings, messages: Sequence[Message], out: Effects) -> None:
+        kept = [message for message in messages if message.seq % 3]
+        self.ready -= len(messages) - len(kept)
+        if kept:
+            original(self, kept, out)
+
+    return deliver
+
+
+@MUTANTS.add(
+    "purge-before-safe", RetransmissionStore, "purge", scenario="slow-member", swarm="s-rm"
+)
+def purge_before_safe(original: Any) -> Callable[..., Any]:
+    """The naive implementation of SRB §2.2: purge as soon as something newer is here."""
+
+    def purge(self: RetransmissionStore, sender: Rank) -> list[tuple[Message, Seq]]:
+        kept = self.stream(sender)
+        kept.safe = max([kept.safe, *kept.buffer.held])
+        return original(self, sender)  # type: ignore[no-any-return]
+
+    return purge
+
+
+@MUTANTS.add("heard-counts-as-reached", Member, "__init__", scenario="purge-crash", swarm="s-rm")
+def heard_counts_as_reached(original: Any) -> Callable[..., Any]:
+    """Votes for what was heard of, in order or not."""
+
+    def init(self: Member, *args: Any) -> None:
+        original(self, *args)
+        self.safety.frontier = self.reception.known
+
+    return init
+
+
+@MUTANTS.add("sent-counts-as-held", QuorumDetector, "_vote", scenario="slow-member", swarm="s-rm")
+def sent_counts_as_held(original: Any) -> Callable[..., Any]:
+    """A sender takes it that everyone holds what it has sent to everyone."""
+
+    def vote(self: QuorumDetector, sender: Rank) -> None:
+        if sender == self.rank:
+            self.voters[sender] |= self.live
+        original(self, sender)
+
+    return vote
+
+
+@MUTANTS.add("f-votes-suffice", QuorumDetector, "_has_quorum", scenario="slow-member", swarm="s-rm")
+def f_votes_suffice(original: Any) -> Callable[..., Any]:
+    """Off by one: safe with f votes instead of f + 1."""
+
+    def has_quorum(self: QuorumDetector, voters: int) -> bool:
+        if self.quorum is None:
+            return bool(original(self, voters))
+        return voters.bit_count() >= self.quorum - 1
+
+    return has_quorum
+
+
+@MUTANTS.add(
+    "reclaim-on-majority", QuorumDetector, "_has_quorum", scenario="lost-tail", swarm="s-rm"
+)
+@MUTANTS.add(
+    "reclaim-on-majority-s-sm",
+    QuorumDetector,
+    "_has_quorum",
+    scenario="lost-tail-s-sm",
+    swarm="s-sm",
+)
+def reclaim_on_majority(original: Any) -> Callable[..., Any]:
+    """Stable when most have it."""
+
+    def has_quorum(self: QuorumDetector, voters: int) -> bool:
+        if self.quorum is not None:
+            return bool(original(self, voters))
+        return 2 * voters.bit_count() > self.live.bit_count()
+
+    return has_quorum
+
+
+@MUTANTS.add("skip-without-notice", Reception, "_keep_ahead", scenario="duplicates", swarm="s-rm")
+def skip_without_notice(original: Any) -> Callable[..., Any]:
+    """A gap in front of a message that came is taken for a purge [SRB §2.2]."""
+
+    def keep_ahead(self: Reception, message: Message, source: Rank, out: Effects) -> None:
+        sender = message.sender
+        first = self.frontier[sender] + 1
+        if first < message.seq and not message.deps:
+            self._skip(Purged(sender, first, message.seq - 1, message.seq), source, out)
+            self._enqueue(message, source, out)
+            self._advance(sender, source, out)
+        else:
+            original(self, message, source, out)
+
+    return keep_ahead
+
+
+@MUTANTS.add("forget-purged", RetransmissionStore, "purge", scenario="purge-crash", swarm="s-rm")
+def forget_purged(original: Any) -> Callable[..., Any]:
+    """Who purges keeps no notice of it."""
+
+    def purge(self: RetransmissionStore, sender: Rank) -> list[tuple[Message, Seq]]:
+        purged: list[tuple[Message, Seq]] = original(self, sender)
+        for message, _ in purged:
+            self.stream(sender).holes.forget(message.seq)
+        return purged
+
+    return purge
+
+
+@MUTANTS.add("resurrect-duplicates", Reception, "_discard", scenario="duplicates", swarm="s-rm")
+def resurrect_duplicates(original: Any) -> Callable[..., Any]:
+    """A late copy of a message that was purged here is queued again."""
+
+    def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
+        held = self.holdings.queue.holds(message) or self.holdings.store.holds(message)
+        late = why == "duplicate" and message.seq <= self.frontier[message.sender]
+        queue = self.holdings.queue
+        if late and not held and queue and isinstance(queue, FifoQueue):
+            self.holdings.take(message)
+            queue.push((message,))
+            queue.lanes[message.sender].index.add(message)
+        else:
+            original(self, message, why, source, out)
+
+    return discard
+
+
+@MUTANTS.add("deliver-twice", Reception, "_discard", scenario="duplicates", swarm="s-rm")
+def deliver_twice(original: Any) -> Callable[..., Any]:
+    """The duplicate of the newest message passes for the next one."""
+
+    def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
+        newest = why == "duplicate" and message.seq == self.frontier[message.sender]
+        if newest and self.holdings.ready > 0 and not self.holdings.queue:
+            self.holdings._deliver((message,), out)
+        else:
+            original(self, message, why, source, out)
+
+    return discard
+
+
+@MUTANTS.add(
+    "only-the-sender-repairs", RepairRequester, "_target", scenario="sender-crash", swarm="s-rm"
+)
+def only_the_sender_repairs(original: Any) -> Callable[..., Any]:
+    """Nobody else is ever asked."""
+
+    def target(self: RepairRequester, sender: Rank, attempts: int) -> Rank:
+        return sender
+
+    return target
+
+
+@MUTANTS.add("tail-loss-undetected", Reception, "hear", scenario="lost-tail", swarm="s-rm")
+@MUTANTS.add(
+    "tail-loss-undetected-s-sm", Reception, "hear", scenario="lost-tail-s-sm", swarm="s-sm"
+)
+def tail_loss_undetected(original: Any) -> Callable[..., Any]:
+    """Gossip and *window empty* are no hints: only a later message shows a gap."""
+
+    def hear(self: Reception, sender: Rank, seq: Seq) -> None:
+        pass
+
+    return hear
+
+
+@MUTANTS.add("purge-the-newer", FifoQueue, "push", scenario="slow-member", swarm="s-rm")
+def purge_the_newer(original: Any) -> Callable[..., Any]:
+    """The newcomer goes, the obsolete message stays."""
+
+    def push(self: FifoQueue, messages: Sequence[Message]) -> list[tuple[Message, Seq]]:
+        purged: list[tuple[Message, Seq]] = []
+        for message in messages:
+            older = self.would_purge(message)
+            purged += [(message, older[0].seq)] if older else original(self, (message,))
+        return purged
+
+    return push
+
+
+@MUTANTS.add("purge-the-wrong-item", PurgingBuffer, "purge", scenario="slow-member", swarm="s-rm")
+def purge_the_wrong_item(original: Any) -> Callable[..., Any]:
+    """One item's update supersedes another's."""
+
+    def purge(self: PurgingBuffer, horizon: Seq) -> list[tuple[Message, Seq]]:
+        applied = [by for by in self.unapplied if by.seq <= horizon and by.item is not None]
+        purged: list[tuple[Message, Seq]] = original(self, horizon)
+        for by in applied if self.by_item is not None else []:
+            older = [m for m in self.held.values() if m.seq < by.seq and m.item is not None]
+            if by.seq in self.held:
+                purged += [(self.remove(m.seq), by.seq) for m in older if not m.keep]
+        return purged
+
+    return purge
+
+
+@MUTANTS.add("purge-what-must-stay", PurgingBuffer, "purge", scenario="slow-member", swarm="s-rm")
+def purge_what_must_stay(original: Any) -> Callable[..., Any]:
+    """ "Never purge" is forgotten."""
+
+    def purge(self: PurgingBuffer, horizon: Seq) -> list[tuple[Message, Seq]]:
+        applied = [by for by in self.unapplied if by.seq <= horizon and by.item is not None]
+        purged: list[tuple[Message, Seq]] = original(self, horizon)
+        for by in applied:
+            same = [m for m in self.held.values() if m.keep and m.item == by.item]
+            purged += [(self.remove(m.seq), by.seq) for m in same if m.seq < by.seq]
+        return purged
+
+    return purge
+
+
+@MUTANTS.add("move-across-kept", ItemQueue, "_place", scenario="in-place", swarm="s-rm")
+def move_across_kept(original: Any) -> Callable[..., Any]:
+    """Under order `item` a newer value overtakes one that may not be purged."""
+
+    def place(self: ItemQueue, message: Message, purged: list[tuple[Message, Seq]]) -> int:
+        self.barrier[message.sender] = 0
+        return int(original(self, message, purged))
+
+    return place
+
+
+@MUTANTS.add("ignore-causality", Reception, "_is_due", scenario="causal-relay", swarm="causal")
+def ignore_causality(original: Any) -> Callable[..., Any]:
+    """Predecessors of other senders are not waited for."""
+
+    def is_due(self: Reception, message: Message) -> bool:
+        return True
+
+    return is_due
+
+
+@MUTANTS.add(
+    "early-never-gives-way", Reception, "_give_way", scenario="early-arrivals", swarm="s-rm"
+)
+def early_never_gives_way(original: Any) -> Callable[..., Any]:
+    """Messages ahead of a gap keep the room that closing it needs: FIFO deadlock."""
+
+    def give_way(self: Reception, sender: Rank, out: Effects) -> bool:
+        return False
+
+    return give_way
+
+
+@MUTANTS.add("no-reserve", Holdings, "_make_room", scenario="crossed-buffers", swarm="s-rm")
+def no_reserve(original: Any) -> Callable[..., Any]:
+    """A full buffer admits nothing, even of a sender of whom nothing is held."""
+
+    def make_room(self: Holdings, message: Message, out: Effects) -> bool:
+        return self.held_of[message.sender] > 0 and bool(original(self, message, out))
+
+    return make_room

@@ -1,0 +1,211 @@
+"""The case of a seed: a group of 1 to 8 participants, 1 to 3 loggers, and a bad time for all.
+
+Odd seeds crash processes at failpoints inside handlers, even ones at moments.  Loggers 0, 1, …
+come first, founders next, those who arrive later last.  Never so many loggers are gone for good
+that nothing could be acknowledged any more, or that a publisher could not find out what is; and
+every publisher is there in the end, to say which of its numbers are nobody's.
+"""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from semcast.core.pubsub.recipe import SELECTIONS, PubsubRecipe
+from semcast.families.case import Case, Sender
+from semcast.families.draws import draw_cuts, draw_link, draw_senders
+from semcast.families.testing import Choice
+from semcast.faults import (
+    Absence,
+    Arrival,
+    Constant,
+    Crash,
+    Departure,
+    Exponential,
+    Failpoint,
+    Fault,
+    Stumble,
+)
+from semcast.terms.ids import Rank
+
+RATES = (15.0, 50.0, 150.0)
+OF_LOGGERS = ("append", "append", "reclaim", "purge")
+OF_MEMBERS = ("deliver", "deliver", "receive", "skip", "join")
+OF_SENDERS = ("multicast", "acknowledge", "acknowledge", "deliver")
+
+
+class MoreOfPubsub(msgspec.Struct, frozen=True, kw_only=True):
+    """`unaware[p]` are the founders that p does not know of at first.  `declines[p]` = k: the
+    application of p does not want every k-th message recovered.  Who is `silent` never subscribes.
+    """
+
+    unaware: dict[Rank, tuple[Rank, ...]] = {}
+    declines: dict[Rank, int] = {}
+    silent: tuple[Rank, ...] = ()
+
+
+PubsubCase = Case[PubsubRecipe, MoreOfPubsub]
+
+
+def draw(choice: Choice, seed: int, rng: Random) -> PubsubCase:
+    """The case of one seed."""
+    protocol = choice.protocol
+    loggers = 0 if protocol == "pbcast" else rng.choice((1, 2, 2, 3))
+    participants = rng.choice((1, 2, 3, 3, 4, 5, 6, 8))
+    late = rng.randint(0, participants - 1) if rng.random() < 0.4 else 0
+    members = loggers + participants
+    recipe = draw_recipe(choice, members, loggers, members - late, rng)
+    phase_s = rng.uniform(0.6, 1.6)
+    # A logger may publish and subscribe too, but with its disk it would lose what either needs.
+    busy = rng.random() < 0.2
+    senders = tuple(draw_publishers(participants, 0 if busy else loggers, phase_s, rng))
+    moves = tuple(draw_comings_and_goings(recipe, phase_s, rng))
+    leavers = [each.pid for each in moves if isinstance(each, Departure)]
+    publishers = [sender.pid for sender in senders]
+    return PubsubCase(
+        seed=seed,
+        recipe=recipe,
+        processes=members,
+        senders=senders,
+        more=MoreOfPubsub(
+            unaware=dict(draw_unaware(recipe, rng)) if rng.random() < 0.5 else {},
+            declines={loggers: rng.choice((2, 5))} if rng.random() < 0.15 else {},
+            silent=() if busy else tuple(range(loggers)),
+        ),
+        link=draw_link(rng),
+        sync=rng.choice((Constant(0.0), Constant(0.002), Exponential(0.01))),
+        faults=(
+            *draw_cuts(members, phase_s, rng),
+            *moves,
+            *draw_absences(range(loggers, members), phase_s, rng),
+            *draw_outages(recipe, publishers, leavers, phase_s, busy, seed % 2, rng),
+        ),
+        phase_s=phase_s,
+        quiet_within_s=20.0,
+        still_s=2.0,
+        has_last_words=rng.random() < 0.25,
+        through="bytes" if rng.random() < 0.1 else "objects",
+        is_watched=rng.random() < 0.1,
+    )
+
+
+def draw_publishers(count: int, first: Rank, phase_s: float, rng: Random) -> Iterator[Sender]:
+    """Some of the participants from `first` on; some are idle early."""
+    for sender in draw_senders(count, phase_s, rng, RATES):
+        messages = max(2, int(sender.count * rng.choice((0.1, 0.5, 1.0))))
+        yield replace(sender, pid=sender.pid + first, count=messages)
+
+
+def draw_recipe(
+    choice: Choice, members: int, loggers: int, founders: int, rng: Random
+) -> PubsubRecipe:
+    """Settings across their whole range, small buffers and short periods above all."""
+    relation = rng.choice(("item", "item", "all", "none"))
+    retain = rng.choice(("all", "latest", "latest", 0.05, 0.4)) if relation != "none" else "all"
+    period_s = rng.choice((0.02, 0.05))
+    return PubsubRecipe(
+        members=members,
+        protocol=choice.protocol,
+        order=choice.order or rng.choice(("none", "fifo")),
+        relation=relation,
+        chain_limit=rng.choice((None, None, 3)) if relation == "item" else None,
+        loggers=tuple(range(loggers)),
+        copies=max(1, rng.choice((1, loggers - 1, loggers, loggers))),
+        founders=founders,
+        sponsors=rng.randint(1, max(1, min(3, founders - 1))),
+        retain=retain,
+        age_s=rng.choice((None, None, None, None, None, None, None, 0.3)),
+        recovery=rng.choice(("at-most-once", "at-least-once")),
+        recovery_first=rng.choice(("gossip", "logger", "adaptive")),
+        multicast_at=rng.choice((None, None, 2, 3)),
+        selection=rng.choice(SELECTIONS),
+        period_s=period_s,
+        period_max_s=period_s * rng.choice((1, 4)),
+        rounds=rng.choice((1, 3, 10)),
+        retry_s=rng.choice((0.02, 0.05)),
+        heartbeat_min_s=0.02,
+        heartbeat_max_s=rng.choice((0.05, 0.2)),
+        buffer=rng.choice((2, 10, 100)),
+        gossip_buffer=rng.choice((1, 4, 20, 1000)),
+        block=rng.choice((1, 4, 16, 64)),
+        datagram_bytes=rng.choice((200, 1400)),
+        service_max=rng.choice((20.0, 1000.0)),
+    )
+
+
+def draw_unaware(recipe: PubsubRecipe, rng: Random) -> Iterator[tuple[Rank, tuple[Rank, ...]]]:
+    """Three of ten entries of everybody's membership are missing."""
+    for pid in range(recipe.members):
+        others = [p for p in range(recipe.founders) if p != pid and rng.random() < 0.3]
+        if others:
+            yield pid, tuple(others)
+
+
+def draw_comings_and_goings(recipe: PubsubRecipe, phase_s: float, rng: Random) -> Iterator[Fault]:
+    """Who is no founder arrives in the midst of it; some leave."""
+    for pid in range(recipe.founders, recipe.members):
+        yield Arrival(pid, rng.uniform(0, phase_s))
+    for pid in range(len(recipe.keepers), recipe.members):
+        if rng.random() < 0.1:
+            yield Departure(pid, rng.uniform(0, phase_s))
+
+
+def draw_absences(pids: Sequence[Rank], phase_s: float, rng: Random) -> Iterator[Fault]:
+    """Some are connected from 1 to 50 % of the time, and say when they go or do not."""
+    if rng.random() < 0.5:
+        return
+    for pid in pids:
+        if rng.random() < 0.6:
+            continue
+        connected, cycle_s = rng.uniform(0.01, 0.5), rng.uniform(0.1, 0.8)
+        announced = rng.random() < 0.7
+        start = rng.uniform(0, cycle_s)
+        while start < phase_s:
+            end = start + cycle_s * (1 - connected)
+            yield Absence(pid, start, end, announced)
+            start += cycle_s
+
+
+def draw_outages(
+    recipe: PubsubRecipe,
+    senders: Sequence[Rank],
+    leavers: Sequence[Rank],
+    phase_s: float,
+    busy: bool,
+    at_failpoints: int,
+    rng: Random,
+) -> Iterator[Fault]:
+    """Crashes of loggers, publishers and subscribers; most come back, some without their disk."""
+    loggers = len(recipe.keepers)
+    may_go = min(loggers - recipe.copies, recipe.copies - 1)
+    for pid in range(recipe.members):
+        is_logger = pid < loggers
+        if rng.random() > (0.45 if is_logger or pid in senders else 0.25) or pid in leavers:
+            continue
+        is_gone = rng.random() < 0.15 and (pid < may_go if is_logger else pid not in senders)
+        back_after_s = None if is_gone else rng.uniform(0.01, 0.5)
+        loses_disk = rng.random() < 0.4 and is_logger and not busy
+        victims = [sender for sender in senders if sender not in leavers]
+        if loses_disk and back_after_s is not None and victims:
+            yield from draw_double_outage(pid, rng.choice(victims), back_after_s, phase_s, rng)
+            continue
+        if not at_failpoints:
+            when = rng.uniform(0, phase_s)
+            yield Crash(pid, when, back_after_s=back_after_s, loses_disk=loses_disk)
+            continue
+        kind = rng.choice(OF_LOGGERS if is_logger else OF_SENDERS if pid in senders else OF_MEMBERS)
+        nth, keep = rng.choice((1, 2, 5, 20)), rng.choice((0.0, 0.3, 0.7, 1.0))
+        point = Failpoint(pid, kind, None, nth, keep)
+        yield Stumble(point, back_after_s=back_after_s, loses_disk=loses_disk)
+
+
+def draw_double_outage(
+    logger: Rank, publisher: Rank, back_after_s: float, phase_s: float, rng: Random
+) -> Iterator[Fault]:
+    """A publisher comes back, and asks what is kept, just after a logger that lost everything."""
+    at = rng.uniform(0, phase_s)
+    yield Crash(logger, at, back_after_s=back_after_s, loses_disk=True)
+    if rng.random() < 0.8:
+        down = max(0.0, at + back_after_s - 0.02 + rng.uniform(-0.001, 0.004))
+        yield Crash(publisher, down, back_after_s=0.02)

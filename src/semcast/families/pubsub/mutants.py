@@ -1,0 +1,242 @@
+"""Deliberately broken participants and loggers, each named after its mistake."""
+
+from collections.abc import Callable
+from typing import Any
+
+from semcast.core.pubsub.census import CensusTaker
+from semcast.core.pubsub.collector import Collector
+from semcast.core.pubsub.gossip import Gossiper
+from semcast.core.pubsub.joining import Membership
+from semcast.core.pubsub.log import Log
+from semcast.core.pubsub.logger import Logger
+from semcast.core.pubsub.publisher import Publisher
+from semcast.core.pubsub.reception import SubscriberDelivery
+from semcast.core.pubsub.recovery import Recovery
+from semcast.core.pubsub.resync import Resynchronisation
+from semcast.core.pubsub.subscriber import Subscriber
+from semcast.core.pubsub.tracking import Tracker
+from semcast.families.testing import MutantTable
+from semcast.terms.effects import Effects
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message
+from semcast.terms.pubsub import DISCONNECTED, LEFT, Gossip, Holds, Part, Welcome
+
+MUTANTS = MutantTable()
+
+
+@MUTANTS.add(
+    "acknowledge-before-persist", Logger, "on_messages", scenario="slow-disk", swarm="lbrm"
+)
+@MUTANTS.add(
+    "acknowledge-before-persist-rpbcast",
+    Logger,
+    "on_messages",
+    scenario="slow-disk-rpbcast",
+    swarm="rpbcast",
+)
+def acknowledge_before_persist(original: Any) -> Callable[..., Any]:
+    """A logger that answers first and writes then [RPB §3.2]."""
+
+    def on_messages(self: Logger, messages: tuple[Message, ...], *args: Any) -> None:
+        original(self, messages, *args)
+        for message in messages:
+            self._acknowledge(message.sender, message.seq, message.seq)
+
+    return on_messages
+
+
+@MUTANTS.add("claim-before-durable", Log, "claimed", scenario="slow-disk-rpbcast", swarm="rpbcast")
+def claim_before_durable(original: Any) -> Callable[..., Any]:
+    """A logger gossips that it keeps what is still on its way to the disk."""
+
+    def claimed(self: Log, sender: Rank) -> Seq:
+        return self.tracker.streams[sender].frontier
+
+    return claimed
+
+
+@MUTANTS.add("ignore-the-disconnected", Collector, "collectable", scenario="away", swarm="rpbcast")
+def ignore_the_disconnected(original: Any) -> Callable[..., Any]:
+    """Who said that it would be away is not waited for."""
+
+    def collectable(self: Collector, sender: Rank, own: Seq) -> Seq:
+        return _without(self, DISCONNECTED, lambda: original(self, sender, own))
+
+    return collectable
+
+
+@MUTANTS.add("wait-for-leavers", Collector, "collectable", scenario="leaver", swarm="rpbcast")
+def wait_for_leavers(original: Any) -> Callable[..., Any]:
+    """Who left stays in the wait lists, as in [RPB §5.2]."""
+
+    def collectable(self: Collector, sender: Rank, own: Seq) -> Seq:
+        left = sum(entry.status == LEFT for entry in self.roster.beyond.values())
+        self.roster.owed += left
+        try:
+            return int(original(self, sender, own))
+        finally:
+            self.roster.owed -= left
+
+    return collectable
+
+
+def _without(collector: Collector, status: int, ask: Callable[[], Seq]) -> Seq:
+    apart = sum(entry.status == status for entry in collector.roster.beyond.values())
+    collector.roster.owed -= apart
+    try:
+        return ask()
+    finally:
+        collector.roster.owed += apart
+
+
+@MUTANTS.add(
+    "believe-late-notices", Recovery, "on_collected", scenario="late-notices", swarm="rpbcast"
+)
+def believe_late_notices(original: Any) -> Callable[..., Any]:
+    """A *collected* notice counts even for what has come meanwhile [RPB §4.3]."""
+
+    def on_collected(self: Recovery, parts: tuple[Part, ...], now: float) -> None:
+        for part in parts:
+            _want_again(self.tracker, part.sender, part.spans)
+        original(self, parts, now)
+
+    return on_collected
+
+
+def _want_again(tracker: Tracker, sender: Rank, spans: tuple[tuple[Seq, Seq], ...]) -> None:
+    stream = tracker.streams.get(sender)
+    for first, last in spans:
+        if stream is not None and stream.start < first <= last <= stream.last:
+            stream.missing.add(first, last)
+            tracker.gaps[sender] = None
+
+
+@MUTANTS.add("join-one-too-early", Membership, "on_welcome", scenario="late-comer", swarm="rpbcast")
+def join_one_too_early(original: Any) -> Callable[..., Any]:
+    """The join time is one message before the sponsors' [RPB §5.3]."""
+
+    def on_welcome(self: Membership, peer: Rank, welcome: Welcome) -> dict[Rank, Seq] | None:
+        times: dict[Rank, Seq] | None = original(self, peer, welcome)
+        return None if times is None else {s: max(0, seq - 1) for s, seq in times.items()}
+
+    return on_welcome
+
+
+@MUTANTS.add("forget-the-last", Subscriber, "reconnect", scenario="away", swarm="rpbcast")
+def forget_the_last(original: Any) -> Callable[..., Any]:
+    """Who comes back wants the last message again that it had when it went."""
+
+    def reconnect(self: Subscriber, now: float, out: Effects) -> None:
+        for sender, stream in self.reception.tracker.streams.items():
+            _want_again(self.reception.tracker, sender, ((stream.last, stream.last),))
+        original(self, now, out)
+
+    return reconnect
+
+
+@MUTANTS.add(
+    "hash-without-numbers", Tracker, "signature_without", scenario="lost-end", swarm="rpbcast"
+)
+def hash_without_numbers(original: Any) -> Callable[..., Any]:
+    """The signature says which senders there are, not how far they got [RPB §5.1]."""
+
+    def signature_without(self: Tracker, senders: Any) -> int:
+        return 0
+
+    return signature_without
+
+
+@MUTANTS.add("believe-a-bare-signature", Gossiper, "on_gossip", scenario="deaf", swarm="rpbcast")
+def believe_a_bare_signature(original: Any) -> Callable[..., Any]:
+    """An acknowledgement is derived whether or not the signatures agree [RPB §5.2]."""
+
+    def on_gossip(self: Gossiper, peer: Rank, gossip: Gossip, *args: Any) -> bool:
+        original(self, peer, gossip, *args)
+        return True
+
+    return on_gossip
+
+
+@MUTANTS.add(
+    "gap-without-a-census", CensusTaker, "on_holds", scenario="publisher-crash", swarm="lbrm"
+)
+def gap_without_a_census(original: Any) -> Callable[..., Any]:
+    """After a crash whatever the publisher does not hold is called a gap [RPB §6.2]."""
+
+    def on_holds(self: CensusTaker, logger: Rank, holds: Holds, *args: Any) -> None:
+        original(self, logger, Holds(holds.span, Part(holds.part.sender, ())), *args)
+
+    return on_holds
+
+
+@MUTANTS.add(
+    "count-before-resynchronised", Resynchronisation, "on_time", scenario="disk-lost", swarm="lbrm"
+)
+def count_before_resynchronised(original: Any) -> Callable[..., Any]:
+    """A logger without its disk goes on as if nothing had been on it."""
+
+    def on_time(self: Resynchronisation, now: float, out: Effects) -> None:
+        self.log.is_complete = True
+        self.deadline = float("inf")
+
+    return on_time
+
+
+@MUTANTS.add("cursor-before-delivery", Subscriber, "settle", scenario="cursor-crash", swarm="lbrm")
+def cursor_before_delivery(original: Any) -> Callable[..., Any]:
+    """At least once, but the cursor is written with what it speaks of, not after."""
+
+    def settle(self: Subscriber, now: float, out: Effects) -> None:
+        if self.is_kept:
+            self.reception.save(out)
+        original(self, now, out)
+
+    return settle
+
+
+@MUTANTS.add(
+    "number-without-a-block", Publisher, "_reserve", scenario="publisher-crash", swarm="lbrm"
+)
+def number_without_a_block(original: Any) -> Callable[..., Any]:
+    """Numbers are used that no disk has reserved [RPB §6.2]."""
+
+    def reserve(self: Publisher, out: Effects) -> None:
+        self.reserved = self.reserving = self.last + 1
+
+    return reserve
+
+
+@MUTANTS.add("take-twice", Tracker, "take", scenario="doubled", swarm="pbcast")
+def take_twice(original: Any) -> Callable[..., Any]:
+    """A copy of the last message passes for a new one."""
+
+    def take(self: Tracker, sender: Rank, seq: Seq) -> bool:
+        stream = self.streams.get(sender)
+        newest = stream is not None and stream.start < seq == stream.last
+        return bool(original(self, sender, seq)) or newest
+
+    return take
+
+
+@MUTANTS.add("drop-every-third", SubscriberDelivery, "_hand_over", scenario="lossy", swarm="lbrm")
+def drop_every_third(original: Any) -> Callable[..., Any]:
+    """Not delivered, and nobody is told."""
+
+    def hand_over(self: SubscriberDelivery, message: Message, source: Rank, out: Effects) -> None:
+        if message.seq % 3:
+            original(self, message, source, out)
+
+    return hand_over
+
+
+@MUTANTS.add(
+    "deliver-at-once", SubscriberDelivery, "__init__", scenario="doubled-in-order", swarm="pbcast"
+)
+def deliver_at_once(original: Any) -> Callable[..., Any]:
+    """Order `fifo` is forgotten."""
+
+    def init(self: SubscriberDelivery, *args: Any) -> None:
+        original(self, *args)
+        self.in_order = False
+
+    return init

@@ -1,0 +1,70 @@
+"""An application that keeps the last word on everything, and can hand over what it knows.
+
+What two applications know is the same if they delivered the same up to obsolescence: of each
+stream the last message, of each item the newest, and of what is never obsolete a sum of hashes, in
+which order does not matter.  Under total order an item has one newest value, whoever sent it.
+"""
+
+from zlib import crc32
+
+import msgspec
+
+from semcast.terms.messages import Message
+from semcast.terms.outputs import Installed
+from semcast.terms.views import NO_VIEW
+
+
+class Knowledge(msgspec.Struct, array_like=True):
+    """`newest` is by stream, or item, the number of its last message: in the stream, or of the
+    view and the position in it."""
+
+    newest: dict[str, tuple[int, int]]
+    kept: int = 0
+
+
+_decoder = msgspec.msgpack.Decoder(Knowledge)
+_encoder = msgspec.msgpack.Encoder(order="sorted")
+
+
+class Knower:
+    """The state of one incarnation's application.  `view` is the one it is in."""
+
+    __slots__ = ("_has_items", "_is_total", "_keeps_all", "knows", "view")
+
+    def __init__(self, order: str, relation: str) -> None:
+        self._is_total = order == "total"
+        self._keeps_all = relation == "none"
+        self._has_items = relation in ("item", "none")
+        self.knows = Knowledge({})
+        self.view = NO_VIEW
+
+    def __repr__(self) -> str:
+        return f"Knower(view={self.view.id}, knows={self.knows})"
+
+    def install(self, installed: Installed) -> None:
+        """Enter a view; a joiner begins with what the others know."""
+        self.view = installed.view
+        if installed.state:
+            self.knows = _decoder.decode(installed.state)
+
+    def deliver(self, message: Message, position: int) -> None:
+        """Take a message of the view."""
+        view, rank = self.view, message.sender
+        pid, inc = view.members[rank]
+        number = 0, message.seq
+        stream = f"{pid}.{inc}"
+        if message.keep or self._keeps_all or (self._has_items and message.item is None):
+            self.knows.kept ^= crc32(f"{stream}:{number[1]}".encode())
+        if self._is_total:
+            stream, number = "", (view.id, position)
+        self._note(stream, number)
+        if self._has_items and message.item is not None:
+            self._note(f"{stream}/{message.item}", number)
+
+    def _note(self, what: str, number: tuple[int, int]) -> None:
+        newest = self.knows.newest
+        newest[what] = max(number, newest.get(what, number))
+
+    def state(self) -> bytes:
+        """Everything, as bytes that are equal for equal knowledge."""
+        return _encoder.encode(self.knows)

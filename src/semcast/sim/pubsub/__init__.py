@@ -1,1 +1,0 @@
-"""Participants under the simulator: stations with disks, their faults, their swarm and mutants."""

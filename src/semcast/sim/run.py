@@ -1,0 +1,167 @@
+"""One case of any family, carried out and judged.
+
+The safety phase, in which everything happens to everybody; then faults end, and within a bounded
+time the run must settle; then everybody may have a last word, which must reach all who are owed
+it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+import msgspec
+
+from semcast.families import find
+from semcast.families.case import LAST_WORD, AnyCase, Outcome, submissions
+from semcast.families.referee import Referee
+from semcast.families.testing import Testing
+from semcast.faults import Constant
+from semcast.sim.application import Consumer, Producer
+from semcast.sim.circumstances import Machines, Observer
+from semcast.sim.clock import Processor, stream
+from semcast.sim.network import Network
+from semcast.sim.simulation import Simulation
+from semcast.terms.ids import Life
+from semcast.terms.machine import Machine
+
+STEP_S: Final = 0.05
+
+
+def read_case(data: bytes) -> AnyCase:
+    """A case from its JSON."""
+    protocol = str(msgspec.json.decode(data)["recipe"]["protocol"])
+    case: AnyCase = msgspec.json.decode(data, type=find(protocol).testing().case)
+    return case
+
+
+def run(case: AnyCase, *observers: Observer) -> Outcome:
+    """Carry out one case; `observers` see every event of its trace."""
+    testing = find(case.recipe.protocol).testing()
+    referee = testing.referee(case)
+    simulation = simulate(case, testing, referee, *observers)
+    simulation.run(case.phase_s)
+    simulation.heal()
+    for pid in sorted(simulation.gone):
+        simulation.announce(pid)  # A silent member may pin the others' buffers until then.
+    late = tuple(liveness(case, simulation, referee))
+    found, count = referee.verdict(simulation.processes, quiet=not late)
+    return Outcome(
+        seed=case.seed,
+        events=referee.events,
+        crashed=referee.crashes,
+        violations=(*found, *late),
+        count=count + len(late),
+    )
+
+
+def simulate(case: AnyCase, testing: Testing, referee: Referee, *observers: Observer) -> Simulation:
+    """The run, before it begins."""
+    codec = find(case.recipe.protocol).codec
+    return Simulation(
+        machines_of(case, testing),
+        Network(
+            case.processes,
+            case.link,
+            through_bytes=codec if case.through == "bytes" else None,
+            fingerprint=case.through == "fingerprint",
+        ),
+        seed=case.seed,
+        consumers={
+            pid: Consumer(Constant(service_s), case.take[pid])
+            for pid, service_s in case.service_s.items()
+        },
+        producers=dict(producers_of(case, testing)),
+        habits=testing.habits(case),
+        faults=case.faults,
+        observers=[referee.on_event, *observers],
+        on_install=referee.on_install,
+        channel=referee.channel,
+        processors={pid: Processor(handler_s=cost_s) for pid, cost_s in case.busy_s.items()},
+        sync=case.sync,
+        idle_s=case.idle_s,
+        on_error=referee.on_error,
+    )
+
+
+def machines_of(case: AnyCase, testing: Testing) -> Machines:
+    """The machines of a case, each with its own stream of random numbers."""
+    family = find(case.recipe.protocol)
+
+    def born(life: Life, now: float, records: Sequence[Any]) -> Machine:
+        rng = stream(case.seed, *testing.chance(life))
+        if testing.machine is None:
+            return family.machine(case.recipe, life, rng, now, records)
+        return testing.machine(case, life, rng, now, records)
+
+    return Machines(
+        born=born,
+        begins=lambda life: testing.begins(case, life),
+        record=family.record,
+        kinds=testing.kinds,
+        announce=testing.announce,
+    )
+
+
+def producers_of(case: AnyCase, testing: Testing) -> Iterator[tuple[int, Producer]]:
+    """Who sends what; all stop when the faults do."""
+    recipe = case.recipe
+    reach = testing.reach(recipe) if recipe.relation in ("bitmap", "list") else 0
+    for sender in case.senders:
+        rng = stream(case.seed, "workload", sender.pid)
+        updates = submissions(sender, recipe.relation, reach, rng)
+        gaps = repeat(1 / sender.rate)
+        yield sender.pid, Producer(gaps, updates, batch=sender.batch, until_s=case.phase_s)
+
+
+def liveness(case: AnyCase, simulation: Simulation, referee: Referee) -> Iterator[str]:
+    """What should have happened by the end, and has not."""
+    processes = simulation.processes
+    if not settle(case, simulation, referee):
+        if referee.owes_liveness(processes):
+            yield referee.unsettled(processes)
+        return
+    if not case.has_last_words:
+        return
+    speakers = [processes[player.pid] for player in referee.speakers(processes)]
+    for process in speakers:
+        process.application.say(LAST_WORD)
+    if not settle(case, simulation, referee):
+        yield "liveness: no rest after the last words"
+    blocked = [process.life for process in speakers if process.application.is_blocked]
+    if blocked:
+        yield f"liveness: {blocked} may not speak"
+
+
+def settle(case: AnyCase, simulation: Simulation, referee: Referee) -> bool:
+    """Run on until nothing was traced for `still_s` and all is where it must come; False if that
+    is not so within the time that the case allows, or is not owed."""
+
+    def is_over() -> bool:
+        return referee.is_settled(processes) or not referee.owes_liveness(processes)
+
+    processes, within_s = simulation.processes, case.quiet_within_s
+    is_quiet = fall_quiet(
+        simulation, lambda: referee.progress(processes), within_s, case.still_s, is_over
+    )
+    return is_quiet and referee.is_settled(processes)
+
+
+def fall_quiet(
+    simulation: Simulation,
+    progress: Callable[[], object],
+    within_s: float,
+    still_s: float,
+    is_over: Callable[[], bool] = lambda: True,
+    step_s: float = STEP_S,
+) -> bool:
+    """Run on until `progress` has not changed for `still_s` and `is_over`; False if never."""
+    end = simulation.now + within_s
+    seen, still_since = None, simulation.now
+    while simulation.now < end:
+        simulation.run(simulation.now + step_s)
+        state = progress()
+        if state != seen:
+            seen, still_since = state, simulation.now
+        elif simulation.now - still_since >= still_s and is_over():
+            return True
+    return False

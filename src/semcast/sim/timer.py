@@ -1,0 +1,66 @@
+"""The timer of one incarnation: it calls the machine when its deadline comes.
+
+A timer is never cancelled.  Only one that rings before all others is added, so those scheduled are
+a stack with the next to ring on top.
+"""
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from semcast.terms.effects import Effects
+from semcast.terms.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from semcast.sim.process import Process
+
+REPEATS_MAX: Final = 10_000
+
+
+class DeadlineTimer:
+    """`armed` has the deadlines, by the clock of the process, for which it will ring."""
+
+    __slots__ = ("_process", "_repeats", "armed")
+
+    def __init__(self, process: "Process") -> None:
+        self._process = process
+        self._repeats = 0
+        self.armed = [inf]
+
+    def restart(self) -> None:
+        """The clock of the process has jumped, so all timers of before ring too late."""
+        self.armed = [inf]
+        if not self._process.is_held:
+            self.arm()
+
+    def arm(self) -> None:
+        """Ring at the machine's deadline."""
+        process = self._process
+        deadline = process.machine.deadline
+        if deadline < inf and process.is_up:
+            now = process.clock.now
+            self.armed.append(deadline)
+            process.clock.at(now + max(deadline - process.now, 0.0), self._ring, (deadline,))
+
+    def _ring(self, when: float) -> None:
+        process = self._process
+        if process.timer is not self or not process.is_up:
+            return  # The incarnation is over.
+        if self.armed[-1] == when:
+            self.armed.pop()
+        deadline = process.machine.deadline
+        if deadline <= max(process.now, when):
+            process.enter(self._on_time, when)
+        elif deadline < self.armed[-1]:
+            self.arm()
+
+    def _on_time(self, when: float, now: float, out: Effects) -> None:
+        now = max(now, when)  # Sums of floats may fall short of it.
+        machine = self._process.machine
+        if machine.deadline > now:
+            return  # It moved while the process was held.
+        machine.on_time(now, out)
+        self._repeats = 0 if machine.deadline > now else self._repeats + 1
+        if self._repeats > REPEATS_MAX:
+            raise LocalProtocolError(
+                f"process {self._process.pid}: on_time did not move its deadline past {now}"
+            )
