@@ -17,7 +17,7 @@ from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
-from semcast.runtime.group import label_of
+from semcast.runtime.application.group import label_of
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Life
 from semcast.terms.machine import FoundGroup

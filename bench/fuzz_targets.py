@@ -15,8 +15,15 @@ import msgspec
 from semcast.core.member import Member
 from semcast.core.reception import SKIPS_MAX
 from semcast.core.recipe import Recipe
-from semcast.runtime.bulk import LENGTH, STRANGER_BYTES_MAX, Connection
-from semcast.runtime.gathering import HELLO_BYTES, Gathering, GroupComplete, Hello, RosterStep, Seat
+from semcast.runtime.membership.gathering import (
+    HELLO_BYTES,
+    Gathering,
+    GroupComplete,
+    Hello,
+    RosterStep,
+    Seat,
+)
+from semcast.runtime.transport.tcp import LENGTH, STRANGER_BYTES_MAX, Connection
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import EVERYONE, SEQ_MAX

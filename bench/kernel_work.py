@@ -12,7 +12,7 @@ from typing import Any
 from semcast import Update
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
-from semcast.runtime.mailbox import Message as Letter
+from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.effects import Effects
 from semcast.terms.messages import Message, Submission
 from semcast.terms.outputs import Delivery
@@ -60,7 +60,7 @@ def work(kernel: Any) -> dict[str, Callable[[], int]]:
 
 def _sending(make_parcel: Callable[..., Any]) -> dict[str, Callable[..., object]]:
     """Calls that kernels without parcels did not understand."""
-    from semcast.runtime.group import label_of
+    from semcast.runtime.application.group import label_of
 
     labels = {name: label_of(name) for name in NAMES}
     parcel = make_parcel(UPDATES, labels, label_of, None)

@@ -15,7 +15,7 @@ from secrets import token_hex
 from time import monotonic, monotonic_ns
 
 import semcast
-from semcast.runtime.loop import run
+from semcast.runtime.event_loop import run
 
 LEAVE, CRASH = "leave", "crash"
 PATIENCE_S = 30.0

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from semcast.runtime.control import ControlServer
-from semcast.runtime.snapshot import Peer, Snapshot
+from semcast.runtime.operations.control import ControlServer
+from semcast.runtime.operations.snapshot import Peer, Snapshot
 
 DEADLINE_S = 10
 

@@ -12,7 +12,7 @@ import msgspec
 from semcast.experiments.plan import Plan
 from semcast.experiments.raw_udp import RawMessage
 from semcast.experiments.worker import Join
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Update
 

@@ -31,7 +31,7 @@ from peers.channel import PeerChannel, decode, joining, keeps_latest
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
 DOMAIN = 0

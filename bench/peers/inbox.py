@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 
 
 class Inbox:

@@ -16,7 +16,7 @@ from peers.nats import NatsChannel
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
 EXPIRES_NS = 30 * 10**9  # A request for more ends then, and is made again.

@@ -16,7 +16,7 @@ from peers_order.jgroups import java
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import cpu_s, cpu_s_of, main
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
 ROOM = 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from semcast.experiments.plan import Plan
-from semcast.runtime.addresses import multicast_address
+from semcast.runtime.transport.addresses import multicast_address
 
 DATAGRAM = 1400
 

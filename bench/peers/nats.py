@@ -14,7 +14,7 @@ from peers.channel import PeerChannel, decode, joining
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
 NO_ITEM = "all"

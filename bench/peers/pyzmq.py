@@ -12,7 +12,7 @@ from peers.channel import PeerChannel, decode, joining
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
 BLOCKED_MS = 20  # that a send may wait for room before other tasks get their turn

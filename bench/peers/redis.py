@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
 IDLE_MS = 200  # until a reader looks whether it was closed

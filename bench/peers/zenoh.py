@@ -16,7 +16,7 @@ from peers.inbox import Inbox
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
 QUEUED = 1000

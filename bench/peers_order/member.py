@@ -7,7 +7,7 @@ from resource import RUSAGE_SELF, getrusage
 from time import monotonic_ns
 
 import semcast
-from semcast.runtime.loop import run
+from semcast.runtime.event_loop import run
 
 STEP, STEPS = 1_000, 20
 BATCH = 64

@@ -4,17 +4,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semcast.runtime import sync as sync
-    from semcast.runtime.gathering import GroupComplete as GroupComplete
-    from semcast.runtime.group import Group as Group
-    from semcast.runtime.group import Relation as Relation
-    from semcast.runtime.happenings import Confirmed as Confirmed
-    from semcast.runtime.happenings import View as View
-    from semcast.runtime.happenings import ViewChange as ViewChange
-    from semcast.runtime.joining import join as join
-    from semcast.runtime.mailbox import Message as Message
-    from semcast.runtime.snapshot import Peer as Peer
-    from semcast.runtime.snapshot import Snapshot as Snapshot
+    from semcast.runtime.application import sync as sync
+    from semcast.runtime.application.group import Group as Group
+    from semcast.runtime.application.group import Relation as Relation
+    from semcast.runtime.application.group_events import Confirmed as Confirmed
+    from semcast.runtime.application.group_events import View as View
+    from semcast.runtime.application.group_events import ViewChange as ViewChange
+    from semcast.runtime.application.join import join as join
+    from semcast.runtime.application.mailbox import Message as Message
+    from semcast.runtime.membership.gathering import GroupComplete as GroupComplete
+    from semcast.runtime.operations.snapshot import Peer as Peer
+    from semcast.runtime.operations.snapshot import Snapshot as Snapshot
     from semcast.terms.errors import BufferFull as BufferFull
     from semcast.terms.errors import ConfigError as ConfigError
     from semcast.terms.errors import ExcludedFromGroup as ExcludedFromGroup
@@ -31,23 +31,23 @@ __version__ = "0.1.0"
 _HOMES = {
     "BufferFull": "terms.errors",
     "ConfigError": "terms.errors",
-    "Confirmed": "runtime.happenings",
+    "Confirmed": "runtime.application.group_events",
     "ExcludedFromGroup": "terms.errors",
-    "Group": "runtime.group",
-    "GroupComplete": "runtime.gathering",
+    "Group": "runtime.application.group",
+    "GroupComplete": "runtime.membership.gathering",
     "InternalError": "terms.errors",
     "JoinTimeout": "terms.errors",
     "LocalProtocolError": "terms.errors",
-    "Message": "runtime.mailbox",
+    "Message": "runtime.application.mailbox",
     "NoQuorum": "terms.errors",
-    "Peer": "runtime.snapshot",
-    "Relation": "runtime.group",
+    "Peer": "runtime.operations.snapshot",
+    "Relation": "runtime.application.group",
     "SemcastError": "terms.errors",
-    "Snapshot": "runtime.snapshot",
+    "Snapshot": "runtime.operations.snapshot",
     "Update": "terms.messages",
-    "View": "runtime.happenings",
-    "ViewChange": "runtime.happenings",
-    "join": "runtime.joining",
+    "View": "runtime.application.group_events",
+    "ViewChange": "runtime.application.group_events",
+    "join": "runtime.application.join",
 }
 
 __all__ = [  # noqa: PLE0604
@@ -59,7 +59,7 @@ __all__ = [  # noqa: PLE0604
 
 def __getattr__(name: str) -> Any:
     if name == "sync":
-        return importlib.import_module("semcast.runtime.sync")
+        return importlib.import_module("semcast.runtime.application.sync")
     if name not in _HOMES:
         raise AttributeError(f"module 'semcast' has no attribute {name!r}")
     return getattr(importlib.import_module(f"semcast.{_HOMES[name]}"), name)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from semcast.runtime import control, doctor
-from semcast.runtime.doctor import Check
+from semcast.runtime.operations import control, doctor
+from semcast.runtime.operations.doctor import Check
 
 WELL = Check("udp lo", "ok", "came back")
 DOUBTFUL = Check("java", "warn", "not found", "install it")

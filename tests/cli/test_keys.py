@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from semcast.runtime.keyring import KeyRing, id_text
+from semcast.runtime.storage.keyring import KeyRing, id_text
 
 
 @pytest.fixture

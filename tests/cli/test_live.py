@@ -15,8 +15,8 @@ import pytest
 
 from semcast.cli.joining import MOST_USED
 from semcast.cli.piping import Pace, parse_json, read_lines, show_json
-from semcast.runtime.mailbox import Message
-from semcast.runtime.options import option_help
+from semcast.runtime.application.mailbox import Message
+from semcast.runtime.options.options import option_help
 from semcast.terms.errors import ConfigError
 
 DEADLINE_S = 30

@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from semcast.cli import members
-from semcast.runtime.control import Survey
-from semcast.runtime.snapshot import ViewSeen
+from semcast.runtime.operations.control import Survey
+from semcast.runtime.operations.snapshot import ViewSeen
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from semcast.cli import top
-from semcast.runtime.control import Survey
+from semcast.runtime.operations.control import Survey
 
 
 @pytest.fixture

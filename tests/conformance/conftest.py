@@ -16,9 +16,9 @@ import pytest
 from semcast.experiments.live_run import LiveRun, run_live
 from semcast.experiments.plan import Plan
 from semcast.faults import Cut, Link
-from semcast.runtime.addresses import Address, show
-from semcast.runtime.keyring import edit, new_key
 from semcast.runtime.relay import Relay
+from semcast.runtime.storage.keyring import edit, new_key
+from semcast.runtime.transport.addresses import Address, show
 from semcast.specs.verdict import CheckVerdict
 
 DEADLINE_S = 10.0

@@ -11,7 +11,7 @@ from semcast import kernel
 from semcast.core import sending as own
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
-from semcast.runtime.group import label_of
+from semcast.runtime.application.group import label_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.machine import ForgetMember

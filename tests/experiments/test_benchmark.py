@@ -20,7 +20,7 @@ from semcast.experiments.benchmark import (
 )
 from semcast.experiments.plan import Diary, Result, Tick
 from semcast.experiments.systems import cases_of, systems
-from semcast.runtime.keyring import KeyRing
+from semcast.runtime.storage.keyring import KeyRing
 from semcast.terms.errors import ConfigError
 
 MS = 1_000_000

@@ -12,7 +12,7 @@ from semcast.experiments.demo_figure import draw
 from semcast.experiments.footage import Footage, Shots
 from semcast.experiments.live_run import LiveRun
 from semcast.experiments.plan import Result, Tick
-from semcast.runtime.options import Options
+from semcast.runtime.options.options import Options
 from semcast.specs.verdict import FAIL, PASS, CheckVerdict, PropertyResult
 from semcast.terms.events import DELIVER, MULTICAST, PURGE
 from semcast.traces.schema import RunInfo

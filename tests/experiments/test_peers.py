@@ -16,7 +16,7 @@ import pytest
 from semcast.experiments import systems as known
 from semcast.experiments.benchmark import Case, Settings, run_once
 from semcast.experiments.plan import Load, Plan
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
 DEADLINE_S = 10

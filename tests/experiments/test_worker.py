@@ -5,7 +5,7 @@ from time import monotonic_ns, process_time
 
 from semcast.experiments import worker as module
 from semcast.experiments.worker import LATENCIES_MAX, Sample, cpu_s, cpu_s_of
-from semcast.runtime.mailbox import Message
+from semcast.runtime.application.mailbox import Message
 
 
 def stamped(age_us, now_ns):

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semcast import kernel
-from semcast.runtime.group import label_of
-from semcast.runtime.mailbox import Message as Letter
+from semcast.runtime.application.group import label_of
+from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.messages import Data, Message, Submission, Update
 from semcast.wire import encode
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semcast.runtime.mailbox import Message as Letter
+from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import RANK_MAX, SEQ_MAX
 from semcast.terms.messages import CHECKS, Data, Datagram, Message, Purged

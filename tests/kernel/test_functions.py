@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from semcast.kernel import HEADER_BYTES, ITEM_MAX, NAME_MAX
-from semcast.runtime.mailbox import Message as Letter
+from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.messages import Message, Submission, Update
 
 RUN = [Message(1, seq, item=seq % 2, payload=bytes(seq), name="a") for seq in (4, 5, 6)]

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semcast.kernel import HEADER_BYTES, NAME_MAX
-from semcast.runtime.group import label_of
+from semcast.runtime.application.group import label_of
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import RANK_MAX
 from semcast.terms.messages import Data, Message, Submission, Update

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 import semcast
-from semcast.runtime import keyring
-from semcast.runtime.equipment import Equipment
-from semcast.runtime.keyring import new_key
-from semcast.runtime.views.probing import PROBES, NameProbe
+from semcast.runtime.membership.name_probe import PROBES, NameProbe
+from semcast.runtime.resources import Equipment
+from semcast.runtime.storage import keyring
+from semcast.runtime.storage.keyring import new_key
 from semcast.terms.errors import RemoteProtocolError
 from semcast.wire.frames import (
     HEADER_BYTES,

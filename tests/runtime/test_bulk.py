@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from semcast.runtime import bulk as module
-from semcast.runtime.bulk import LENGTH, STRANGER_BYTES_MAX, WAITING_BYTES_MAX, Bulk
+from semcast.runtime.transport import tcp as module
+from semcast.runtime.transport.tcp import LENGTH, STRANGER_BYTES_MAX, WAITING_BYTES_MAX, Bulk
 
 FRAME_BYTES_MAX = 1 << 20
 HELLO = b"believe me"

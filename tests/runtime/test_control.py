@@ -12,8 +12,8 @@ from time import monotonic
 import pytest
 import uvloop
 
-from semcast.runtime import control
-from semcast.runtime.control import Survey, discover, read_all, survey
+from semcast.runtime.operations import control
+from semcast.runtime.operations.control import Survey, discover, read_all, survey
 from semcast.terms.errors import ConfigError
 
 DEADLINE_S = 10

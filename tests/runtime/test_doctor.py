@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from semcast.runtime import control, doctor, keyring
-from semcast.runtime.doctor import Check
-from semcast.runtime.sockets import Shortage
-from semcast.runtime.surroundings import UdpCounts
+from semcast.runtime.operations import control, doctor
+from semcast.runtime.operations.doctor import Check
+from semcast.runtime.operations.system_info import UdpCounts
+from semcast.runtime.storage import keyring
+from semcast.runtime.transport.sockets import Shortage
 from semcast.terms.errors import ConfigError
 
 WANTED = 4 << 20
@@ -66,8 +67,8 @@ def test_which_kernel_runs():
 
 
 def test_keys_that_cannot_be_imported_do_not_end_the_examination(monkeypatch):
-    monkeypatch.setitem(sys.modules, "semcast.runtime.keyring", None)
-    monkeypatch.delattr("semcast.runtime.keyring")
+    monkeypatch.setitem(sys.modules, "semcast.runtime.storage.keyring", None)
+    monkeypatch.delattr("semcast.runtime.storage.keyring")
     found = statuses("keys", "incarnation", "open files")
     assert found == {"keys": "fail", "incarnation": "fail", "open files": "ok"}
 

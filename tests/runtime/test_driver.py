@@ -7,10 +7,10 @@ from itertools import count
 
 import pytest
 
-from semcast.runtime.directory import Directory
+from semcast.runtime.application.group_events import View
+from semcast.runtime.application.port import GroupPort, StateHandlers
 from semcast.runtime.driver import RECEIVED_MAX, YIELD_AFTER_MESSAGES, Driver
-from semcast.runtime.happenings import View
-from semcast.runtime.port import GroupPort, StateHandlers
+from semcast.runtime.membership.directory import Directory
 from semcast.terms.errors import (
     InternalError,
     LocalProtocolError,
@@ -216,7 +216,7 @@ async def test_a_reader_that_pauses_nests_no_carry_out(monkeypatch):
         depth[0] -= 1
 
     run.driver._carry_out = counted
-    monkeypatch.setattr("semcast.runtime.mailbox.perf_counter", run.clock.now)
+    monkeypatch.setattr("semcast.runtime.application.mailbox.perf_counter", run.clock.now)
     given = count(1)
     asked = [0]
 

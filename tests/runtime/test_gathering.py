@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from semcast.runtime.gathering import (
+from semcast.runtime.membership.gathering import (
     ABORT,
     ACCEPT,
     ASK_EVERYONE_AFTER,

@@ -8,8 +8,10 @@ import pytest
 
 import semcast
 from semcast import Update
-from semcast.runtime import bulk, keyring, session
-from semcast.runtime.keyring import KeyRing, new_key
+from semcast.runtime.membership import session
+from semcast.runtime.storage import keyring
+from semcast.runtime.storage.keyring import KeyRing, new_key
+from semcast.runtime.transport import tcp as bulk
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Data, Message
 from semcast.traces.journal import Journal

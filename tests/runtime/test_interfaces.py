@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from semcast.runtime import interfaces
-from semcast.runtime.interfaces import (
+from semcast.runtime.transport import network_interfaces as interfaces
+from semcast.runtime.transport.network_interfaces import (
     Interface,
     datagram_bytes,
     mtu_bytes,

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 import semcast
-from semcast.runtime import gathering, keyring
-from semcast.runtime.fixed_session import FixedSession
-from semcast.runtime.gathering import HELLO_BYTES, Hello
-from semcast.runtime.keyring import KeyRing, new_key
+from semcast.runtime.membership import gathering
+from semcast.runtime.membership.fixed_session import FixedSession
+from semcast.runtime.membership.gathering import HELLO_BYTES, Hello
+from semcast.runtime.storage import keyring
+from semcast.runtime.storage.keyring import KeyRing, new_key
 from semcast.wire.frames import HELLO, member_id
 from semcast.wire.sealing import Sealer
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from semcast.runtime import keyring
-from semcast.runtime.keyring import (
+from semcast.runtime.storage import keyring
+from semcast.runtime.storage.keyring import (
     KEYS_MAX,
     KeyRing,
     KeyRingWatch,
@@ -281,7 +281,7 @@ def test_incarnations_follow_the_clock_and_never_go_back(tmp_path):
 def test_processes_at_once_get_different_incarnations(tmp_path):
     path = tmp_path / "incarnation"
     code = (
-        "import sys; from pathlib import Path; from semcast.runtime.keyring import *;"
+        "import sys; from pathlib import Path; from semcast.runtime.storage.keyring import *;"
         "print(*(next_incarnation(Path(sys.argv[1]), 5) for _ in range(50)))"
     )
     command = [sys.executable, "-c", code, str(path)]

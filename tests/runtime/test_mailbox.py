@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from semcast.runtime import mailbox as module
-from semcast.runtime.mailbox import PREFETCH_INITIAL, PREFETCH_MAX, Mailbox, Message
+from semcast.runtime.application import mailbox as module
+from semcast.runtime.application.mailbox import PREFETCH_INITIAL, PREFETCH_MAX, Mailbox, Message
 from semcast.terms.errors import LocalProtocolError
 
 

@@ -7,8 +7,8 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from semcast.runtime import metrics
-from semcast.runtime.addresses import show
+from semcast.runtime.operations import metrics
+from semcast.runtime.transport.addresses import show
 from semcast.terms.errors import ConfigError
 
 DEADLINE_S = 10

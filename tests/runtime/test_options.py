@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.core.recipe import Recipe
-from semcast.runtime.addresses import PeerAddress, multicast_address, parse_address, show
-from semcast.runtime.options import Options, option_fields, option_help
+from semcast.runtime.options.options import Options, option_fields, option_help
+from semcast.runtime.transport.addresses import PeerAddress, multicast_address, parse_address, show
 from semcast.terms.errors import ConfigError
 
 TRIO = "a=10.0.0.1:7000,b=10.0.0.2:7000,c=10.0.0.3:7000"

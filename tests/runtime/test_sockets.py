@@ -12,9 +12,14 @@ from time import monotonic
 
 import pytest
 
-from semcast.runtime import sockets
-from semcast.runtime.interfaces import Interface, datagram_bytes, interfaces, resolve_interface
-from semcast.runtime.sockets import (
+from semcast.runtime.transport import sockets
+from semcast.runtime.transport.network_interfaces import (
+    Interface,
+    datagram_bytes,
+    interfaces,
+    resolve_interface,
+)
+from semcast.runtime.transport.sockets import (
     Shortage,
     multicast_fault,
     open_multicast,
@@ -231,8 +236,8 @@ def wait_for_ipv6(namespace: str) -> None:
 def inside(namespace: str, script: str, *arguments: str) -> list[str]:
     """The command that runs a script there."""
     imports = (
-        "import sys; from semcast.runtime.interfaces import *;"
-        " from semcast.runtime.sockets import *\n"
+        "import sys; from semcast.runtime.transport.network_interfaces import *;"
+        " from semcast.runtime.transport.sockets import *\n"
     )
     command = ["ip", "netns", "exec", namespace, sys.executable, "-c", imports + script]
     return [*command, *arguments]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semcast.runtime import surroundings
-from semcast.runtime.surroundings import UdpCounts
+from semcast.runtime.operations import system_info as surroundings
+from semcast.runtime.operations.system_info import UdpCounts
 
 SNMP = """\
 Ip: Forwarding DefaultTTL
@@ -88,7 +88,8 @@ def test_what_the_kernel_says_of_the_clock(state, expected, monkeypatch):
 
 def test_the_limit_on_open_files():
     probe = (
-        "import resource; from semcast.runtime.surroundings import open_files_max as most;"
+        "import resource;"
+        "from semcast.runtime.operations.system_info import open_files_max as most;"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard)); print(most())"
     )

@@ -9,9 +9,9 @@ from time import monotonic
 
 import pytest
 
-from semcast.runtime.keyring import incarnation_path
+from semcast.runtime.membership import view_session as view_session
+from semcast.runtime.storage.keyring import incarnation_path
 from semcast.runtime.tasks import start_task
-from semcast.runtime.views import session as view_session
 from semcast.terms.errors import ConfigError
 from semcast.terms.outputs import Ended
 from semcast.terms.views import EXCLUDED

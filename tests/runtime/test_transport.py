@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcast.runtime import transport as module
-from semcast.runtime.transport import (
+from semcast.runtime.transport import udp as module
+from semcast.runtime.transport.udp import (
     DRAIN_MAX,
     SOL_UDP,
     TRAIN_BYTES,

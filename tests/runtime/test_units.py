@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcast.runtime.units import parse_bytes, parse_rate, parse_seconds
+from semcast.runtime.options.units import parse_bytes, parse_rate, parse_seconds
 from semcast.terms.errors import ConfigError
 
 

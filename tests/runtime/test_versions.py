@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import semcast
-from semcast.runtime.gathering import (
+from semcast.runtime.membership.gathering import (
     CANDIDATES_MAX,
     Gathering,
     Hello,
@@ -18,7 +18,7 @@ from semcast.runtime.gathering import (
     greeting,
     read_greeting,
 )
-from semcast.runtime.versions import RECENT_S, Versions
+from semcast.runtime.membership.versions import RECENT_S, Versions
 from semcast.wire import frames
 from semcast.wire.frames import HELLO, WHOLE, Claim, Header, group_id, member_id, pack
 from semcast.wire.sealing import Sealer

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from semcast.core.views.recipe import ViewRecipe
-from semcast.runtime.recording import ViewJournal
+from semcast.runtime.storage.recording import ViewJournal
 from semcast.terms.errors import SemcastError
 from semcast.terms.events import INSTALL, SUSPECT, Event
 from semcast.terms.ids import Life

@@ -5,9 +5,10 @@ from random import Random
 import msgspec
 import pytest
 
-from semcast.runtime.gathering import HELLO_BYTES, Hello, Seat, greeting
-from semcast.runtime.views import lives, reasons
-from semcast.runtime.views.introductions import Introductions, Standing, standing_decoder
+from semcast.runtime.membership import incarnations as lives
+from semcast.runtime.membership import reasons
+from semcast.runtime.membership.gathering import HELLO_BYTES, Hello, Seat, greeting
+from semcast.runtime.membership.introductions import Introductions, Standing, standing_decoder
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import PID_MAX, Life
 from semcast.wire.frames import HELLO, REPORT, member_id

@@ -7,10 +7,11 @@ import time
 import pytest
 
 import semcast
-from semcast.runtime import keyring
-from semcast.runtime.gathering import HELLO_BYTES
-from semcast.runtime.keyring import new_key
-from semcast.runtime.views import introductions, lives
+from semcast.runtime.membership import incarnations as lives
+from semcast.runtime.membership import introductions
+from semcast.runtime.membership.gathering import HELLO_BYTES
+from semcast.runtime.storage import keyring
+from semcast.runtime.storage.keyring import new_key
 from semcast.terms.views import Heartbeat
 from semcast.wire import encode
 from semcast.wire.frames import HELLO, WHOLE, member_id

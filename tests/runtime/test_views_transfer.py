@@ -6,7 +6,7 @@ import pytest
 
 import semcast
 from semcast.core.views.transfer import Transfer
-from semcast.runtime.bulk import Bulk
+from semcast.runtime.transport.tcp import Bulk
 from semcast.terms.views import StateChunk
 
 LARGE = bytes(range(256)) * (3 << 12)  # 3 MiB

@@ -16,8 +16,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from semcast.runtime import gathering, reports
-from semcast.runtime.views import introductions
+from semcast.runtime.membership import gathering, introductions, reports
 from semcast.terms import messages, pubsub, views
 from semcast.terms.ids import Life
 from semcast.terms.messages import Ballot, Data, Message, Purged

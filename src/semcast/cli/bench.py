@@ -252,6 +252,6 @@ def _names(text: str | None) -> list[str]:
 
 
 def _sizes(text: str | None) -> list[int | None]:
-    from semcast.runtime.units import parse_bytes
+    from semcast.runtime.options.units import parse_bytes
 
     return [parse_bytes(word, "datagram") for word in _names(text)] or [None]

@@ -11,7 +11,7 @@ from semcast.terms.palette import HOLDS, WRONG
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from semcast.runtime.doctor import Check
+    from semcast.runtime.operations.doctor import Check
 
 EXAMPLE = "Example: semcast doctor --interface eth0 --json"
 UNFIT: Final = 2  # the exit code of an environment that does not do
@@ -36,8 +36,8 @@ def doctor(
 
     Prints how to fix each problem.
     """
-    from semcast.runtime.addresses import parse_name
-    from semcast.runtime.doctor import FAIL, examine, worst
+    from semcast.runtime.operations.doctor import FAIL, examine, worst
+    from semcast.runtime.transport.addresses import parse_name
 
     if group is not None:
         parse_name(group, "group")

@@ -36,7 +36,7 @@ class JoiningCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the part of the help that lists options."""
-        from semcast.runtime.options import option_help
+        from semcast.runtime.options.options import option_help
 
         super().format_options(ctx, formatter)
         told = {_flag(name): text for name, text in option_help().items()}
@@ -61,7 +61,7 @@ def _flag(name: str) -> str:
 
 def _group_options() -> list[Any]:
     """Typer's options for the table's; hidden, since the help lists them apart."""
-    from semcast.runtime.options import option_help
+    from semcast.runtime.options.options import option_help
 
     def options() -> None: ...
 

@@ -13,7 +13,7 @@ from semcast.cli.commands import Commands, Json, new_app
 from semcast.cli.output import Output, table
 
 if TYPE_CHECKING:
-    from semcast.runtime.keyring import KeyRing
+    from semcast.runtime.storage.keyring import KeyRing
 
 File: TypeAlias = Annotated[
     Path | None,
@@ -46,7 +46,7 @@ def new(
 
     The first key of a ring is active at once; activate later ones with `semcast keys use`.
     """
-    from semcast.runtime.keyring import edit, id_text, keys_path, new_key
+    from semcast.runtime.storage.keyring import edit, id_text, keys_path, new_key
 
     key = new_key(cipher)
     path = file or keys_path()
@@ -64,7 +64,7 @@ def list_keys(
     json: Json = False,
 ) -> None:
     """List the keys and mark the active one."""
-    from semcast.runtime.keyring import KeyRing, keys_path
+    from semcast.runtime.storage.keyring import KeyRing, keys_path
 
     path = file or keys_path()
     ring = KeyRing.load(path)
@@ -89,7 +89,7 @@ def add(
     """Add a key that was created on another machine."""
     from getpass import getpass
 
-    from semcast.runtime.keyring import edit, from_text, id_text, keys_path
+    from semcast.runtime.storage.keyring import edit, from_text, id_text, keys_path
 
     if key == "-":
         key = getpass("key: ") if sys.stdin.isatty() else sys.stdin.readline()
@@ -102,7 +102,7 @@ def add(
 @app.command(epilog="Example: semcast keys use 5f21ac07")
 def use(key: Id, file: File = None, json: Json = False) -> None:
     """Make this key active.  Running members switch within a second."""
-    from semcast.runtime.keyring import edit, keys_path
+    from semcast.runtime.storage.keyring import edit, keys_path
 
     path = file or keys_path()
     ring = edit(path, lambda ring: ring.using(ring.find(key)))
@@ -112,7 +112,7 @@ def use(key: Id, file: File = None, json: Json = False) -> None:
 @app.command(epilog="Example: semcast keys remove 5f21ac07")
 def remove(key: Id, file: File = None, json: Json = False) -> None:
     """Remove a key.  Members then reject traffic that is encrypted with it."""
-    from semcast.runtime.keyring import edit, keys_path
+    from semcast.runtime.storage.keyring import edit, keys_path
 
     path = file or keys_path()
     ring = edit(path, lambda ring: ring.removing(ring.find(key)))
@@ -127,7 +127,7 @@ def _tell(json: bool, path: Path, ring: "KeyRing", done: str, key: str) -> None:
 
 
 def _rows(ring: "KeyRing", with_secret: bool) -> list[dict[str, object]]:
-    from semcast.runtime.keyring import id_text, to_text
+    from semcast.runtime.storage.keyring import id_text, to_text
 
     return [
         {"id": id_text(key.id), "cipher": key.cipher, "active": key == ring.active}

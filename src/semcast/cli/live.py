@@ -16,7 +16,7 @@ from semcast.cli.output import Output, cell
 
 if TYPE_CHECKING:
     from semcast.cli.piping import Parse, Printing, Stay, Work
-    from semcast.runtime.snapshot import Snapshot
+    from semcast.runtime.operations.snapshot import Snapshot
 
 JOIN_EXAMPLE = "Example: semcast join chat --members 2 --name ada"
 PUB_EXAMPLE = (
@@ -156,7 +156,7 @@ def _printing(
 
 def _stay(group: str, ctx: typer.Context, output: Output, work: "Work", *beside: "Work") -> "Stay":
     from semcast.cli.piping import take_part
-    from semcast.runtime.loop import run
+    from semcast.runtime.event_loop import run
 
     output.progress(f"waiting for the other members of {group}")
     try:

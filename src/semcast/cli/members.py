@@ -17,8 +17,8 @@ from semcast.cli.output import Output, table
 from semcast.cli.views_seen import describe_views, view_changes, views
 
 if TYPE_CHECKING:
-    from semcast.runtime.control import Survey
-    from semcast.runtime.snapshot import Snapshot
+    from semcast.runtime.operations.control import Survey
+    from semcast.runtime.operations.snapshot import Snapshot
 
 EXAMPLE = "Example: semcast members --group quotes --watch"
 LOOK_S: Final = 0.5
@@ -42,7 +42,7 @@ def members(
 ) -> None:
     """List your live members on this machine, and their groups."""
     from semcast.faults.limits import within
-    from semcast.runtime.control import survey
+    from semcast.runtime.operations.control import survey
 
     if count is not None:
         within("count", count, 1)

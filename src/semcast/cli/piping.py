@@ -21,10 +21,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from semcast.runtime.group import RECEIVE_MAX, Group
-from semcast.runtime.joining import join
-from semcast.runtime.mailbox import Message
-from semcast.runtime.snapshot import Snapshot
+from semcast.runtime.application.group import RECEIVE_MAX, Group
+from semcast.runtime.application.join import join
+from semcast.runtime.application.mailbox import Message
+from semcast.runtime.operations.snapshot import Snapshot
 from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
 from semcast.terms.messages import Update
 

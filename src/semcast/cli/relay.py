@@ -11,8 +11,8 @@ from semcast.cli.output import Output, pairs
 
 if TYPE_CHECKING:
     from semcast.faults import Cut, Link, OneWayCut, Partition
-    from semcast.runtime.addresses import Address
     from semcast.runtime.relay import Relay
+    from semcast.runtime.transport.addresses import Address
 
 EXAMPLE = (
     "\b\nExample:\n"
@@ -91,8 +91,8 @@ def relay(
     import asyncio
 
     from semcast.faults.limits import positive
-    from semcast.runtime.addresses import parse_peers
     from semcast.runtime.relay import Relay
+    from semcast.runtime.transport.addresses import parse_peers
 
     if seconds is not None:
         positive("seconds", seconds)
@@ -134,7 +134,7 @@ async def _run(
 
 
 def _peers(addresses: "dict[str, Address]") -> str:
-    from semcast.runtime.addresses import show
+    from semcast.runtime.transport.addresses import show
 
     return ",".join(f"{name}={show(address)}" for name, address in sorted(addresses.items()))
 
@@ -154,7 +154,7 @@ def _link(
     loss: float, duplicate: float, reorder: float, latency: str, jitter: str, bandwidth: str | None
 ) -> "Link":
     from semcast.faults import Constant, Link, Uniform
-    from semcast.runtime.units import parse_rate, parse_seconds
+    from semcast.runtime.options.units import parse_rate, parse_seconds
 
     low_s, more_s = parse_seconds(latency, "latency"), parse_seconds(jitter, "jitter")
     return Link(
@@ -187,7 +187,7 @@ def _period(field: str, text: str, form: str) -> tuple[float, float, str]:
     """When, and the part of the text that says who."""
     from math import inf
 
-    from semcast.runtime.units import parse_seconds
+    from semcast.runtime.options.units import parse_seconds
     from semcast.terms.errors import ConfigError
 
     when, colon, who = text.partition(":")

@@ -20,8 +20,8 @@ from semcast.cli.output import Output, bar, cell, table
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from semcast.runtime.control import Survey
-    from semcast.runtime.snapshot import Peer, Snapshot
+    from semcast.runtime.operations.control import Survey
+    from semcast.runtime.operations.snapshot import Peer, Snapshot
 
 EXAMPLE = "Example: semcast top --group quotes --seconds 30"
 EVERY_S_MIN: Final = 0.1  # Looking must not disturb.
@@ -71,7 +71,7 @@ def top(
     Shows the live members on this machine and, as far as they know them, their peers.
     """
     from semcast.faults.limits import finite, positive
-    from semcast.runtime.control import survey
+    from semcast.runtime.operations.control import survey
 
     finite("every", every, EVERY_S_MIN)
     looks = 0

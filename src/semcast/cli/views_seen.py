@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from semcast.runtime.snapshot import Snapshot, ViewSeen
+    from semcast.runtime.operations.snapshot import Snapshot, ViewSeen
 
 Process: TypeAlias = tuple[str, str, int]  # group, name, process
 

@@ -24,7 +24,7 @@ from semcast.experiments.plan import Diary, Load, Plan, Result, Tick
 from semcast.experiments.systems import Case, systems
 from semcast.experiments.worker import cpu_s_of
 from semcast.faults.limits import finite, positive, within
-from semcast.runtime.options import Options
+from semcast.runtime.options.options import Options
 from semcast.terms.events import DELIVER, MULTICAST
 from semcast.workloads.items import item_tag
 from semcast.workloads.stock import STOCK_GROUPS

@@ -34,9 +34,9 @@ from semcast.experiments.footage import Footage, Period, read_footage
 from semcast.experiments.live_run import LiveRun, run_live
 from semcast.experiments.plan import Load, Plan, Tick
 from semcast.faults.limits import finite, positive, within
-from semcast.runtime.addresses import multicast_address
-from semcast.runtime.interfaces import resolve_interface
-from semcast.runtime.sockets import multicast_fault
+from semcast.runtime.transport.addresses import multicast_address
+from semcast.runtime.transport.network_interfaces import resolve_interface
+from semcast.runtime.transport.sockets import multicast_fault
 from semcast.specs.verdict import FAIL, PASS
 from semcast.terms.errors import SemcastError
 from semcast.workloads.items import item_tag

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 from semcast.faults import Link
-from semcast.runtime.addresses import Address, show
 from semcast.runtime.relay import Relay
+from semcast.runtime.transport.addresses import Address, show
 
 HOST: Final = "127.0.0.1"
 DEADLINE_S: Final = 10.0

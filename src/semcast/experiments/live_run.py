@@ -15,7 +15,7 @@ from semcast.core.views.recipe import PROTOCOLS as VIEW_PROTOCOLS
 from semcast.experiments.fleet import QUIET_S, Fleet
 from semcast.experiments.judging import judge
 from semcast.experiments.plan import Plan, Result
-from semcast.runtime.views.lives import pid_of_name
+from semcast.runtime.membership.incarnations import pid_of_name
 from semcast.specs.verdict import CheckVerdict
 
 SKEW_S: Final = 0.001

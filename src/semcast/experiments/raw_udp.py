@@ -17,10 +17,10 @@ import msgspec
 
 from semcast.experiments.plan import Plan
 from semcast.experiments.worker import main
-from semcast.runtime.addresses import multicast_address
-from semcast.runtime.interfaces import datagram_bytes, resolve_interface
-from semcast.runtime.mailbox import Message
-from semcast.runtime.sockets import open_multicast, open_unicast
+from semcast.runtime.application.mailbox import Message
+from semcast.runtime.transport.addresses import multicast_address
+from semcast.runtime.transport.network_interfaces import datagram_bytes, resolve_interface
+from semcast.runtime.transport.sockets import open_multicast, open_unicast
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Update
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from semcast import __version__
 from semcast.experiments.fleet import WORKER
-from semcast.runtime.keyring import edit, new_key
+from semcast.runtime.storage.keyring import edit, new_key
 from semcast.terms.errors import ConfigError, one_of
 
 NO_KEY: Final = "none"

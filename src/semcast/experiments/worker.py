@@ -24,9 +24,9 @@ import msgspec
 
 import semcast
 from semcast.experiments.plan import Command, Diary, Load, Plan, Report, Result, Start, Tick
-from semcast.runtime.loop import run
-from semcast.runtime.mailbox import Message
-from semcast.runtime.snapshot import Snapshot
+from semcast.runtime.application.mailbox import Message
+from semcast.runtime.event_loop import run
+from semcast.runtime.operations.snapshot import Snapshot
 from semcast.terms.messages import Update
 from semcast.traces.journal import Journal
 from semcast.workloads.items import item_tag

@@ -7,10 +7,10 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from semcast.kernel import payload_bytes
-from semcast.runtime.addresses import Address
-from semcast.runtime.bulk import Bulk
-from semcast.runtime.directory import Directory
-from semcast.runtime.transport import Transport
+from semcast.runtime.membership.directory import Directory
+from semcast.runtime.transport.addresses import Address
+from semcast.runtime.transport.tcp import Bulk
+from semcast.runtime.transport.udp import Transport
 from semcast.terms.ids import EVERYONE, Pid
 from semcast.terms.messages import Data
 from semcast.terms.views import StateChunk

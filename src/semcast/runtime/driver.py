@@ -38,7 +38,7 @@ log = logging.getLogger("semcast")
 YIELD_AFTER_MESSAGES: Final = 512  # after which a sender lets the event loop turn
 IDLE_S: Final = 0.0005  # since the last messages were sent: more are not expected at once
 RECEIVED_MAX: Final = 64  # datagrams handled as one input, and
-RECEIVED_BYTES_MAX: Final = 128 << 10  # how large they are together: others must get their turn
+RECEIVED_BYTES_MAX: Final = 512 << 10  # how large they are together: others must get their turn
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from typing import Final, cast
 import msgspec
 
 from semcast.faults import Links
-from semcast.runtime.addresses import Address
 from semcast.runtime.agenda import Agenda
+from semcast.runtime.transport.addresses import Address
 from semcast.wire import frames
 
 LENGTH_BYTES: Final = 4

@@ -1,0 +1,1 @@
+"""What an application holds: the way into a group, the group, its mailbox."""

@@ -1,0 +1,399 @@
+"""A live group: the interface of the application.
+
+Everything runs in the event loop that joined, and calls from another thread are refused by name.
+An application that keeps the loop busy is a slow member; so is one that takes its time between two
+messages, and that is fine.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
+from threading import get_ident
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeAlias, cast
+
+import msgspec
+
+from semcast import kernel
+from semcast.runtime.application.group_events import Confirmed, View, ViewChange
+from semcast.runtime.application.mailbox import Message
+from semcast.runtime.application.port import GroupPort
+from semcast.runtime.driver import YIELD_AFTER_MESSAGES, Driver
+from semcast.runtime.operations.snapshot import Snapshot
+from semcast.runtime.options.options import Options, relation_of
+from semcast.terms.errors import BufferFull, LocalProtocolError, NoQuorum
+from semcast.terms.ids import Seq
+from semcast.terms.messages import Submission, Update
+from semcast.wire.forks import Ancestry, forked
+from semcast.workloads.items import item_tag
+
+LABELS_REMEMBERED: Final = 1 << 16  # and as many older ones
+RECEIVE_MAX: Final = 1024
+NOWHERE: Final = 0  # no thread has this number
+
+GroupEvent: TypeAlias = Message | ViewChange | Confirmed
+
+
+class Relation(Protocol):
+    """Which of its own earlier messages a message makes obsolete, as the application knows it.
+
+    It must be transitive in effect and may be incomplete: what it does not name is merely not
+    purged.  `obsoletes` changes nothing, since it is asked again, perhaps with another number, for
+    a message that found no room; `sent` follows once the message has its number.
+
+        class Sensors:
+            def __init__(self):
+                self.last = {}
+
+            def obsoletes(self, seq, item, payload):
+                return [self.last[item]] if item in self.last else []
+
+            def sent(self, seq, item, payload):
+                self.last[item] = seq
+    """
+
+    def obsoletes(self, seq: Seq, item: str | None, payload: bytes) -> Iterable[Seq]: ...
+
+    def sent(self, seq: Seq, item: str | None, payload: bytes) -> None: ...
+
+
+def label_of(item: str) -> kernel.Label | None:
+    """The label of an item; None if it can have none."""
+    if not item:
+        return None
+    try:
+        tag, written = item_tag(item), msgspec.msgpack.encode(item)
+    except UnicodeEncodeError:
+        return None
+    named = len(item) if item.isascii() else len(item.encode())
+    return tag, msgspec.msgpack.encode(tag), written, named
+
+
+class Group:
+    """A member's hold on its group; made by `join`.
+
+        async with semcast.join("quotes", members=3) as group:
+            await group.multicast(b"101.25", item="ACME")
+            async for message in group:
+                print(message.sender, message.item, message.payload)
+
+    `name` is the group's, `member` this member's, `members` everybody's names in rank order.  With
+    views, `events` tells besides messages how the membership changes.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        driver: Driver,
+        port: GroupPort,
+        snapshot: Callable[[], Snapshot],
+        forget: Callable[[str], None],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.name = options.group
+        self.member = options.name
+        self._driver = driver
+        self._port = port
+        self._snapshot, self._forget, self._close = snapshot, forget, close
+        relation = options.relation
+        self._relation: Relation | None = None if isinstance(relation, str) else relation
+        self._has_items = relation_of(options.recipe()) in ("item", "all")
+        self._labels: dict[str, kernel.Label] = {}
+        self._older_labels: dict[str, kernel.Label] = {}
+        self._unread: list[Message] = []  # of what iteration took, the next one last
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._is_forked = False
+        Ancestry.told.add(self)
+        self.is_closed = False
+
+    def __repr__(self) -> str:
+        return f"Group({self.name!r}, member={self.member!r}, members={list(self.members)})"
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Everybody's names, in rank order."""
+        return self._port.view.members
+
+    @property
+    def view(self) -> View:
+        """Who is in the group, as this member has been told so far."""
+        return self._port.view
+
+    async def multicast(
+        self,
+        payload: bytes,
+        *,
+        item: str | None = None,
+        never_purge: bool = False,
+        obsoletes: Sequence[Seq] = (),
+    ) -> Seq:
+        """Send a message to the group, this member included; returns its number.
+
+        It supersedes what this member sent before about the same `item`.  With relation "list"
+        or "bitmap", `obsoletes` names earlier numbers instead.  Nothing ever supersedes a message
+        sent with `never_purge`.  Waits only while the buffer is full of messages that may not be
+        purged; under overflow="error" it raises `BufferFull` instead.  With views it also waits
+        while the group agrees on the next one, and while this member can reach too few others;
+        under overflow="error" it raises `NoQuorum` in that case.
+
+            seq = await group.multicast(b"101.25", item="ACME")
+        """
+        if get_ident() != self._thread:  # as `_check`, which costs three times as much to call
+            self._refuse("multicast")
+        return await self._send([Update(payload, item, never_purge, tuple(obsoletes))])
+
+    async def multicast_many(self, updates: Iterable[Update]) -> Seq:
+        """Send a batch, in order; cheaper than one by one.  Returns the last one's number.
+
+        If it raises, those before the offending one are on their way.
+
+            await group.multicast_many([Update(b"1", "a"), Update(b"2", "b")])
+        """
+        self._check("multicast_many")
+        if isinstance(updates, list) and 0 < len(updates) <= YIELD_AFTER_MESSAGES:
+            return await self._send(updates[:])
+        last, given = self._driver.machine.sent, iter(updates)
+        while True:
+            batch: list[Update] = []
+            try:
+                batch += islice(given, YIELD_AFTER_MESSAGES)
+            finally:  # What came before an error of the application's is sent.
+                if batch:
+                    last = await self._send(batch)
+            if not batch:
+                return last
+
+    async def _send(self, batch: list[Update]) -> Seq:
+        """Returns the number of the last one."""
+        driver, port, start = self._driver, self._port, 0
+        while start < len(batch):
+            port.can_send.clear()  # before, since the offer itself may make room
+            accepted = self._offer(batch[start:] if start else batch)
+            start += accepted
+            if not accepted:
+                await port.can_send.wait()
+        last = driver.machine.sent
+        if driver.sent_since_yield >= YIELD_AFTER_MESSAGES:
+            await asyncio.sleep(0)  # A sender that never waits must not starve the protocol.
+        return last
+
+    def try_multicast(
+        self,
+        payload: bytes,
+        *,
+        item: str | None = None,
+        never_purge: bool = False,
+        obsoletes: Sequence[Seq] = (),
+    ) -> Seq | None:
+        """As `multicast`, but where that would wait nothing is sent and None is returned.
+
+        if group.try_multicast(b"101.25", item="ACME") is None: ...
+        """
+        if get_ident() != self._thread:
+            self._refuse("try_multicast")
+        try:
+            accepted = self._offer([Update(payload, item, never_purge, tuple(obsoletes))])
+        except (BufferFull, NoQuorum):
+            return None
+        return self._driver.machine.sent if accepted else None
+
+    async def tombstone(self, item: str, payload: bytes = b"") -> Seq:
+        """Say that an item is gone: supersedes its updates, and is itself never purged.
+
+        await group.tombstone("ACME")
+        """
+        self._check("tombstone")
+        if not self._has_items:
+            raise LocalProtocolError(
+                "tombstone: needs relation item; use multicast with obsoletes instead"
+            )
+        return await self.multicast(payload, item=item, never_purge=True)
+
+    def on_fork(self) -> None:
+        """This is the child's copy."""
+        self._is_forked, self._thread = True, NOWHERE
+
+    def _check(self, call: str) -> None:
+        """Refuse a call from where it would race with the protocol: another thread, or a child."""
+        if get_ident() != self._thread:
+            self._refuse(call)
+
+    def _refuse(self, call: str) -> None:
+        if self._is_forked:
+            raise forked(call)
+        with suppress(RuntimeError):  # which says that no event loop runs here
+            if asyncio.get_running_loop() is self._loop:
+                self._thread = get_ident()  # It was moved, as a whole.
+                return
+        raise LocalProtocolError(
+            f"{call}: called from thread {threading.current_thread().name!r}, but group "
+            f"{self.name!r} belongs to the thread of the event loop that joined it; use "
+            "semcast.sync, asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe"
+        )
+
+    def _offer(self, batch: list[Update]) -> int:
+        if self._driver.ended is not None:
+            raise self._driver.ended
+        parcel = cast(
+            "Sequence[Submission]",
+            kernel.Parcel(batch, self._labels, self._label, self._submission),
+        )
+        if self._relation is None:
+            return self._driver.submit(parcel)
+        # Which messages it may name depends on the number a message gets.
+        for sent, submission in enumerate(parcel):
+            seq = self._driver.machine.sent + 1
+            if submission.obsoletes:
+                raise LocalProtocolError(
+                    "obsoletes: computed by this group's relation object; remove the argument"
+                )
+            item, payload = submission.name or None, submission.payload
+            named = tuple(self._relation.obsoletes(seq, item, payload))
+            if not self._driver.submit([msgspec.structs.replace(submission, obsoletes=named)]):
+                return sent
+            self._relation.sent(seq, item, payload)
+        return len(batch)
+
+    def _submission(self, update: Update) -> Submission:
+        item = update.item
+        if not isinstance(update.payload, bytes):
+            raise LocalProtocolError(f"payload: must be bytes, not {type(update.payload).__name__}")
+        if item is None:
+            return Submission(update.payload, None, update.obsoletes, update.never_purge)
+        if not isinstance(item, str) or not item:
+            raise LocalProtocolError(f"item: must be a non-empty string or None, not {item!r}")
+        label = self._labels.get(item) or self._label(item)
+        if label is None:
+            raise LocalProtocolError(f"item: {item!r} cannot be encoded as UTF-8")
+        return Submission(update.payload, label[0], update.obsoletes, update.never_purge, item)
+
+    def _label(self, item: str) -> kernel.Label | None:
+        """Of an item that was not met lately; None if it can have none."""
+        label = self._older_labels.get(item)
+        if label is None:
+            label = label_of(item)
+        if label is not None and label[3] <= kernel.NAME_MAX:
+            if len(self._labels) == LABELS_REMEMBERED:
+                self._older_labels, self._labels = self._labels, {}
+            self._labels[item] = label
+        return label
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        if not self._unread:
+            self._unread = await self.receive()
+            self._unread.reverse()
+            if not self._unread:
+                raise StopAsyncIteration
+        return self._unread.pop()
+
+    async def receive(self, limit: int = RECEIVE_MAX) -> list[Message]:
+        """Wait for messages: at least one, at most `limit`; none once the group is closed.
+
+        for message in await group.receive(): ...
+        """
+        self._check("receive")
+        if self._unread or limit < 1:
+            return await self._take(limit)
+        mailbox = self._port.mailbox
+        while True:
+            taken = await mailbox.take(limit)
+            if taken or mailbox.pass_marker(self._port.on_marker) is None:
+                return taken
+
+    async def _take(self, limit: int) -> list[Message]:
+        """What comes next, if that is messages."""
+        if limit < 1:
+            raise LocalProtocolError(f"limit: {limit} is not at least 1")
+        if self._unread:  # by who iterated before
+            taken = self._unread[: -limit - 1 : -1]
+            del self._unread[-limit:]
+            return taken
+        return await self._port.mailbox.take(limit)
+
+    async def events(self) -> AsyncIterator[GroupEvent]:
+        """Iterate over messages and, in their place between them, over changes of the view and
+        confirmations.
+
+        async for event in group.events():
+            match event:
+                case semcast.Message(): ...
+                case semcast.ViewChange(view, joined, left, status): ...
+        """
+        while True:
+            if not self._unread:
+                self._check("events")
+                self._unread = await self._take(RECEIVE_MAX)
+                self._unread.reverse()
+            if self._unread:
+                yield self._unread.pop()
+            elif (event := self._port.mailbox.pass_marker(self._port.on_marker)) is not None:
+                yield event
+            else:
+                return
+
+    async def receive_events(self, limit: int = RECEIVE_MAX) -> list[GroupEvent]:
+        """As `receive`, but what happens between messages comes too, in a list of its own.
+
+        for event in await group.receive_events(): ...
+        """
+        self._check("receive_events")
+        taken = await self._take(limit)
+        if taken:
+            return list(taken)
+        event = self._port.mailbox.pass_marker(self._port.on_marker)
+        return [] if event is None else [event]
+
+    async def batches(self, limit: int = RECEIVE_MAX) -> AsyncIterator[list[Message]]:
+        """Iterate over lists of messages, of at most `limit`: the fast way to read.
+
+        async for batch in group.batches():
+            for message in batch: ...
+        """
+        while batch := await self.receive(limit):
+            yield batch
+
+    def forget(self, member: str) -> None:
+        """Go on without a member that crashed or is given up; at most f of them.
+
+        What was held for it is released; should it come back, it is told that it was excluded.
+        """
+        self._check("forget")
+        if member not in self.members:
+            raise LocalProtocolError(
+                f"forget: unknown member {member!r}; the group has {', '.join(self.members)}"
+            )
+        if self._driver.ended is not None:
+            raise self._driver.ended
+        self._forget(member)
+
+    def snapshot(self) -> Snapshot:
+        """How this member and its peers are doing; `snapshot().slowest` names the slow one."""
+        self._check("snapshot")
+        return self._snapshot()
+
+    async def close(self) -> None:
+        """Leave: wait, for at most `linger`, until everyone has everything; twice is fine.
+
+        In a forked child it does nothing: the parent is the member, and leaves when it likes.
+        """
+        if not self.is_closed and not self._is_forked:
+            self._check("close")
+            self.is_closed = True
+            await self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

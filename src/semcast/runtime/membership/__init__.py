@@ -1,0 +1,1 @@
+"""How a process gets into its group, is known there, and leaves it."""

@@ -1,0 +1,80 @@
+"""What a member of changing views tells people when something keeps it from going on."""
+
+from collections.abc import Collection
+
+from semcast.core.views.recipe import quorum
+from semcast.runtime.membership.gathering import Gathering
+from semcast.runtime.membership.introductions import Introductions, Standing
+from semcast.terms.ids import Lineage, Pid
+from semcast.terms.views import MINORITY, View
+
+
+def minority(view: View, suspects: Collection[Pid], known: Introductions) -> str:
+    """How many there are, and how many it takes."""
+    reached = [life for life in view.members if life.pid not in suspects]
+    names = ", ".join(known.name_of(life.pid) for life in reached)
+    return (
+        f"minority: this member reaches {len(reached)} of the {len(view.members)} members of view "
+        f"{view.id} ({names}) and needs {quorum(len(view.members))}"
+    )
+
+
+def excluded(followed: Lineage, known: Introductions) -> str:
+    """Why a life ended; `followed` is the lineage of the group that it found instead, or 0."""
+    name = known.own_name
+    if not followed:
+        return f"the group excluded {name}, which was silent or too slow"
+    others = ", ".join(known.names_in(followed)) or "others"
+    return (
+        f"{name} reached too few members of its group, and {others} run a group of the same name "
+        "that was founded separately"
+    )
+
+
+def two_groups(own: Collection[str], rival: Lineage, known: Introductions) -> str:
+    """Two groups of one name run apart, and only a person can say which is to stay."""
+    others = ", ".join(known.names_in(rival)) or "unnamed processes"
+    return (
+        f"two groups have this name: one with {', '.join(own)}, another with {others}, "
+        "founded separately; they never merge: restart the members of one group, and they join "
+        "the other"
+    )
+
+
+def join_timeout(waited_s: float, obstacle: str, known: Introductions) -> str:
+    """Why this process did not get into a group in time."""
+    reachable = ", ".join([known.own_name, *sorted(known.names.values())])
+    text = f"join: timed out after {waited_s:g} s; reachable: {reachable}{obstacle}"
+    if known.differing:
+        text += f"; different settings: {', '.join(sorted(known.differing.values()))}"
+    if known.clashing:
+        text += f"; the name's hash collides with that of: {', '.join(sorted(known.clashing))}"
+    return text
+
+
+def no_state(donor: Pid, known: Introductions) -> str:
+    """A member that should send its application's state did not."""
+    name = known.name_of(donor)
+    return f"; received no state from {name}, whose application must keep reading messages"
+
+
+def too_few(gathering: Gathering) -> str:
+    """Not all founders were there."""
+    missing = f", missing: {', '.join(gathering.missing)}" if gathering.missing else ""
+    return f"; founding the group needs {gathering.members} members{missing}"
+
+
+def no_group() -> str:
+    """There is nothing to join, and this process may not found it."""
+    return "; no such group is running; found one with members or peers"
+
+
+def running(standing: Standing, known: Introductions) -> str:
+    """The group that runs, as one of its members reported it."""
+    lives, gone = standing.members, set(standing.suspects)
+    members = ", ".join(known.name_of(pid) for pid, _ in lives)
+    text = f"; the group's view {standing.view} has {members}"
+    if standing.status == MINORITY:
+        reached = ", ".join(known.name_of(pid) for pid, _ in lives if pid not in gone)
+        text += f"; it needs {quorum(len(lives))} of them to continue and only reaches {reached}"
+    return text

@@ -1,0 +1,218 @@
+"""What opening and closing a live member is, whatever the rules of its group's membership.
+
+What was opened is closed again wherever this stops.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from random import Random
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from semcast.families import find
+from semcast.runtime.application.group import Group
+from semcast.runtime.application.port import GroupPort
+from semcast.runtime.channel import MemberChannel
+from semcast.runtime.clock import LoopClock
+from semcast.runtime.driver import Driver, EventSink
+from semcast.runtime.membership.directory import Directory
+from semcast.runtime.membership.gathering import Envelope
+from semcast.runtime.operations.snapshot import ViewSeen
+from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
+from semcast.runtime.options.options import Options
+from semcast.runtime.resources import Equipment
+from semcast.runtime.transport.addresses import Address
+from semcast.runtime.transport.udp import Transport
+from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.ids import Life, Lineage, Pid
+from semcast.terms.machine import Machine, Status
+from semcast.terms.outputs import Ended
+from semcast.terms.views import View
+from semcast.wire.frames import REPORT, TCP, WHOLE
+from semcast.wire.sealing import Opened
+
+REPORT_PERIOD_S: Final = 1.0
+
+log = logging.getLogger("semcast")
+
+T = TypeVar("T")
+
+
+def decode_body(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
+    """The content of a frame of the runtime's own, or `RemoteProtocolError`."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RemoteProtocolError(f"cannot decode the frame: {error}") from error
+
+
+class Session(ABC):
+    """Everything that one live member has open, from `open` to `close`.
+
+    How its group comes together, goes on and is left is for the two kinds of sessions to say.
+    """
+
+    transport: Transport
+    directory: Directory
+    channel: MemberChannel
+    port: GroupPort
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.equipment = Equipment(options)
+        self.family = find(options.protocol)
+        self.recipe: Any = options.recipe()
+        self.driver: Driver | None = None
+        self._arrived = asyncio.Event()  # something decisive came
+        self._reporting: asyncio.TimerHandle | None = None
+
+    async def open(self) -> Group:
+        """Get into the group; raises SemcastError, and then nothing is left open."""
+        try:
+            return await self._open()
+        except BaseException:
+            if self.driver is not None:
+                self._give_up(self.driver)
+                self.driver.end(None)
+            await self.equipment.close()
+            raise
+
+    @abstractmethod
+    def _give_up(self, driver: Driver) -> None:
+        """The others may count on this member by now, and need not."""
+
+    @abstractmethod
+    async def _open(self) -> Group: ...
+
+    @abstractmethod
+    def _on_control(self, opened: Opened, address: Address, now: float) -> None:
+        """A frame that is not for the machine, or comes before there is one."""
+
+    @abstractmethod
+    def _report(self) -> None:
+        """Tell the peers how this member is doing."""
+
+    @abstractmethod
+    def _first_report(self) -> bytes:
+        """The first frame on a TCP connection says this: it is small, since a peer takes little
+        from a connection that has not been authenticated."""
+
+    def _on_frame(self, opened: Opened, address: Address, now: float) -> None:
+        if opened.kind == WHOLE and self.driver is not None:
+            pid = self.directory.numbers.get(opened.sender)
+            if pid is not None:
+                self.directory.heard_at[pid] = now
+                self.driver.on_datagram(pid, opened.body)
+                return
+        self._on_control(opened, address, now)
+
+    def _send_all(self, envelopes: Iterable[Envelope]) -> None:
+        for to, kind, body in envelopes:
+            self.transport.send(kind, body, (to,))
+
+    async def _wait(self, deadline: float) -> None:
+        """Until something decisive came, or it is time."""
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(deadline - monotonic()):
+                await self._arrived.wait()
+        except TimeoutError:
+            pass
+
+    def _machine(self, life: Life, seed: int) -> Machine:
+        return self.family.machine(self.recipe, life, Random(seed), monotonic(), ())
+
+    def _drive(self, machine: Machine, sink: EventSink | None) -> Driver:
+        """The machine begins to run."""
+        equipment = self.equipment
+        self.channel = MemberChannel(
+            self.transport, equipment.bulk, self.directory, self.family.codec
+        )
+        driver = self.driver = Driver(
+            machine,
+            self.channel,
+            self.port,
+            LoopClock(),
+            sink=sink,
+            sends_when_idle=self.options.coalesce is None,
+        )
+        equipment.stack.callback(self._stop)
+        self.transport.on_drained = driver.on_drained
+        equipment.bulk.introduce = self._first_frame
+        self._reporting = asyncio.get_running_loop().call_later(
+            REPORT_PERIOD_S, self._report_regularly
+        )
+        return driver
+
+    def _stop(self) -> None:
+        assert self.driver is not None
+        self.driver.stop()
+        if self._reporting is not None:
+            self._reporting.cancel()
+
+    def _report_regularly(self) -> None:
+        self._report()
+        self._reporting = asyncio.get_running_loop().call_later(
+            REPORT_PERIOD_S, self._report_regularly
+        )
+
+    def _first_frame(self) -> bytes:
+        return self.transport.sealer.seal(REPORT, self._first_report(), TCP)
+
+    async def _show(self, driver: Driver) -> Group:
+        """Let people look at the member; its application gets the group."""
+        options = self.options
+        builder = SnapshotBuilder(
+            options,
+            driver,
+            self.port,
+            self.directory,
+            self.transport,
+            self,
+            is_sealed=self.equipment.is_sealed,
+        )
+        await self.equipment.show(builder)
+        return Group(options, driver, self.port, builder.snapshot, self.forget, self.close)
+
+    @abstractmethod
+    def forget(self, name: str) -> None:
+        """The application wants to go on without a member."""
+
+    @abstractmethod
+    def on_view(self, view: View) -> None: ...
+
+    @abstractmethod
+    def on_rival(self, lineage: Lineage) -> None: ...
+
+    @abstractmethod
+    def on_excluded(self, ended: Ended) -> str: ...
+
+    @abstractmethod
+    def minority_reason(self) -> str: ...
+
+    @abstractmethod
+    def pids(self, status: Status) -> Sequence[Pid]: ...
+
+    @abstractmethod
+    def tolerated(self, members: int) -> int: ...
+
+    @abstractmethod
+    def view_seen(self, status: Status) -> ViewSeen | None: ...
+
+    async def close(self) -> None:
+        """Leave the group, and give everything back."""
+        assert self.driver is not None
+        is_member = self.driver.ended is None
+        try:
+            await self._leave(self.driver, is_member=is_member)
+        finally:  # also if whoever closes is cancelled meanwhile
+            self.driver.end(None)
+            await self.equipment.close()
+
+    @abstractmethod
+    async def _leave(self, driver: Driver, *, is_member: bool) -> None:
+        """Say goodbye, and wait as long as the options say that the others have everything."""

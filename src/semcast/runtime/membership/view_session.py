@@ -1,0 +1,393 @@
+"""From options to a live group with views: listen, find the group or found it, get in.
+
+Whoever starts looks for members of a running group; if none answers and enough founders are there,
+these agree on who they are, as a fixed group does, and begin with the first view.  So one command
+line serves the founder, the late joiner, and the founder that comes back after a crash.
+A name that is in use is not spoken under: others would take the new process for a restart of the
+old one.  So a process first asks whether the name is in use, for as long as a namesake answers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from random import SystemRandom
+from time import monotonic
+from typing import Final
+
+import msgspec
+
+from semcast.core.views.recipe import quorum
+from semcast.runtime.application.group import Group
+from semcast.runtime.application.port import GroupPort, StateHandlers
+from semcast.runtime.driver import Driver
+from semcast.runtime.membership import reasons
+from semcast.runtime.membership.gathering import Envelope, Gathering, GroupComplete, read_hello
+from semcast.runtime.membership.incarnations import (
+    incarnation_of,
+    life_of,
+    next_life,
+    pid_of,
+    pid_of_name,
+)
+from semcast.runtime.membership.introductions import Introductions, Standing, standing_decoder
+from semcast.runtime.membership.name_probe import PROBE_PERIOD_S, PROBES, NameProbe
+from semcast.runtime.membership.session import Session, decode_body
+from semcast.runtime.operations.snapshot import ViewSeen
+from semcast.runtime.options.options import Options
+from semcast.runtime.storage.recording import ViewJournal, check_trace, close_journal
+from semcast.runtime.tasks import start_task
+from semcast.runtime.transport.addresses import Address
+from semcast.runtime.transport.endpoints import find_peers
+from semcast.terms.errors import (
+    ExcludedFromGroup,
+    JoinTimeout,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
+from semcast.terms.ids import NO_LINEAGE, Life, Lineage, Pid
+from semcast.terms.machine import FoundGroup, LeaveGroup, Status
+from semcast.terms.outputs import Ended
+from semcast.terms.views import EXCLUDED, JOINING, LEFT, View
+from semcast.wire.frames import HELLO, PROBE, REPORT, ROSTER
+from semcast.wire.sealing import Opened
+
+ASK_PERIOD_S: Final = 0.1
+DISCOVERY_S: Final = 0.3  # for a group that runs, before another is founded
+
+log = logging.getLogger("semcast")
+
+
+class ViewSession(Session):
+    """Of a group whose membership changes."""
+
+    directory: Introductions
+
+    def __init__(self, options: Options, state: StateHandlers) -> None:
+        super().__init__(options)
+        self._state = state
+        self._gathering: Gathering | None = None
+        self._running: Standing | None = None  # what a member of a running group said of it
+        self._is_listening = True  # and says nothing
+        self._returning: asyncio.Task[None] | None = None  # to a group that went on without it
+
+    async def _open(self) -> Group:
+        options, equipment = self.options, self.equipment
+        inc = await asyncio.to_thread(next_life)  # The disk may be slow, or its lock held.
+        await equipment.open(incarnation_of(inc))
+        self.transport = equipment.transport
+        self.recipe = options.recipe(self.transport.body_bytes, equipment.window_bytes)
+        own = equipment.seat()
+        peers = await find_peers(options, sealed=equipment.is_sealed)
+        rng, digest = SystemRandom(), options.digest()
+        self.directory = Introductions(own, digest, rng, peers)
+        self._life = Life(self.directory.own_pid, inc)
+        self._probe = NameProbe(options.name, self.directory.nonce)
+        if self.recipe.is_primary and options.members:
+            self._gathering = Gathering(own, options.members, digest, rng, peers)
+            self._gathering.nonce = self.directory.nonce  # One answer is for both.
+        self.transport.on_frame = self._on_frame
+        check_trace(options)  # now, for later the others would count on this member
+        try:
+            async with asyncio.timeout(options.join_timeout):
+                await self._listen()
+                founders = await self._find_or_found()
+                lineage = self._gathering.lineage if self._gathering else NO_LINEAGE
+                return await self._start(founders, lineage)
+        except TimeoutError:
+            raise JoinTimeout(self._timeout_reason()) from None
+
+    async def _listen(self) -> None:
+        """Until no namesake answers.  That its frames are heard is not enough: they may be
+        recordings, and without the key they may be forged."""
+        peers, answers = self.directory.peers, -1
+        while self._probe.answers != answers:
+            answers = self._probe.answers
+            for _ in range(PROBES):
+                to = None if peers is None else peers[self.options.name]
+                self.equipment.probe(self._probe.question(), to)
+                await asyncio.sleep(PROBE_PERIOD_S)
+        self._is_listening = False
+
+    def _on_probe(self, opened: Opened, address: Address) -> None:
+        answer = self._probe.on_probe(opened.body)
+        is_there = self.driver is None or self.driver.ended is None
+        if answer is not None and is_there and not self._is_listening:
+            self.equipment.probe(answer, address)
+
+    async def _find_or_found(self) -> tuple[Life, ...]:
+        """The founders if this is one of them; nobody once a running group was found."""
+        gathering = self._gathering
+        if not self.recipe.is_primary:
+            return ()
+        found_at = monotonic() + DISCOVERY_S
+        while self._running is None and not (gathering and gathering.roster):
+            now = monotonic()
+            if gathering is None or now < found_at:
+                envelopes, deadline = self.directory.greetings(asking=True), now + ASK_PERIOD_S
+            else:
+                envelopes, deadline = gathering.on_time(now), gathering.deadline
+            self._send_all(envelopes)
+            if not (gathering and gathering.roster):
+                await self._wait(deadline)
+        if gathering is None or not gathering.roster:
+            self._send_all(gathering.leave() if gathering else [])
+            self._gathering = None
+            return ()
+        for seat in gathering.roster:
+            if seat.name != self.options.name:
+                self.directory.learn(seat.name, gathering.address_of(seat))
+        return tuple(
+            Life(pid_of_name(seat.name), life_of(seat.incarnation)) for seat in gathering.roster
+        )
+
+    async def _start(self, founders: tuple[Life, ...], lineage: Lineage) -> Group:
+        options, equipment = self.options, self.equipment
+        journal = None if options.trace is None else ViewJournal(options, self.recipe)
+        if journal is not None:
+            equipment.stack.push_async_callback(close_journal, journal)
+            known = lineage or (self._running.lineage if self._running else NO_LINEAGE)
+            if known or not self.recipe.is_primary:
+                await asyncio.to_thread(journal.begin, known, self._life)
+        self.port = GroupPort(
+            self.directory,
+            self,
+            self._state,
+            # In partitionable views the majority of those that were asked for counts as primary.
+            majority_of=0 if self.recipe.is_primary else options.members,
+            waits_in_minority=options.overflow != "error",
+        )
+        machine = self._machine(self._life, self.directory.nonce)
+        driver = self._drive(machine, journal)
+        if founders:
+            driver.command(FoundGroup(founders, lineage))
+        else:
+            driver.begin()
+        await self._enter(driver)
+        return await self._show(driver)
+
+    def _give_up(self, driver: Driver) -> None:
+        """A founder that does not get further asks the others to go on without it."""
+        if driver.ended is None and self._life in driver.status().view.members:
+            driver.command(LeaveGroup())
+
+    async def _enter(self, driver: Driver) -> None:
+        """Until the application may begin; `vs` waits for as many members as were asked for."""
+        wanted = 1 if self.recipe.is_primary else max(1, self.options.members)
+
+        def is_in() -> bool:
+            # As many as are in the current view: an application that has not begun takes nothing,
+            # so what it is shown may be an earlier one.
+            return self.port.view.id > 0 and len(driver.status().view.members) >= wanted
+
+        while not is_in():
+            if driver.ended is not None:
+                raise driver.ended
+            self._send_all(self.directory.greetings(asking=True))
+            await driver.wait_until(is_in, ASK_PERIOD_S)
+
+    def _on_control(self, opened: Opened, address: Address, now: float) -> None:
+        pid = pid_of(opened.sender)
+        if opened.kind == HELLO:
+            self._on_hello(pid, opened, address, now)
+        elif opened.kind == ROSTER:
+            self._on_ballot(opened)
+        elif opened.kind == PROBE:
+            self._on_probe(opened, address)
+        elif opened.sender not in self.directory.numbers:
+            self.transport.discarded["stranger"] += 1
+            self._send_all(self.directory.on_stranger(opened.sender, address, now))
+        elif opened.kind == REPORT:
+            self._on_standing(pid, decode_body(standing_decoder, opened.body))
+        elif self.driver is None:
+            self.transport.discarded["early"] += 1
+        elif self.driver.ended is None:
+            raise RemoteProtocolError(f"unexpected frame of kind {opened.kind} from a member")
+
+    def _on_hello(self, pid: Pid, opened: Opened, address: Address, now: float) -> None:
+        hello = read_hello(opened.body, opened.sender, self.directory.peers)
+        if not self.equipment.versions.on_hello(pid, hello, now):
+            return
+        self._settle_version()
+        standing = self._standing() if self.driver is not None and self.port.view.id else None
+        answers = self.directory.on_hello(opened.sender, opened.body, address, standing)
+        if self._gathering is not None and not self._gathering.roster:
+            answers = self._gathering.on_hello(
+                opened.sender, opened.incarnation, opened.body, address, now, opened.salt
+            )
+        self._send_all(answers)
+
+    def _settle_version(self) -> None:
+        """Speak the highest version that everybody in the view announced."""
+        if self.driver is not None:
+            others = (pid for pid, _ in self.driver.status().view.members)
+            versions, own = self.equipment.versions, self.directory.own_pid
+            version = versions.speakable((pid for pid in others if pid != own), monotonic())
+            if version != self.equipment.sealer.version:
+                self.equipment.sealer.speak(version)
+
+    def _on_standing(self, pid: Pid, standing: Standing) -> None:
+        """How a member is doing; before there is a machine, that a group runs."""
+        driver, own = self.driver, self._life
+        if driver is None:
+            self.directory.on_standing(pid, standing)
+            # But a founder of that group learns of it by its own roster.
+            if standing.echo == self.directory.nonce and own not in standing.members:
+                self._running = standing
+                self._arrived.set()
+        elif driver.ended is None:
+            if not self.directory.on_standing(pid, standing):
+                self.transport.discarded["lineage"] += 1
+            if any(life.pid == own.pid and life.inc > own.inc for life in standing.members):
+                name = self.options.name
+                driver.end(
+                    ExcludedFromGroup(f"another process has joined the group with the name {name}")
+                )
+
+    def _on_ballot(self, opened: Opened) -> None:
+        if self._gathering is None:
+            return
+        self._arrived.set()
+        try:
+            self._send_all(
+                self._gathering.on_ballot(opened.sender, opened.incarnation, opened.body)
+            )
+        except GroupComplete:
+            self.transport.discarded["fixed"] += 1  # Somebody has the name for a fixed group.
+
+    def _send_all(self, envelopes: Iterable[Envelope]) -> None:
+        if not self._is_listening:
+            super()._send_all(envelopes)
+
+    def forget(self, name: str) -> None:
+        """Not with views."""
+        raise LocalProtocolError(
+            f"forget: not available with views; the group excludes {name} itself if it fails"
+        )
+
+    def on_view(self, view: View) -> None:
+        """A view was installed; who is in it may understand more, or less."""
+        self.directory.lineage = view.lineage
+        self._settle_version()
+
+    def on_rival(self, lineage: Lineage) -> None:
+        """A group of the same name runs beside this one."""
+        log.error("%s", reasons.two_groups(self.port.view.members, lineage, self.directory))
+
+    def on_excluded(self, ended: Ended) -> str:
+        """The group went on without this process, which comes back if its options say so."""
+        driver, why = self.driver, reasons.excluded(ended.followed, self.directory)
+        assert driver is not None
+        if driver.ended is not None:
+            return ""
+        if not self.options.rejoin:
+            driver.end(ExcludedFromGroup(f"{why}; join again, or set rejoin"))
+            return ""
+        driver.suspend()
+        self._returning = start_task(self._rejoin(driver), "coming back", self._on_no_return)
+        return why
+
+    def _on_no_return(self, error: BaseException) -> None:
+        assert self.driver is not None
+        self.driver.end(
+            ExcludedFromGroup(f"the group excluded this member, and it cannot rejoin: {error}")
+        )
+
+    async def _rejoin(self, driver: Driver) -> None:
+        """The next incarnation of this process knows nothing, and joins."""
+        inc = await asyncio.to_thread(next_life)  # The disk may be slow, or its lock held.
+        if driver.ended is not None:
+            return
+        log.info("%s rejoins as incarnation %d", self.options.name, inc)
+        self._life = Life(self._life.pid, inc)
+        self.directory.lineage = NO_LINEAGE
+        self.port.restart()
+        driver.replace(self._machine(self._life, self.directory.nonce + inc))
+
+    def minority_reason(self) -> str:
+        """How many there are, and how many it takes."""
+        assert self.driver is not None
+        status = self.driver.status()
+        return reasons.minority(status.view, set(status.suspects), self.directory)
+
+    def pids(self, status: Status) -> Sequence[Pid]:
+        """Those in the view."""
+        return [life.pid for life in status.view.members]
+
+    def tolerated(self, members: int) -> int:
+        """The largest minority."""
+        return members - quorum(members) if members else 0
+
+    def view_seen(self, status: Status) -> ViewSeen | None:
+        """The view, as people see it."""
+        name_of, members = self.directory.name_of, status.view.members
+        return ViewSeen(
+            id=status.view.id,
+            members=[name_of(pid) for pid, _ in members],
+            status=status.phase,
+            is_primary=self.port.view.is_primary,
+            needed=quorum(len(members)) if self.recipe.is_primary and members else 1,
+            suspected=[name_of(pid) for pid in sorted(status.suspects)],
+        )
+
+    def _standing(self) -> Standing:
+        """The report that the others get of this member."""
+        assert self.driver is not None
+        status = self.driver.status()
+        view = status.view
+        return Standing(
+            echo=0,
+            lineage=view.lineage,
+            view=view.id,
+            members=view.members,
+            names=tuple(self.directory.name_of(life.pid) for life in view.members),
+            status=status.phase,
+            suspects=tuple(sorted(status.suspects)),
+            delivered=self.port.delivered,
+            skipped=self.port.skipped,
+            queued=status.queued,
+            held=status.held,
+        )
+
+    def _first_report(self) -> bytes:
+        standing = msgspec.structs.replace(self._standing(), members=(), names=(), suspects=())
+        return msgspec.msgpack.encode(standing)
+
+    def _report(self) -> None:
+        standing = self._standing()
+        self.directory.keep_report(self.directory.own_pid, standing)
+        self.channel.announce(REPORT, msgspec.msgpack.encode(standing))
+        self._send_all(self.directory.greetings(asking=False))
+
+    def _timeout_reason(self) -> str:
+        if self.driver is not None and (donor := self.driver.status().donor) is not None:
+            obstacle = reasons.no_state(donor, self.directory)
+        elif (standing := self.directory.newest_report() or self._running) is not None:
+            obstacle = reasons.running(standing, self.directory)
+        elif self._gathering is not None:
+            obstacle = reasons.too_few(self._gathering)
+        else:
+            obstacle = reasons.no_group() if self.recipe.is_primary else ""
+        waited_s, refusals = self.options.join_timeout, self.equipment.refusals()
+        return reasons.join_timeout(waited_s, obstacle, self.directory) + refusals
+
+    async def _leave(self, driver: Driver, *, is_member: bool) -> None:
+        """Ask the group to go on without this member.
+
+        Under `vs` nobody agrees on what it sent: so the others should have it before.
+        """
+        if not is_member or self.port.phase == JOINING:
+            return
+        linger = self.options.linger
+        is_drained = self.recipe.is_primary or await driver.wait_until(
+            lambda: driver.status().is_drained, linger
+        )
+        if driver.ended is None:
+            driver.command(LeaveGroup())
+        has_left = await driver.wait_until(lambda: self.port.phase in (LEFT, EXCLUDED), linger)
+        if not (is_drained and has_left):
+            log.warning("closed before the group installed a view without %s", self.options.name)
+
+    def _stop(self) -> None:
+        super()._stop()
+        if self._returning is not None:
+            self._returning.cancel()

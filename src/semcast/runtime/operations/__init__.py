@@ -1,0 +1,1 @@
+"""How a member is doing, and who asks: snapshots, control socket, metrics, doctor."""

@@ -1,0 +1,1 @@
+"""Options: one table, where their values come from, how they are parsed."""

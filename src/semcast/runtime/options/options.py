@@ -1,0 +1,393 @@
+"""The options of `semcast.join`: one table of names, defaults, meanings and what is valid.
+
+Whoever constructs `Options` has valid ones, in base units (bytes, seconds, bytes per second),
+with this member found among its peers and the group's address derived.  Each option can be given
+in the call, in the environment as SEMCAST_<NAME>, and in a TOML file, under the same name.
+Normalising what is normal changes nothing.
+"""
+# ruff: noqa: RUF009  (`option` makes a field)
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from semcast.core.recipe import OVERFLOWS, PURGING, RELATIONS
+from semcast.core.views.recipe import OVERFLOWS as VIEW_OVERFLOWS
+from semcast.families import default_order, find, joinable
+from semcast.runtime.options.option_parsers import (
+    Parse,
+    above_zero,
+    choice,
+    parse_flag,
+    parse_key,
+    parse_path,
+    parse_relation,
+    parse_text,
+    size,
+    whole,
+)
+from semcast.runtime.options.option_sources import CONFIG, gather
+from semcast.runtime.options.units import parse_rate, parse_seconds
+from semcast.runtime.transport.addresses import (
+    NAME_BYTES_MAX,
+    Address,
+    PeerAddress,
+    ip_literal,
+    multicast_address,
+    parse_address,
+    parse_multicast,
+    parse_name,
+    parse_peers,
+    show,
+)
+from semcast.terms.errors import ConfigError
+from semcast.terms.ids import RANK_MAX
+from semcast.terms.promises import ORDERS
+from semcast.wire.frames import hash64
+
+HEARTBEATS_PER_TIMEOUT: Final = 10
+SUSPECT_S_MAX: Final = 5.0  # to which a timeout that was too short grows at most
+GOSSIPS_PER_BUFFER: Final = 4  # Gossip empties buffers and windows: they fill no further than that.
+GOSSIP_AFTER_MAX: Final = 4096  # messages
+TURN_S: Final = 0.001  # what a sender that never lets the event loop turn makes others wait
+FIXED: Final = "fixed"  # membership, and
+CHANGING: Final = "views"
+_CONFIG_HELP: Final = (
+    "TOML file: options for all groups at the top, for one group under [groups.NAME]"
+)
+
+
+def parse_protocol(value: object, name: str) -> str:
+    """A protocol that a group can be joined with."""
+    protocol: str = choice(*joinable(FIXED), *joinable(CHANGING))(value, name)
+    return protocol
+
+
+def option(default: object, parse: Parse, help: str) -> Any:
+    """A field of `Options`; None stands for its default."""
+    return field(default=default, metadata={"parse": parse, "help": help})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a member of a group was asked to be.
+
+    Invariant: `members` is known, or 0 with views if nobody said how many found the group; with
+    `peers`, this member is the one of them called `name`, `bind` is where it listens and
+    `multicast` is None; without, `multicast` is an address.
+    """
+
+    group: str
+    name: str = option(
+        None, parse_name, "this member's name, unique in the group; default: HOSTNAME-PID"
+    )
+    members: int = option(
+        None,
+        whole(1, RANK_MAX + 1),
+        "number of members, which discover each other; with views: number of founding members",
+    )
+    peers: tuple[PeerAddress, ...] | None = option(
+        None,
+        parse_peers,
+        "addresses of all members as [NAME=]HOST:PORT, for networks without multicast",
+    )
+    bind: Address | None = option(
+        None, parse_address, "HOST:PORT to listen on; default: this member's address in peers"
+    )
+    multicast: Address | None = option(
+        None,
+        parse_multicast,
+        "multicast address HOST:PORT of the group; default: derived from the group name",
+    )
+    interface: str | None = option(
+        None,
+        parse_text,
+        "network interface, by name or address; default: loopback, with a key the default route's",
+    )
+    ip: Literal[4, 6] = option(4, choice(4, 6), "IP version, 4 or 6")
+    protocol: str = option(
+        "s-rm",
+        parse_protocol,
+        f"protocol: {', '.join(joinable(FIXED))}; with views: {', '.join(joinable(CHANGING))}",
+    )
+    order: str = option(
+        None,
+        choice(*ORDERS, "total"),
+        f"delivery order: {', '.join(ORDERS)}; with views also total; default: fifo (vs: total)",
+    )
+    relation: Any = option(
+        "item", parse_relation, f"relation that makes messages obsolete: {', '.join(RELATIONS)}"
+    )
+    k: int = option(256, whole(1), "how many messages back a bitmap can reach (relation bitmap)")
+    chain_limit: int | None = option(
+        None, whole(1), "never purge more than this many consecutive updates of an item"
+    )
+    f: int | None = option(
+        None,
+        whole(0),
+        "number of crashes to tolerate; default: the largest minority (fixed with views)",
+    )
+    buffer: int = option(
+        65_536, whole(1), "maximum buffered messages, for delivery and retransmission"
+    )
+    buffer_bytes: int = option("64 MiB", size(1), "maximum buffered payload")
+    purge: str = option(
+        "eager", choice(*PURGING), f"when to purge obsolete messages: {', '.join(PURGING)}"
+    )
+    overflow: str = option(
+        "block",
+        choice(*VIEW_OVERFLOWS),
+        "when the buffer is full: block the sender, error, or (views) exclude the slow member",
+    )
+    echo: bool = option(True, parse_flag, "also deliver this member's own messages")
+    timeout: float = option(
+        "500 ms",
+        above_zero(parse_seconds),
+        "with views: initial failure-detection timeout",
+    )
+    rejoin: bool = option(True, parse_flag, "with views: rejoin automatically after being excluded")
+    period: float = option("20 ms", above_zero(parse_seconds), "gossip interval")
+    fanout: int = option(3, whole(1), "number of members contacted in a gossip round")
+    datagram: int | None = option(
+        None,
+        size(576, 60 << 10),
+        "maximum datagram size; default: by network path, usually 1,400 bytes, 60 KiB on loopback",
+    )
+    coalesce: float | None = option(
+        None,
+        parse_seconds,
+        "maximum delay to batch messages into one datagram; default: until the event loop is idle",
+    )
+    bandwidth: float | None = option(
+        None,
+        above_zero(parse_rate),
+        "bandwidth limit for first transmissions, such as 10 MiB/s; default: unlimited",
+    )
+    message_max: int = option("1 MiB", size(1 << 10, 16 << 20), "maximum payload of a message")
+    key: Path | Literal[False] | None = option(
+        None, parse_key, "key ring file, or none; default: the user's key ring if it exists"
+    )
+    trace: Path | None = option(None, parse_path, "directory for a trace of the execution")
+    metrics: Address | None = option(
+        None, parse_address, "HOST:PORT to serve Prometheus metrics on"
+    )
+    control: bool = option(
+        True, parse_flag, "open a control socket for semcast members and semcast top"
+    )
+    join_timeout: float = option(
+        "30 s", above_zero(parse_seconds), "how long to wait for the other members when joining"
+    )
+    linger: float = option(
+        "5 s", parse_seconds, "how long close() waits until all members have received everything"
+    )
+    socket_buffer: int = option("4 MiB", size(1), "kernel buffer size to request for each socket")
+
+    @classmethod
+    def resolve(cls, group: str, given: Mapping[str, object]) -> "Options":
+        """Options from the call, the environment and the file; raises `ConfigError`."""
+        parse_name(group, "group")
+        settings = gather(group, given, [each.name for each in option_fields()])
+        values: dict[str, Any] = {name: setting.value for name, setting in settings.items()}
+        try:
+            return cls(group=group, **values)
+        except ConfigError as error:
+            name, colon, problem = str(error).partition(": ")
+            place = settings[name].place if name in settings else name
+            raise ConfigError(f"{place}{colon}{problem}") from None
+
+    def __post_init__(self) -> None:
+        parse_name(self.group, "group")
+        for each in option_fields():
+            value = getattr(self, each.name)
+            value = each.default if value is None else value
+            if value is not None:
+                value = each.metadata["parse"](value, each.name)
+            self._set(each.name, value)
+        if self.peers is None:
+            self._meet()
+        else:
+            self._find_itself(self.peers)
+        self._check_version()
+        self._check_membership()
+
+    @property
+    def has_views(self) -> bool:
+        """Whether the membership may change."""
+        return find(self.protocol).group_type == CHANGING
+
+    def _check_membership(self) -> None:
+        """What only one kind of membership has; the recipes refuse what does not go together."""
+        if self.order is None:
+            self._set("order", default_order(self.protocol))
+        if not self.has_views:
+            if self.overflow not in OVERFLOWS:
+                raise ConfigError(
+                    f"overflow: {self.overflow} needs a protocol with views, such as "
+                    f"{joinable(CHANGING)[0]}; {self.protocol} allows {' or '.join(OVERFLOWS)}"
+                )
+            if self.order == "total":
+                raise ConfigError(
+                    f"order: total needs a protocol with views, such as {joinable(CHANGING)[0]}; "
+                    f"{self.protocol} allows {', '.join(ORDERS)}"
+                )
+        elif self.f is not None:
+            raise ConfigError(
+                "f: cannot be set with views, where it is the largest minority; remove it"
+            )
+        elif self.rejoin and not isinstance(self.relation, str):
+            raise ConfigError(
+                "relation: an object cannot be reused after a rejoin; set rejoin=False and join "
+                "again with a new object"
+            )
+        self.recipe()
+        find(self.protocol, self.order)
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _meet(self) -> None:
+        """Fill in what a member among strangers needs."""
+        if self.members is None and self.has_views:
+            self._set("members", 0)
+        elif self.members is None:
+            raise ConfigError(
+                "members or peers: one is required; give the number of members or their addresses"
+            )
+        if self.name is None:
+            pid = f"-{os.getpid()}"
+            self._set("name", socket.gethostname()[: NAME_BYTES_MAX - len(pid)] + pid)
+        if self.multicast is None:
+            self._set("multicast", multicast_address(self.group, self.ip))
+
+    def _find_itself(self, peers: Sequence[PeerAddress]) -> None:
+        """Fill in what the list of peers says."""
+        if self.members not in (None, len(peers)):
+            raise ConfigError(
+                f"members: {self.members} differs from the number of peers, {len(peers)}"
+            )
+        if self.multicast is not None:
+            raise ConfigError("multicast: cannot be combined with peers; give one of them")
+        if self.name is not None:
+            by, wanted = "name", self.name
+            known = {peer.name: peer for peer in peers}
+        elif self.bind is not None:
+            by, wanted = "bind", show(self.bind)
+            known = {show(peer.address): peer for peer in peers}
+        else:
+            raise ConfigError("peers: cannot tell which entry is this member; set name or bind")
+        if wanted not in known:
+            raise ConfigError(f"{by}: {wanted} is not in peers, which has {', '.join(known)}")
+        self._set("members", len(peers))
+        self._set("name", known[wanted].name)
+        self._set("bind", self.bind or known[wanted].address)
+
+    def _check_version(self) -> None:
+        """All addresses that members send to or listen at are of one version of IP."""
+        addresses = [("bind", self.bind), ("multicast", self.multicast)]
+        addresses += [("peers", peer.address) for peer in self.peers or ()]
+        for name, address in addresses:
+            literal = ip_literal(address[0]) if address else None
+            if address and literal and literal.version != self.ip:
+                raise ConfigError(
+                    f"{name}: {show(address)} is an IPv{literal.version} address, but ip is "
+                    f"{self.ip}; set ip={literal.version}"
+                )
+
+    def recipe(self, datagram_bytes: int = 1, window_bytes: int = 1) -> Any:
+        """The recipe of each member, of the family's type; `datagram_bytes` is what a frame leaves
+        to its body, `window_bytes` what a socket takes besides what it did not expect."""
+        multicast = self._multicast(datagram_bytes, window_bytes)
+        settings: dict[str, Any] = {
+            "protocol": self.protocol,
+            "order": self.order,
+            "relation": self._relation_name,
+            "overflow": self.overflow,
+        }
+        if self.has_views:
+            settings |= {
+                "heartbeat_s": self.timeout / HEARTBEATS_PER_TIMEOUT,
+                "timeout_s": self.timeout,
+                "timeout_max_s": max(self.timeout, SUSPECT_S_MAX),
+                "multicast": multicast,
+            }
+        else:
+            settings |= {
+                "members": self.members,
+                "f": -1 if self.f is None else self.f,
+                **multicast,
+            }
+        family = find(self.protocol)
+        known = {each.name for each in fields(family.recipe)}
+        return family.recipe(**{name: settings[name] for name in settings.keys() & known})
+
+    @property
+    def _relation_name(self) -> str:
+        return self.relation if isinstance(self.relation, str) else "list"
+
+    def _multicast(self, datagram_bytes: int, window_bytes: int) -> dict[str, Any]:
+        """What both kinds of group have."""
+        return {
+            "k": self.k,
+            "chain_limit": self.chain_limit,
+            "buffer": self.buffer,
+            "buffer_bytes": self.buffer_bytes,
+            "message_bytes": self.message_max,
+            "window_bytes": max(1, window_bytes),
+            "purge": self.purge,
+            "echo": self.echo,
+            "period_s": self.period,
+            "fanout": self.fanout,
+            "direct_gossip": True,
+            "gossip_after_bytes": max(1, window_bytes // GOSSIPS_PER_BUFFER),
+            "gossip_after": max(1, min(self.buffer // GOSSIPS_PER_BUFFER, GOSSIP_AFTER_MAX)),
+            "datagram_bytes": datagram_bytes,
+            "coalesce_s": TURN_S if self.coalesce is None else self.coalesce,
+            "bandwidth_max": self.bandwidth,
+            "unicast": self.peers is not None,
+        }
+
+    def digest(self) -> int:
+        """64 bits that differ between members that cannot work together; buffers may differ."""
+        recipe = self.recipe()
+        common = (
+            0 if self.has_views else self.members,
+            self.protocol,
+            self.order,
+            relation_of(recipe),
+            self.k,
+            self.chain_limit,
+            0 if self.has_views else tolerated_crashes(recipe),
+            self.purge,
+            self.message_max,
+            sorted(peer.name for peer in self.peers or ()),
+        )
+        return hash64(msgspec.json.encode(common).decode(), b"semcast-options")
+
+
+def relation_of(recipe: Any) -> str:
+    """What makes messages obsolete in a family's recipe."""
+    return getattr(recipe, "relation", "none")
+
+
+def tolerated_crashes(recipe: Any) -> int:
+    """How many members may crash in a group of this recipe; with views each view says."""
+    return getattr(recipe, "f", 0)
+
+
+def option_fields() -> tuple[Field[Any], ...]:
+    """The options in order: `name`, `default` as people write it, `metadata["help"]`."""
+    return tuple(each for each in fields(Options) if each.name != "group")
+
+
+def option_help() -> dict[str, str]:
+    """One line about each option of `join`, with its default unless that is nothing."""
+    lines = {CONFIG: _CONFIG_HELP}
+    for each in option_fields():
+        told = "" if each.default is None else f"; default: {each.default}"
+        lines[each.name] = each.metadata["help"] + told
+    return lines

@@ -1,0 +1,181 @@
+"""What a live member has open whatever its protocol: keys, sockets, and what shows it to people.
+
+What was opened is closed again by `close`, in the reverse order.
+"""
+
+import asyncio
+import logging
+import secrets
+from contextlib import AsyncExitStack
+from time import monotonic
+from typing import Final
+
+from semcast.runtime.membership.gathering import Seat
+from semcast.runtime.membership.versions import Versions
+from semcast.runtime.operations.control import ControlServer
+from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
+from semcast.runtime.options.options import Options
+from semcast.runtime.storage.keyring import KeyRing, KeyRingWatch, keys_path
+from semcast.runtime.tasks import start_task
+from semcast.runtime.transport.addresses import Address, show
+from semcast.runtime.transport.endpoints import find_interface, open_ports
+from semcast.runtime.transport.network_interfaces import datagram_bytes
+from semcast.runtime.transport.sockets import open_multicast, received_bytes, shortages, turn_away
+from semcast.runtime.transport.tcp import Bulk
+from semcast.runtime.transport.udp import Transport
+from semcast.terms.errors import ConfigError
+from semcast.wire.fragments import Reassembly
+from semcast.wire.frames import MARK_PLACE, MULTICAST, PROBE, UDP, member_id, spoken
+from semcast.wire.sealing import Opener, Sealer
+
+KEYS_PERIOD_S: Final = 0.5
+FRAME_SLACK_BYTES: Final = 1 << 16  # what a message's annotations and frame may add to it
+BODIES_AT_ONCE: Final = 4  # large messages of one sender that may be on their way
+
+log = logging.getLogger("semcast")
+
+
+class Equipment:
+    """Of one member.  Lives from `open` to `close`."""
+
+    transport: Transport
+    bulk: Bulk
+    address: Address
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.stack = AsyncExitStack()
+        self.versions = Versions()
+        self.versions.know(peer.name for peer in options.peers or ())
+        self.ring: KeyRing | None = None  # None: unsealed, and on loopback only
+        self._watch: KeyRingWatch | None = None
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether frames are sealed, and so may leave the machine."""
+        return self.ring is not None
+
+    async def open(self, incarnation: int) -> None:
+        """Read the keys and open the sockets; what comes is passed over until `transport.on_frame`
+        is set."""
+        options = self.options
+        if options.key is not False:
+            self._watch = KeyRingWatch(options.key or keys_path())
+            self.ring = self._watch.ring if self._watch.ring.keys else None
+            if options.key is not None and self.ring is None:
+                raise ConfigError(f"key: {options.key} holds no key; make one: semcast keys new")
+        own = member_id(options.name)
+        key = self.ring.active if self.ring else None
+        self.sealer = Sealer(options.group, own, incarnation, key)
+        # Probes are sent under a number that nobody has: to use the own one is to speak as it.
+        self._prober = Sealer(options.group, secrets.randbits(64), incarnation, key)
+        keys = self.ring.keys if self.ring else ()
+        self.opener = Opener(self.sealer.identity, keys)
+        await self._open_network()
+        if self._watch is not None and self.ring is not None:
+            watching = start_task(self._watch_keys(self._watch), "the watch on the key file")
+            self.stack.callback(watching.cancel)
+
+    async def _open_network(self) -> None:
+        options = self.options
+        interface = await find_interface(options, sealed=self.is_sealed)
+        if self.ring is None:
+            told = log.info if options.key is False else log.warning
+            told("no key: group %s stays on loopback, unsealed", options.group)
+        frame_bytes = options.datagram or datagram_bytes(interface)
+        unicast, listening = open_ports(interface, options)
+        self.stack.callback(listening.close)
+        self.stack.callback(unicast.close)
+        multicast = None
+        if options.multicast is not None:
+            host, port = options.multicast
+            hearing = open_multicast(interface, host, port, options.socket_buffer)
+            self.stack.callback(hearing.close)
+            turn_away(hearing, MARK_PLACE, self.sealer.mark)
+            multicast = hearing, interface.endpoint(host, port)
+        for shortage in shortages(unicast, options.socket_buffer):
+            log.warning("%s", shortage)
+        self.window_bytes = received_bytes(unicast) // 2
+        self.transport = Transport(
+            self.sealer,
+            self.opener,
+            unicast,
+            multicast,
+            frame_bytes,
+            Reassembly(
+                options.message_max + FRAME_SLACK_BYTES,
+                BODIES_AT_ONCE * (options.message_max + FRAME_SLACK_BYTES),
+            ),
+        )
+        self.transport.on_claim = self.versions.on_claim
+        self.transport.start()
+        self.stack.callback(self.transport.close)
+        self.bulk = Bulk(
+            listening,
+            options.message_max + FRAME_SLACK_BYTES,
+            lambda frame, source: self.transport.take(frame, source, monotonic()),
+            lambda: self.transport.on_drained(monotonic()),
+        )
+        await self.bulk.start()
+        self.stack.push_async_callback(self.bulk.close)
+        self.address = interface.address, unicast.getsockname()[1]
+
+    def seat(self) -> Seat:
+        """This process's place in a roster."""
+        identity = self.sealer.identity
+        place = self.options.name, identity.incarnation, *self.address
+        return Seat(*place, identity.salt, spoken())
+
+    async def show(self, builder: SnapshotBuilder) -> None:
+        """Let people look at the member, as its options say."""
+        options = self.options
+        if options.control:
+            control = ControlServer(builder.snapshot)
+            self.stack.push_async_callback(control.close)
+            try:
+                await control.start(options.group, options.name)
+            except (ConfigError, OSError) as error:
+                log.warning("semcast top will not see this member: %s", error)
+        if options.metrics is not None:
+            from semcast.runtime.operations.metrics import serve
+
+            metrics = serve(show(options.metrics), builder.latest)
+            self.stack.push_async_callback(asyncio.to_thread, metrics.close)
+
+    async def _watch_keys(self, watch: KeyRingWatch) -> None:
+        """Take up a changed key ring; a bad or empty one leaves things as they are."""
+        while True:
+            await asyncio.sleep(KEYS_PERIOD_S)
+            ring = watch.poll()
+            if watch.problem is not None:
+                log.warning("%s", watch.problem)
+            if ring is not None and ring.keys:
+                self.opener.use(ring.keys)
+                self.sealer.use(ring.active)
+                self._prober.use(ring.active)
+
+    def probe(self, body: bytes, to: Address | None) -> None:
+        """Send a probe to an address, or to the multicast group."""
+        channel = MULTICAST if to is None else UDP
+        self.transport.send_frame(self._prober.seal(PROBE, body, channel), to)
+
+    def refusals(self) -> str:
+        """What was heard and could not be a member, in words to end a sentence with."""
+        told = ""
+        for reason, explanation in _EXPLAINED.items():
+            if count := self.transport.discarded[reason]:
+                told += f"; {explanation} ({count} frames)"
+        return told + str(self.versions)
+
+    async def close(self) -> None:
+        """Give everything back."""
+        await self.stack.aclose()
+
+
+_EXPLAINED: Final = {
+    "key": "somebody seals with a key that is not in this ring",
+    "forged": "somebody seals with another key under the same number",
+    "clear": "somebody sends unsealed",
+    "namesake": "somebody else has this member's name",
+    "clone": "two processes have one member's identity; was a machine cloned?",
+}

@@ -1,0 +1,1 @@
+"""Datagrams and connections: sockets, interfaces, addresses, UDP and TCP."""

@@ -1,0 +1,196 @@
+"""Repair in bulk over TCP: the same sealed frames, each behind its length.
+
+A member that missed much would lose again if all of it came as datagrams at once; TCP paces
+itself to what the way and the peer can take.  Connections are made when needed and kept.  Nothing
+depends on them: where TCP is filtered or slow, `send` says so and datagrams do it.
+Bounds: connections, bytes waiting to be sent, and a stranger's bytes before its first frame was
+believed.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, cast
+
+from semcast.runtime.tasks import start_task
+from semcast.runtime.transport.addresses import Address, show
+
+LENGTH: Final = Struct("<I")
+CONNECTIONS_MAX: Final = 256
+WAITING_BYTES_MAX: Final = 4 << 20
+STRANGER_BYTES_MAX: Final = 65_536
+STRANGER_S: Final = 5.0
+CONNECT_S: Final = 2.0
+RETRY_S: Final = 10.0
+
+Take = Callable[[bytes, Address], bool]
+
+
+class Connection(asyncio.Protocol):
+    """One TCP connection, in either direction: frames come out, frames go in."""
+
+    def __init__(self, bulk: "Bulk", frame_bytes_max: int) -> None:
+        self._bulk = bulk
+        self._frame_bytes_max = frame_bytes_max
+        self._received = bytearray()
+        self._is_trusted = False
+        self._stranger: asyncio.TimerHandle | None = None
+        self.transport: asyncio.Transport | None = None
+        self.peer: Address = ("", 0)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none, but like one
+        self.peer = transport.get_extra_info("peername")[:2]
+        loop = asyncio.get_running_loop()
+        self._stranger = loop.call_later(STRANGER_S, self._give_up)
+        self._bulk.on_open(self)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._trust()
+        self._bulk.on_lost(self)
+
+    def trust(self) -> None:
+        """This side made the connection: it need not introduce itself."""
+        self._trust()
+
+    def _trust(self) -> None:
+        self._is_trusted = True
+        if self._stranger is not None:
+            self._stranger.cancel()
+            self._stranger = None
+
+    def _give_up(self) -> None:
+        if not self._is_trusted and self.transport is not None:
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        start = 0
+        while len(received) - start >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(received, start)
+            limit = self._frame_bytes_max if self._is_trusted else STRANGER_BYTES_MAX
+            if length > limit:
+                self._refuse()
+                return
+            end = start + LENGTH.size + length
+            if len(received) < end:
+                break
+            if self._bulk.take(bytes(received[start + LENGTH.size : end]), self.peer):
+                self._trust()
+            elif not self._is_trusted:
+                self._refuse()
+                return
+            start = end
+        if start:
+            del received[:start]
+            self._bulk.on_batch()
+
+    def _refuse(self) -> None:
+        assert self.transport is not None
+        self.transport.abort()
+        self._received.clear()
+        self._bulk.on_batch()  # What came before counts.
+
+    def write(self, frame: bytes) -> bool:
+        """Queue a frame, unless too much waits already."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() + len(frame) > WAITING_BYTES_MAX:
+            return False
+        transport.writelines((LENGTH.pack(len(frame)), frame))
+        return True
+
+
+class Bulk:
+    """All TCP connections of one member.
+
+    `take` gets every frame and says whether it was believed; `on_batch` follows what came at once.
+    `introduce` makes the frame that a connection begins with: a small one, to be believed by.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        frame_bytes_max: int,
+        take: Take,
+        on_batch: Callable[[], None],
+    ) -> None:
+        self.take = take
+        self.on_batch = on_batch
+        self.introduce: Callable[[], bytes] = bytes
+        self._frame_bytes_max = frame_bytes_max
+        self._listening = listening
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._to: dict[Address, Connection] = {}
+        self._opening: dict[Address, asyncio.Task[None]] = {}
+        self._failed_at: dict[Address, float] = {}
+
+    async def start(self) -> None:
+        """Accept connections."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, sock=self._listening)
+
+    def _accept(self) -> Connection:
+        return Connection(self, self._frame_bytes_max)
+
+    def on_open(self, connection: Connection) -> None:
+        """A connection stands; one too many is closed."""
+        if len(self._connections) >= CONNECTIONS_MAX and connection.transport is not None:
+            connection.transport.abort()
+            return
+        self._connections.add(connection)
+
+    def on_lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._connections.discard(connection)
+        for address, current in list(self._to.items()):
+            if current is connection:
+                del self._to[address]
+
+    def is_ready(self, address: Address) -> bool:
+        """Whether there is a connection to this address; if not, one is begun."""
+        if address in self._to:
+            return True
+        loop = asyncio.get_running_loop()
+        waited = loop.time() - self._failed_at.get(address, -RETRY_S)
+        if address not in self._opening and waited >= RETRY_S:
+            what = f"connecting to {show(address)}"
+            self._opening[address] = start_task(self._connect(address), what)
+        return False
+
+    async def _connect(self, address: Address) -> None:
+        loop = asyncio.get_running_loop()
+        self._failed_at[address] = loop.time()  # until it stands
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                transport, connection = await loop.create_connection(self._accept, *address)
+            connection.trust()
+            if connection.write(self.introduce()):
+                self._to[address] = connection
+                del self._failed_at[address]
+            else:
+                transport.abort()
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            del self._opening[address]
+
+    def send(self, address: Address, frame: bytes) -> bool:
+        """One frame to where `is_ready`; False if it has to go otherwise."""
+        connection = self._to.get(address)
+        return connection is not None and connection.write(frame)
+
+    async def close(self) -> None:
+        """Close every connection and the listening socket."""
+        for task in list(self._opening.values()):
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            if connection.transport is not None:
+                connection.transport.close()

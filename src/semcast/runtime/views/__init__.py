@@ -1,1 +1,0 @@
-"""Live groups whose membership changes."""
