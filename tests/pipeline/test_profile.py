@@ -24,7 +24,7 @@ from semcast.pipeline.profile.trace_counts import open_trace
 from semcast.pipeline.reading.file_splits import FileSplit
 from semcast.pipeline.reading.keyed_source import open_source
 from semcast.pipeline.reading.keyed_text import KeyedColumns
-from semcast.specs.relation import Obsolescence
+from semcast.specs.relation import Obsolescence, as_carried
 from semcast.terms.events import CRASH, MULTICAST, Event
 from semcast.terms.messages import Message
 from semcast.traces.distance_tracker import covers_of
@@ -191,7 +191,7 @@ def test_traces(spark, as_trace, tmp_path, is_rich):
             if not is_rich:
                 messages = [Message(sender, m.seq, m.item) for m in messages]
             for message in messages:
-                obsolescence.on_multicast(message)
+                obsolescence.on_multicast(as_carried(message))
                 sent = Event(MULTICAST, sender, sender=sender, seq=message.seq, message=message)
                 events.append(sent)
             expected[run_id, sender] = by_relation(obsolescence, messages)

@@ -24,7 +24,14 @@ messages = st.builds(
     keep=st.booleans(),
     payload=st.binary(max_size=4),
 )
-multicasts = messages.map(lambda m: Event(MULTICAST, m.sender, m.sender, m.seq, m))
+multicasts = st.builds(
+    lambda m, declared, declares: Event(
+        MULTICAST, m.sender, m.sender, m.seq, m, declared=declared, declares=declares
+    ),
+    messages,
+    st.lists(numbers, max_size=3).map(tuple),
+    st.sampled_from(("", "item", "item=-7", "item=3 never_purge=0", "never_purge=1")),
+)
 others = st.one_of(
     st.builds(Event, st.sampled_from(("receive", "stable", "safe")), ranks, ranks, numbers),
     st.builds(

@@ -122,6 +122,8 @@ def executions(draw: Any) -> tuple[str, list[tuple[int, int, list[Event]]]]:
                 seq = 1 + sum(message.sender == pid for message in sent)
                 sent.append(Message(pid, seq, *draw(_annotations[relation])))
                 events.append(Event(MULTICAST, pid, pid, seq, sent[-1], buffered=seq))
+                events[-1].declared = draw(st.lists(st.integers(1, 2**60), max_size=2).map(tuple))
+                events[-1].declares = draw(st.sampled_from(["", "item", "item=3 never_purge=0"]))
             elif what == "d" and sent:
                 m = draw(st.sampled_from(sent))
                 events.append(Event(DELIVER, pid, m.sender, m.seq, m))

@@ -185,7 +185,7 @@ def test_event_schema_is_the_contract(tmp_path: Path) -> None:
             *(("position", pa.int64()), ("peer", pa.int32())),
             *(("client", pa.int64()), ("request", pa.int64()), ("version", pa.int64())),
             *(("size", pa.int32()), ("digest", pa.int64()), ("buffered", pa.int32())),
-            *(("members", ints), ("attrs", text)),
+            *(("members", ints), ("attrs", text), ("declared", pa.list_(pa.int64()))),
         ]
     )
     folders = sorted(path.name for path in (tmp_path / "events").iterdir())

@@ -59,7 +59,7 @@ class Sending:
 
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Take in what there is room for, from the front; how many."""
-        accepted = 0
+        accepted, since = 0, 0 if out.events is None else len(out.events)
         try:
             accepted = self._submit_run(submissions, now, out)
             rest = submissions[accepted:] if accepted < len(submissions) else ()
@@ -71,12 +71,19 @@ class Sending:
         except LocalProtocolError:
             if not accepted:
                 raise  # Else when the rest is offered: what was accepted has to be counted.
+        if accepted and out.events is not None:
+            self._declare(submissions[:accepted], since, out)
         if not accepted and submissions and self.raises:
             raise BufferFull(
                 f"buffer full: none of its {self.holdings.messages} messages can be purged; "
                 "wait, use a larger buffer, or forget the member that blocks them"
             )
         return accepted
+
+    def _declare(self, submissions: Sequence[Submission], since: int, out: Effects) -> None:
+        if isinstance(submissions, kernel.Parcel):
+            submissions = kernel.submissions(Submission, submissions)
+        self.holdings.trace.declared(submissions, since, out)
 
     def _submit_run(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Take in those that pass without a decision, from the front; how many."""

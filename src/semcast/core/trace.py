@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from semcast.core.ranges import Ranges
+from semcast.terms.declared import declare
 from semcast.terms.effects import Effects
 from semcast.terms.events import (
     CONFIRM,
@@ -30,7 +31,7 @@ from semcast.terms.events import (
     Event,
 )
 from semcast.terms.ids import Life, Pid, Rank, Seq, Span
-from semcast.terms.messages import Message, Purged
+from semcast.terms.messages import Message, Purged, Submission
 from semcast.terms.views import View
 
 
@@ -81,6 +82,13 @@ class Trace:
             else:
                 event = Event(RECEIVE, self.rank, sender, seq, peer=source, buffered=held)
             self._add(event, out)
+
+    def declared(self, submissions: Iterable[Submission], since: int, out: Effects) -> None:
+        """The application declared this of the messages multicast since that many events."""
+        assert out.events is not None
+        own = (e for e in out.events[since:] if e.kind == MULTICAST and e.note != ORDER)
+        for event, submission in zip(own, submissions, strict=True):
+            declare(event, submission)
 
     def delivered(
         self, messages: Sequence[Message], position: int, held: int, out: Effects

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from semcast.specs.automaton import Action
-from semcast.specs.relation import Obsolescence
+from semcast.specs.relation import Obsolescence, as_carried
 from semcast.terms.events import (
     CRASH,
     DELIVER,
@@ -86,7 +86,7 @@ class FifoSrb:
         """TP1, effect."""
         self.B[i].append(m)
         self.O[i][i][m] = D
-        self.relation.on_multicast(self.message[m])
+        self.relation.on_multicast(as_carried(self.message[m]))
         self._emit(MULTICAST, i, m, message=self.message[m])
 
     def can_enqueue(self, i: Rank, j: Rank, m: Id, o: str) -> bool:
@@ -223,7 +223,10 @@ class FifoSrb:
         note: str = "",
         peer: Rank = -1,
     ) -> None:
-        self.events.append(Event(kind, pid, m[0], m[1], message, by_seq, note, peer))
+        event = Event(kind, pid, m[0], m[1], message, by_seq, note, peer)
+        if kind == MULTICAST and message is not None:
+            event.declared = as_carried(message).obsoletes
+        self.events.append(event)
 
 
 def _pairs(queue: Tagged) -> Iterator[tuple[Id, Id]]:

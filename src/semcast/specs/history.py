@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from semcast.specs.relation import Obsolescence
+from semcast.terms.declared import declared_by
 from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, Event
 from semcast.terms.ids import Rank, Seq
 
@@ -68,7 +69,7 @@ class History:
         sent = self.multicast[self.sender(event)]
         if event.message is not None and event.seq not in sent:
             sent[event.seq] = event
-            self.relation.on_multicast(event.message)
+            self.relation.on_multicast(declared_by(event))
 
     def on_deliver(self, event: Event) -> None:
         """Learn who delivered what."""

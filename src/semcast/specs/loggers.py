@@ -20,6 +20,7 @@ from typing import NamedTuple
 from semcast.specs.history import Watch
 from semcast.specs.relation import Obsolescence
 from semcast.specs.violations import Ledger
+from semcast.terms.declared import declared_by
 from semcast.terms.events import (
     ACKNOWLEDGE,
     AGE,
@@ -99,7 +100,7 @@ class ReliableDelivery:
         """Learn a message and its place in the relation."""
         if event.message is not None and event.seq not in self._multicast[event.sender]:
             self._multicast[event.sender][event.seq] = event
-            self._relation.on_multicast(event.message)
+            self._relation.on_multicast(declared_by(event))
 
     def on_acknowledge(self, event: Event) -> None:
         """From now on it is owed."""
@@ -258,7 +259,7 @@ class Durability:
     def on_multicast(self, event: Event) -> None:
         """Learn its place in the relation."""
         if event.message is not None:
-            self._relation.on_multicast(event.message)
+            self._relation.on_multicast(declared_by(event))
 
     def on_append(self, event: Event) -> None:
         """One copy."""

@@ -1,48 +1,86 @@
-"""The obsolescence relation, as a specification: what m ⊏ m' means, from multicasts alone.
+"""The obsolescence relation, as a specification: what m ⊏ m' means, from what was declared alone.
 
-An annotation on m' states the *direct* relation; the relation of the properties is its
-transitive closure, a strict partial order within one sender's stream.  A message is satisfied
-where it was delivered, or where one that directly obsoletes it is satisfied; one sweep from the
-newest message to the oldest therefore decides all of a stream, in time linear in its annotations.
-Under total order items have a newest message whoever sent it: the one at the last place.
+An application declares of m' an item, or a list of its earlier messages; or it ends a request,
+which makes the updates of earlier requests to the same items obsolete.  The annotation that the
+protocol makes of it is not looked at: it is what is judged.  The relation is the transitive
+closure, a strict partial order within one sender's stream, without what may never be purged.
+A message is satisfied where it was delivered, or where one that directly obsoletes it is
+satisfied; so one sweep from the newest message down decides a stream.  Under total order items have
+a newest message whoever sent it: the one at the last place.
 
-Rule: [SRB §2.1], [SRM §3.2]; over places [SRM §4.4].
+Rule: [SRB §2.1], [SRM §3.2]; updates and *fin* [SVS §5.2]; over places [SRM §4.4].
 Rejected: materialising the closure, which is quadratic for one hot item.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from semcast.terms.declared import Declared
 from semcast.terms.errors import one_of
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import Message
 
-Direct: TypeAlias = Callable[[Message, Message], bool]
 Id: TypeAlias = tuple[tuple[Rank, int], Seq]  # the life of the sender, and the number
-Sweep: TypeAlias = Callable[[Iterable[Message], Collection[Seq]], list[Seq]]
 
-_NO_MESSAGES: Final[dict[Seq, Message]] = {}
+
+class Known(NamedTuple):
+    """A message of a stream.  `obsoletes` are the numbers that it lists; a *fin* ends a request
+    that began with the number `since` and has updated `items`."""
+
+    seq: Seq
+    item: int | None
+    keep: bool
+    obsoletes: frozenset[Seq]
+    items: frozenset[int] = frozenset()
+    since: Seq = 0
+
+
+Direct: TypeAlias = Callable[[Known, Known], bool]
+Sweep: TypeAlias = Callable[[Iterable[Known], Collection[Seq]], list[Seq]]
+
+_NO_MESSAGES: Final[dict[Seq, Known]] = {}
+_NOTHING: Final[frozenset[Seq]] = frozenset()
 
 
 class Obsolescence:
-    """The relation over one run's multicasts.  Learns a message once; never forgets one."""
+    """The relation over one run's multicasts.  Learns a message once, those of a sender in the
+    order of their numbers; never forgets one."""
 
-    __slots__ = ("_covers", "_direct", "_messages", "_sweep", "name")
+    __slots__ = ("_direct", "_messages", "_requests", "_sweep", "name")
 
     def __init__(self, name: str) -> None:
         """`name` may carry a parameter of the implementation ("bitmap:32"), which is ignored."""
         self.name = name.partition(":")[0]
         if self.name not in _RELATIONS:
             raise one_of("relation", name, RELATIONS)
-        self._direct, self._sweep, self._covers = _RELATIONS[self.name]
-        self._messages: dict[Rank, dict[Seq, Message]] = {}
+        self._direct, self._sweep = _RELATIONS[self.name]
+        self._messages: dict[Rank, dict[Seq, Known]] = {}
+        self._requests: dict[Rank, tuple[Seq, set[int]]] = {}  # the open ones
 
-    def on_multicast(self, message: Message) -> None:
+    def on_multicast(self, declared: Declared) -> None:
         """Learn a message; the first one under a sequence number counts."""
-        self._messages.setdefault(message.sender, {}).setdefault(message.seq, message)
+        sender, seq, item, keep, obsoletes = declared
+        stream = self._messages.setdefault(sender, {})
+        if seq in stream:
+            return
+        listed = frozenset(obsoletes) if obsoletes else _NOTHING
+        if self.name == "update-fin":
+            stream[seq] = self._in_request(declared)
+        else:
+            stream[seq] = Known(seq, item, keep, listed)
+
+    def _in_request(self, declared: Declared) -> Known:
+        """A message with an item updates it; one without ends the request."""
+        sender, seq, item, keep, _ = declared
+        since, items = self._requests.setdefault(sender, (seq, set()))
+        if item is not None:
+            items.add(item)
+            return Known(seq, item, keep, _NOTHING)
+        del self._requests[sender]
+        return Known(seq, None, keep, _NOTHING, frozenset(items), since)
 
     def directly(self, sender: Rank, seq: Seq, by_seq: Seq) -> bool:
-        """Whether the annotation of `by_seq` itself makes `seq` obsolete."""
+        """Whether what was declared of `by_seq` itself makes `seq` obsolete."""
         stream = self._messages.get(sender, _NO_MESSAGES)
         old, new = stream.get(seq), stream.get(by_seq)
         if old is None or new is None or seq >= by_seq or old.keep:
@@ -53,9 +91,10 @@ class Obsolescence:
         """m ⊏ m' in the transitive closure."""
         if self.directly(sender, seq, by_seq):
             return True
-        if self._covers is None:
+        if self._direct is not _listed:
             return False
-        return self._reaches(self._messages.get(sender, _NO_MESSAGES), seq, by_seq)
+        stream = self._messages.get(sender, _NO_MESSAGES)
+        return seq in stream and not stream[seq].keep and self._reaches(stream, seq, by_seq)
 
     def unsatisfied(self, sender: Rank, delivered: Collection[Seq]) -> tuple[Seq, ...]:
         """The sender's messages m for which no m' ⊒ m is in `delivered`, oldest first."""
@@ -66,29 +105,24 @@ class Obsolescence:
         missing.reverse()
         return tuple(missing)
 
-    def _reaches(self, stream: dict[Seq, Message], seq: Seq, by_seq: Seq) -> bool:
+    def _reaches(self, stream: dict[Seq, Known], seq: Seq, by_seq: Seq) -> bool:
         """Walk down from `by_seq` over messages newer than `seq`, each visited once."""
         todo, seen = [by_seq], {by_seq}
         while todo:
             new = stream.get(todo.pop())
-            if new is None or type(new.covers) is not self._covers:
-                continue
-            for distance in distances(new):
-                older = new.seq - distance
-                old = stream.get(older)
-                if older < seq or older in seen or old is None or old.keep:
-                    continue
+            for older in new.obsoletes if new is not None else ():
                 if older == seq:
                     return True
-                seen.add(older)
-                todo.append(older)
+                if seq < older < by_seq and older not in seen:
+                    seen.add(older)
+                    todo.append(older)
         return False
 
 
 class AmongSenders(Protocol):
     """The relation over what several senders multicast; a sender is a life."""
 
-    def on_multicast(self, name: Id, message: Message) -> None:
+    def on_multicast(self, name: Id, declared: Declared) -> None:
         """Learn a message; the first one under a name counts."""
         ...
 
@@ -110,10 +144,10 @@ class ByStream:
         self._name = name
         self._streams: dict[tuple[Rank, int], Obsolescence] = {}
 
-    def on_multicast(self, name: Id, message: Message) -> None:
+    def on_multicast(self, name: Id, declared: Declared) -> None:
         """Learn a message."""
         sender, _ = name
-        self._streams.setdefault(sender, Obsolescence(self._name)).on_multicast(message)
+        self._streams.setdefault(sender, Obsolescence(self._name)).on_multicast(declared)
 
     def on_place(self, name: Id, position: int) -> None:
         """No message of another sender is newer."""
@@ -141,12 +175,12 @@ class ByPlace:
     __slots__ = ("_messages", "_place")
 
     def __init__(self) -> None:
-        self._messages: dict[Id, Message] = {}
+        self._messages: dict[Id, Declared] = {}
         self._place: dict[Id, int] = {}
 
-    def on_multicast(self, name: Id, message: Message) -> None:
+    def on_multicast(self, name: Id, declared: Declared) -> None:
         """Learn a message."""
-        self._messages.setdefault(name, message)
+        self._messages.setdefault(name, declared)
 
     def on_place(self, name: Id, position: int) -> None:
         """Learn a place."""
@@ -183,6 +217,12 @@ def among_senders(relation: str, order: str) -> AmongSenders:
     return ByPlace() if is_by_place else ByStream(relation)
 
 
+def as_carried(message: Message) -> Declared:
+    """A message of which was declared what it carries, as where nobody annotates."""
+    obsoletes = tuple(message.seq - distance for distance in distances(message))
+    return Declared(message.sender, message.seq, message.item, message.keep, obsoletes)
+
+
 def distances(message: Message) -> tuple[int, ...]:
     """How far back the messages lie that `message` lists or marks as obsolete."""
     if isinstance(message.covers, tuple):
@@ -195,35 +235,31 @@ def distances(message: Message) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _never(old: Message, new: Message) -> bool:
+def _never(old: Known, new: Known) -> bool:
     return False
 
 
-def _always(old: Message, new: Message) -> bool:
+def _always(old: Known, new: Known) -> bool:
     return True
 
 
-def _same_item(old: Message, new: Message) -> bool:
+def _same_item(old: Known, new: Known) -> bool:
     return old.item is not None and old.item == new.item
 
 
-def _marked(old: Message, new: Message) -> bool:
-    index = new.seq - old.seq - 1
-    covers = new.covers
-    if not isinstance(covers, bytes) or index >> 3 >= len(covers):
-        return False
-    return bool(covers[index >> 3] >> (index & 7) & 1)
+def _listed(old: Known, new: Known) -> bool:
+    return old.seq in new.obsoletes
 
 
-def _listed(old: Message, new: Message) -> bool:
-    return isinstance(new.covers, tuple) and new.seq - old.seq in new.covers
+def _updated_again(old: Known, new: Known) -> bool:
+    return old.seq < new.since and old.item in new.items
 
 
-def _sweep_none(newest_first: Iterable[Message], delivered: Collection[Seq]) -> list[Seq]:
+def _sweep_none(newest_first: Iterable[Known], delivered: Collection[Seq]) -> list[Seq]:
     return [m.seq for m in newest_first if m.seq not in delivered]
 
 
-def _sweep_items(newest_first: Iterable[Message], delivered: Collection[Seq]) -> list[Seq]:
+def _sweep_items(newest_first: Iterable[Known], delivered: Collection[Seq]) -> list[Seq]:
     missing, settled = [], set()
     for m in newest_first:
         if m.seq in delivered or (not m.keep and m.item in settled):
@@ -234,7 +270,7 @@ def _sweep_items(newest_first: Iterable[Message], delivered: Collection[Seq]) ->
     return missing
 
 
-def _sweep_all(newest_first: Iterable[Message], delivered: Collection[Seq]) -> list[Seq]:
+def _sweep_all(newest_first: Iterable[Known], delivered: Collection[Seq]) -> list[Seq]:
     missing, settled = [], False
     for m in newest_first:
         if m.seq in delivered or (settled and not m.keep):
@@ -244,41 +280,36 @@ def _sweep_all(newest_first: Iterable[Message], delivered: Collection[Seq]) -> l
     return missing
 
 
-def _sweep_lists(newest_first: Iterable[Message], delivered: Collection[Seq]) -> list[Seq]:
+def _sweep_lists(newest_first: Iterable[Known], delivered: Collection[Seq]) -> list[Seq]:
     missing: list[Seq] = []
     settled: set[Seq] = set()
     for m in newest_first:
-        if m.seq in delivered or (not m.keep and m.seq in settled):
-            if isinstance(m.covers, tuple):
-                settled.update(m.seq - distance for distance in m.covers)
-        else:
+        if m.seq in delivered or m.seq in settled:
+            settled.update(m.obsoletes)
+        if m.seq not in delivered and (m.keep or m.seq not in settled):
             missing.append(m.seq)
     return missing
 
 
-def _sweep_bitmaps(newest_first: Iterable[Message], delivered: Collection[Seq]) -> list[Seq]:
-    """One bitmap slides down the stream: shift and "or" close the relation [SRM §3.2]."""
+def _sweep_requests(newest_first: Iterable[Known], delivered: Collection[Seq]) -> list[Seq]:
     missing: list[Seq] = []
-    settled, newer = 0, 0  # Bit n of `settled`, counted from 1: the n-th message before `newer`.
+    before: dict[int | None, Seq] = {}  # by item, updates below this number are settled
     for m in newest_first:
-        marked = settled >> (newer - m.seq - 1) & 1 if newer else 0
-        settled >>= newer - m.seq if newer else 0
-        newer = m.seq
-        if m.seq in delivered or (marked and not m.keep):
-            if isinstance(m.covers, bytes):
-                settled |= int.from_bytes(m.covers, "little")
-        else:
+        if m.seq in delivered:
+            for item in m.items:
+                before.setdefault(item, m.since)  # The newest request began last.
+        elif m.keep or m.seq >= before.get(m.item, 0):
             missing.append(m.seq)
     return missing
 
 
-# Direct relation, sweep, and the annotation to walk (None: the relation is its own closure).
-_RELATIONS: Final[dict[str, tuple[Direct, Sweep, type | None]]] = {
-    "none": (_never, _sweep_none, None),
-    "item": (_same_item, _sweep_items, None),
-    "bitmap": (_marked, _sweep_bitmaps, bytes),
-    "list": (_listed, _sweep_lists, tuple),
-    "all": (_always, _sweep_all, None),
-    "update-fin": (_listed, _sweep_lists, tuple),
+# Direct relation and sweep; only lists differ from their closure.
+_RELATIONS: Final[dict[str, tuple[Direct, Sweep]]] = {
+    "none": (_never, _sweep_none),
+    "item": (_same_item, _sweep_items),
+    "bitmap": (_listed, _sweep_lists),
+    "list": (_listed, _sweep_lists),
+    "all": (_always, _sweep_all),
+    "update-fin": (_updated_again, _sweep_requests),
 }
 RELATIONS: Final = tuple(_RELATIONS)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from semcast.specs.automaton import Action
-from semcast.specs.relation import Obsolescence
+from semcast.specs.relation import Obsolescence, as_carried
 from semcast.specs.violations import Ledger
 from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
 from semcast.terms.ids import Rank, Seq
@@ -99,7 +99,7 @@ class ReliableMulticast:
     def send(self, i: Rank, m: Message) -> None:
         """Effect: m waits for everybody."""
         self.sent[i][m.seq] = m
-        self.relation.on_multicast(m)
+        self.relation.on_multicast(as_carried(m))
         for j in range(self.n):
             self.buffer[i][j].add(m.seq)
         self._tell(MULTICAST, i, m, i)
@@ -138,7 +138,10 @@ class ReliableMulticast:
     ) -> None:
         if self._is_running:  # A trace that is checked exists already.
             seq = 0 if m is None else m.seq
-            self.events.append(Event(kind, pid, sender, seq, m, note=note))
+            event = Event(kind, pid, sender, seq, m, note=note)
+            if kind == MULTICAST and m is not None:
+                event.declared = as_carried(m).obsoletes
+            self.events.append(event)
 
     def _is_next(self, i: Rank, m: Message) -> bool:
         return self.can_send(i, m) and all(seq in self.sent[i] for seq in range(1, m.seq))

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from semcast.specs.history import Life, Watch
 from semcast.specs.relation import AmongSenders, Id, among_senders
 from semcast.specs.violations import Ledger
+from semcast.terms.declared import declared_by
 from semcast.terms.events import CRASH, DELIVER, INSTALL, LEAVE, MULTICAST, ORDER, PURGE, Event
 from semcast.terms.ids import Rank
 
@@ -53,7 +54,7 @@ class SemanticViewSynchrony:
         if event.message is not None and event.note != ORDER:
             view = self._in(event)
             view.sent.setdefault(_name(event), event)
-            view.relation.on_multicast(_name(event), event.message)
+            view.relation.on_multicast(_name(event), declared_by(event))
 
     def on_deliver(self, event: Event) -> None:
         """Learn who delivered what, and where."""

@@ -1,6 +1,7 @@
 """Traces as text, one event a line, to read in a report and to write by hand in a test.
 
     0 multicast 0:1 item=7
+    0 multicast 0:4 list=1,2 declared=3
     1 receive 0:1
     1 purge 0:1 by=2 note=delivery
     1 deliver 0:2
@@ -8,7 +9,8 @@
     2 install inc=2 view=4 members=0,2
     2 execute note=update client=7 request=1 position=3
 
-A deliver that says nothing about its message delivers what was multicast under that number.
+A deliver that says nothing about its message delivers what was multicast under that number.  A
+multicast declares what its list or bitmap says, unless `declared` has other numbers.
 Bitmaps and payloads are hexadecimal.  Times, local indices, buffer levels and causal
 dependencies are left out; monitors use none of them.
 """
@@ -16,16 +18,19 @@ dependencies are left out; monitors use none of them.
 from collections.abc import Iterable
 from typing import Final
 
+from semcast.specs.relation import distances
 from semcast.terms.events import DEFAULTS, DELIVER, EVENT_FIELDS, MULTICAST, Event
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import Message
 
+NOTHING: Final = "none"
 _LEFT_OUT: Final = ("n", "ts_ns", "buffered")
 # Numbers that only some events have, beside those with a notation of their own, by their default.
 _NUMBERS: Final = {
     name: DEFAULTS[name]
     for name in (*EVENT_FIELDS, "lineage")
-    if name not in {"kind", "pid", "sender", "seq", "by_seq", "peer", "members", *_LEFT_OUT}
+    if name
+    not in {"kind", "pid", "sender", "seq", "by_seq", "peer", "members", "declared", *_LEFT_OUT}
 }
 
 
@@ -52,6 +57,10 @@ def line(event: Event) -> str:
         words.append("members=" + ",".join(map(str, event.members)))
     if event.message is not None:
         words.extend(_annotation(event.message))
+        if event.kind == MULTICAST and event.declared != _listed(event.message):
+            words.append("declared=" + (",".join(map(str, event.declared)) or NOTHING))
+    if event.declares:
+        words.append(f"declares={event.declares.replace(' ', ',')}")
     return " ".join(words)
 
 
@@ -94,6 +103,8 @@ def _event(words: list[str], multicast: dict[tuple[Rank, int, Seq], Message]) ->
         setattr(event, name, int(options.pop(name)))
     if "members" in options:
         event.members = tuple(int(pid) for pid in options.pop("members").split(","))
+    declared, event.declares = options.pop("declared", None), options.pop("declares", "")
+    event.declares = event.declares.replace(",", " ")
     if kind in (MULTICAST, DELIVER):
         source = event.sender, event.sender_inc, event.seq
         known = multicast.get(source)
@@ -102,6 +113,7 @@ def _event(words: list[str], multicast: dict[tuple[Rank, int, Seq], Message]) ->
         if kind == MULTICAST:
             multicast.setdefault(source, own)
             event.message = own
+            event.declared = _listed(own) if declared is None else _numbers(declared)
     elif options:
         raise ValueError(f"{' '.join(words)}: {', '.join(options)} does not belong to {kind}")
     return event
@@ -127,3 +139,11 @@ def _message(sender: Rank, seq: Seq, options: dict[str, str]) -> Message:
         keep="keep" in options,
         payload=bytes.fromhex(options.get("payload", "")),
     )
+
+
+def _listed(message: Message) -> tuple[Seq, ...]:
+    return tuple(sorted(message.seq - distance for distance in distances(message)))
+
+
+def _numbers(text: str) -> tuple[Seq, ...]:
+    return () if text == NOTHING else tuple(int(word) for word in text.split(","))

@@ -92,6 +92,7 @@ INT32: Final = "int32"
 INT64: Final = "int64"
 STRING: Final = "string"
 INT32_LIST: Final = "list"
+INT64_LIST: Final = "longs"
 STRING_MAP: Final = "map"
 
 # Parts of the record that a journal keeps of an event.
@@ -267,6 +268,24 @@ class Event(msgspec.Struct, gc=False):
             journal=VIEWS,
         ),
     ] = 0
+    declared: Annotated[
+        tuple[int, ...],
+        Column(
+            type=INT64_LIST,
+            meaning="the own messages that the application itself declared obsolete, by number",
+            kinds=frozenset((MULTICAST,)),
+            minimum=1,
+        ),
+    ] = ()
+    declares: Annotated[
+        str,
+        Attribute(
+            meaning="what the application declared where the message has something else: item, "
+            "item=N, never_purge=0 or never_purge=1",
+            names={MULTICAST: "declares"},
+            journal=LATER,
+        ),
+    ] = ""
 
 
 # Columns that come from the run, and from the message of an event.
@@ -288,8 +307,8 @@ DERIVED_COLUMNS: Final[Mapping[str, Column]] = {
     "size": _small("bytes of the payload", kinds=frozenset((MULTICAST, DELIVER))),
     "attrs": Column(
         type=STRING_MAP,
-        meaning="attributes: where, reason, after, primary, op, spans, note, lineage; of a message "
-        "deps and never_purge",
+        meaning="attributes: where, reason, after, primary, op, spans, note, lineage, declares; of "
+        "a message deps and never_purge",
         minimum=None,
     ),
 }

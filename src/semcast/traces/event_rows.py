@@ -11,6 +11,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
+from semcast.terms.declared import DECLARES
 from semcast.terms.events import (
     ATTRIBUTES,
     COLUMNS,
@@ -18,6 +19,7 @@ from semcast.terms.events import (
     EVENT_FIELDS,
     INSTALL,
     INT32_LIST,
+    INT64_LIST,
     MULTICAST,
     Event,
 )
@@ -41,6 +43,7 @@ _values_of: Final = attrgetter(*_OF_THE_EVENT)
 _NO_MESSAGE: Final = (None, None, None, None)
 _LINEAGE: Final = re.compile("[0-9a-f]{1,16}")
 _NOTE: Final = ATTRIBUTES["note"].names
+_LISTS: Final = (INT32_LIST, INT64_LIST)
 
 
 def row_of(
@@ -113,7 +116,7 @@ def fault_in(table: Any, relation: str) -> tuple[int, str] | None:
 def _wrong_numbers(table: Any) -> Iterable[tuple[int, str]]:
     pc = pyarrow("compute")
     for name, column in COLUMNS.items():
-        if column.minimum is None or column.type == INT32_LIST:
+        if column.minimum is None or column.type in _LISTS:
             continue
         least = pc.min(table[name]).as_py()
         if least is not None and least < column.minimum:
@@ -125,7 +128,7 @@ def _wrong_numbers(table: Any) -> Iterable[tuple[int, str]]:
 def _wrong_lists(table: Any, relation: str) -> Iterable[tuple[int, str]]:
     far = 8 * BITMAP_BYTES_MAX if relation.partition(":")[0] == "bitmap" else None
     for name, column in COLUMNS.items():
-        if column.type != INT32_LIST or table[name].null_count == table.num_rows:
+        if column.type not in _LISTS or table[name].null_count == table.num_rows:
             continue
         minimum = column.minimum or 0
         for place, numbers in enumerate(table[name].to_pylist()):
@@ -152,6 +155,10 @@ def _wrong_attributes(table: Any) -> Iterable[tuple[int, str]]:
         if not _LINEAGE.fullmatch(lineage):
             yield place, f"attribute lineage is {lineage[:20]!r}, must be 16 hexadecimal digits"
             return
+        declares = attrs.get("declares") or ""
+        if not DECLARES.fullmatch(declares):
+            yield place, f"attribute declares is {declares[:40]!r}, must be item=N or never_purge=N"
+            return
 
 
 def events_of(table: Any, kinds: Sequence[str], relation: str) -> list[Event]:
@@ -172,6 +179,7 @@ def events_of(table: Any, kinds: Sequence[str], relation: str) -> list[Event]:
             for kind, each in zip(kinds, attrs, strict=True)
         ]
         cells["lineage"] = [int(each.get("lineage") or "0", 16) if each else 0 for each in attrs]
+        cells["declares"] = [(each.get("declares") or "") if each else "" for each in attrs]
     fields = Event.__struct_fields__
     used = max(fields.index(name) for name in cells) + 1
     return list(map(Event, *(cells.get(name, repeat(DEFAULTS[name])) for name in fields[:used])))
@@ -248,6 +256,8 @@ def _attrs(event: Event) -> tuple[tuple[str, str], ...] | None:
         attrs.append(("lineage", f"{event.lineage:016x}"))
     if event.note:
         attrs.append((_NOTE[event.kind], event.note))
+    if event.declares:
+        attrs.append(("declares", event.declares))
     message = event.message
     if message is not None and message.keep:
         attrs.append(("never_purge", "1"))

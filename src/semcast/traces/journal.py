@@ -24,7 +24,6 @@ import msgspec
 
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import (
-    EVENT_FIELDS,
     KINDS,
     LATER,
     VIEWS,
@@ -60,16 +59,18 @@ def _tuples(names: Sequence[str]) -> Callable[[Sequence[Event]], list[tuple[Any,
     return made
 
 
+def _places_with(names: Sequence[str]) -> Callable[[Sequence[Event]], list[int]]:
+    """A function to the places of the events that have one of these fields, whose defaults are all
+    false; compiled likewise."""
+    some = " or ".join(f"event.{name}" for name in names) or "False"
+    made: Callable[[Sequence[Event]], list[int]]
+    made = eval(f"lambda events: [place for place, event in enumerate(events) if {some}]")
+    return made
+
+
 _LATER: Final = in_journal(LATER)
-_LATER_KINDS: Final = frozenset().union(*(EVENT_FIELDS[name].kinds for name in _LATER))
+_with_later: Final = _places_with(_LATER)
 _view_fields: Final = _tuples(in_journal(VIEWS))
-
-
-def _with_later(row: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
-    if event.kind not in _LATER_KINDS:
-        return row
-    later = (getattr(event, name) for name in _LATER)
-    return (*row, *(_NO_MESSAGE if event.message is None else ()), *later)
 
 
 class Journal:
@@ -231,7 +232,11 @@ def _known(rows: list[tuple[Any, ...]], events: Sequence[Event]) -> list[tuple[A
     for row in rows:
         if row[0] not in KINDS:
             raise LocalProtocolError(str(kind_fault(row[0])))
-    return list(map(_with_later, rows, events)) if _LATER else rows
+    for place in _with_later(events):
+        event = events[place]
+        later = (getattr(event, name) for name in _LATER)
+        rows[place] = (*rows[place], *(_NO_MESSAGE if event.message is None else ()), *later)
+    return rows
 
 
 def _is_recorded(directory: Path, header: JournalHeader) -> bool:

@@ -289,6 +289,7 @@ class _EventFiles:
             row = row_of(whole, self._distances, _payload(event))
             rows.append(row)
             self._values += len(row[_COVERS] or ()) + len(whole.members) + len(event.deps)
+            self._values += len(whole.declared)
             if len(rows) == _ROW_GROUP:
                 self._flush(kind)
             if self._values > _VALUES_MAX:  # The bits of a bitmap take far more room as numbers.

@@ -27,6 +27,7 @@ from semcast.terms.events import (
     FIRST,
     INT32,
     INT32_LIST,
+    INT64_LIST,
     LATER,
     MULTICAST,
     STRING,
@@ -106,8 +107,9 @@ def _bounded(name: str) -> Any:
     if column.type == STRING:
         return str
     least = column.minimum or 0
-    if column.type == INT32_LIST:
-        each = Annotated[int, Meta(ge=least, le=_INT_MAX)]
+    if column.type in (INT32_LIST, INT64_LIST):
+        most = _INT_MAX if column.type == INT32_LIST else SEQ_MAX
+        each = Annotated[int, Meta(ge=least, le=most)]
         return Annotated[tuple[each, ...], Meta(max_length=LIST_MAX)]
     most = _INT_MAX if column.type == INT32 else SEQ_MAX
     return Annotated[int, Meta(ge=min(least, default), le=most)]

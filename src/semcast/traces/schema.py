@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from semcast.terms.events import COLUMNS, INT32, INT32_LIST, INT64, STRING, STRING_MAP
+from semcast.terms.events import COLUMNS, INT32, INT32_LIST, INT64, INT64_LIST, STRING, STRING_MAP
 from semcast.traces.arrow import pyarrow
 
 RUNS: Final = "runs.parquet"
@@ -74,6 +74,7 @@ def arrow_schema(columns: Mapping[str, str]) -> Any:
         STRING: pa.string(),
         "bool": pa.bool_(),
         INT32_LIST: pa.list_(pa.int32()),
+        INT64_LIST: pa.list_(pa.int64()),
         STRING_MAP: pa.map_(pa.string(), pa.string()),
     }
     return pa.schema([(name, types[kind]) for name, kind in columns.items()])

@@ -10,6 +10,7 @@ from semcast.terms.events import (
     INT32,
     INT32_LIST,
     INT64,
+    INT64_LIST,
     KIND_MEANINGS,
     KINDS,
     STRING_MAP,
@@ -19,6 +20,7 @@ _SQL: Final = {
     INT32: "int",
     INT64: "bigint",
     INT32_LIST: "array&lt;int&gt;",
+    INT64_LIST: "array&lt;bigint&gt;",
     STRING_MAP: "map&lt;string,string&gt;",
 }
 _HEAD: Final = """\

@@ -5,7 +5,8 @@ from random import Random
 from typing import Any
 
 from semcast.specs.monitors import Monitors
-from semcast.terms.events import INSTALL, Event
+from semcast.specs.relation import as_carried
+from semcast.terms.events import INSTALL, MULTICAST, Event
 from semcast.terms.messages import Message
 from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.event_rows import events_of, row_of
@@ -39,6 +40,8 @@ class Execution:
             life = event.pid, event.inc
             counts[life] = event.n = counts.get(life, 0) + 1
             event.ts_ns = 10 * place
+            if event.kind == MULTICAST and event.message is not None and not event.declared:
+                event.declared = as_carried(event.message).obsoletes
 
     def told(self) -> list[Event]:
         """The events, as they are read back from a trace."""

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from semcast.specs.relation import Obsolescence
+from semcast.specs.relation import Obsolescence, as_carried
 from semcast.terms.events import (
     ACKNOWLEDGE,
     AGE,
@@ -71,7 +71,7 @@ class Topic:
         seq = max(self.sent[sender], default=0) + block
         message = random_message(self.rng, self.run.relation, sender, seq)
         self.sent[sender].append(seq)
-        self.relation.on_multicast(message)
+        self.relation.on_multicast(as_carried(message))
         self.say(MULTICAST, sender, sender, seq, message=message)
 
     def anything(self):

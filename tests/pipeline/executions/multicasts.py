@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from semcast.pipeline.check import causality, streams
-from semcast.specs.relation import Obsolescence
+from semcast.specs.relation import Obsolescence, as_carried
 from semcast.terms.events import CRASH, DELIVERY, RETRANSMISSION, Event
 from semcast.terms.messages import Message
 
@@ -81,7 +81,7 @@ class Group:
         item = rng.choice((None, 1, 1, 2)) if relation == "item" else None
         message = Message(pid, seq, item, covers, rng.random() < 0.1, payload=bytes([pid, seq]))
         self.messages[pid].append(message)
-        self.relation.on_multicast(message)
+        self.relation.on_multicast(as_carried(message))
         self.needs[message] = self.frontier[pid].copy()
         self.say("multicast", pid, message, sender=pid, seq=seq)
         self.enqueue(pid, message)

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from semcast.specs.relation import AmongSenders, among_senders
+from semcast.specs.relation import AmongSenders, among_senders, as_carried
 from semcast.terms.events import (
     CONFIRM,
     CRASH,
@@ -101,7 +101,7 @@ class Group:
         told = {"inc": sender[1], "sender_inc": sender[1], "view": self.view}
         self.run.say(MULTICAST, pid, sender=pid, seq=seq, message=m, note=note, **told)
         if not note:
-            self.relation.on_multicast((sender, seq), m)
+            self.relation.on_multicast((sender, seq), as_carried(m))
         return m, sender[1]
 
     def deliver(self, pid: int, sent, position: int) -> None:

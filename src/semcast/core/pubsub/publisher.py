@@ -17,6 +17,7 @@ from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.storage import Restored, Storage
 from semcast.core.ranges import Ranges
 from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX, size_of
+from semcast.terms.declared import declare
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.events import ACKNOWLEDGE, MULTICAST, Event
@@ -56,7 +57,7 @@ class Publisher:
         self.settled = left.settled  # What lies above, up to `after`, is the census's business.
         self.census = CensusTaker(recipe, pid, left.settled + 1, after, now)
         self.first_own = after + 1  # of this life
-        self.waiting: deque[Message] = deque()  # for a block
+        self.waiting: deque[tuple[Message, Submission]] = deque()  # for a block
         self.unacknowledged: dict[Seq, tuple[Message, int, float]] = {}  # by whom kept, sent when
         self.fresh: list[Message] = []  # sent, and not yet taken here
         self.since: dict[Rank, int] = {}  # from which life on a logger's word counts
@@ -116,7 +117,7 @@ class Publisher:
             return False
         self.last = seq
         self.annotator.remember(seq, annotation)
-        self.waiting.append(message)
+        self.waiting.append((message, submission))
         self.held_bytes += size
         return True
 
@@ -179,8 +180,8 @@ class Publisher:
 
     def _send(self, now: float, out: Effects) -> None:
         sent: list[Message] = []
-        while self.waiting and self.waiting[0].seq <= self.reserved:
-            message = self.waiting.popleft()
+        while self.waiting and self.waiting[0][0].seq <= self.reserved:
+            message, submission = self.waiting.popleft()
             sent.append(message)
             if self.place:
                 self.unacknowledged[message.seq] = (message, 0, now)
@@ -188,6 +189,7 @@ class Publisher:
                 self.held_bytes -= size_of(message)
             if out.events is not None:
                 event = Event(MULTICAST, self.pid, self.pid, message.seq, message)
+                declare(event, submission)
                 out.events.append(event)
         if not sent:
             return

@@ -53,6 +53,20 @@ SCENARIOS: dict[str, FixedCase] = {
         sender(keep=0.05),
         slow={2: 0.01},
     ),
+    # The same where applications declare what is obsolete in other ways than by items.
+    **{
+        f"slow-{name}": case(
+            Recipe(members=3, buffer=12, congested_at=0.0, period_s=0.02, **relation),
+            sender(keep=0.05),
+            slow={2: 0.01},
+        )
+        for name, relation in (
+            ("backup", {"relation": "update-fin"}),
+            ("bitmap", {"relation": "bitmap", "k": 32}),
+            ("list", {"relation": "list"}),
+            ("chain", {"chain_limit": 3}),
+        )
+    },
     # The sender purges while one member hears nothing, then crashes [SRB §2.2].
     "purge-crash": case(
         Recipe(members=4, f=1, buffer=12, congested_at=0.0, period_s=0.01),

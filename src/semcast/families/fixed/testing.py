@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from semcast.families.fixed.annotator_mutants import ANNOTATOR_MUTANTS
 from semcast.families.fixed.draw import draw
 from semcast.families.fixed.judge import FixedReferee
 from semcast.families.fixed.mutants import MUTANTS
@@ -16,5 +17,5 @@ TESTING: Final = Testing(
     chance=lambda life: ("member", life.pid),
     announce=ForgetMember,
     scenarios=SCENARIOS,
-    mutants=MUTANTS,
+    mutants={**MUTANTS, **ANNOTATOR_MUTANTS},
 )

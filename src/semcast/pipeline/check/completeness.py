@@ -23,8 +23,8 @@ from semcast.pipeline.check.stream_block import (
     StreamBlock,
     StreamInfo,
     ViolationRows,
-    has_item,
-    is_kept,
+    declares_item,
+    declares_keep,
 )
 
 _SMALL: Final = 1 << 15  # Fewer numbers than this are ordered by radix.
@@ -37,7 +37,9 @@ class SatisfiedMessages:
     def __init__(self, stream: StreamInfo) -> None:
         self._stream = stream
         self._items = PerItemState(stream.n, False, np.bool_)
-        self._listed: dict[int, NDArray[np.bool_]] = {}  # by number, for older messages
+        self._listed: dict[int, NDArray[np.bool_]] = {}  # by number or item, for older messages
+        self._open: set[int] = set()  # the items of the request that the block is in
+        self._fin: NDArray[np.bool_] = np.zeros(stream.n, bool)  # who delivered what ended it
 
     def of(self, block: StreamBlock) -> Mask:
         """By message of the block, in the order of `block.messages.records`, and process."""
@@ -48,11 +50,13 @@ class SatisfiedMessages:
             return delivered
         if relation in ("item", "all"):
             return self._by_item(messages.records, delivered, relation)
+        if relation == "update-fin":
+            return self._by_request(messages.records, delivered)
         return self._by_list(block, delivered)
 
     def _by_item(self, messages: EventTable, delivered: Mask, relation: str) -> Mask:
-        items = messages["item"] if relation == "item" else np.full(len(messages), _ALL)
-        is_one = has_item(messages) if relation == "item" else np.ones(len(messages), bool)
+        items = messages["own_item"] if relation == "item" else np.full(len(messages), _ALL)
+        is_one = declares_item(messages) if relation == "item" else np.ones(len(messages), bool)
         settled = delivered.copy()
         about = np.flatnonzero(is_one)[::-1]  # newest first
         if not len(about):
@@ -69,24 +73,42 @@ class SatisfiedMessages:
                 latest = np.maximum.accumulate(np.where(has, places, -1))
                 by_later = known[ordered]
                 by_later[1:] |= latest[:-1] >= first[1:]
-                settled[about, pid] |= by_later & ~is_kept(messages)[about]
+                settled[about, pid] |= by_later & ~declares_keep(messages)[about]
             self._items.values[lines[ordered[has]], pid] = True
         return settled
 
     def _by_list(self, block: StreamBlock, delivered: Mask) -> Mask:
         settled, listed, covers = delivered.copy(), self._listed, block.covers
-        kept = is_kept(block.messages.records)
+        kept = declares_keep(block.messages.records)
         numbers = block.messages.records["seq"].tolist()
         for i in range(len(numbers) - 1, -1, -1):
             marked = listed.pop(numbers[i], None)
-            if marked is not None and not kept[i]:
-                settled[i] |= marked
-            row = settled[i]
+            row = settled[i] if marked is None else settled[i] | marked
+            if not kept[i]:
+                settled[i] = row
             if row.any():
                 for distance in covers.get(numbers[i], ()):
                     older = numbers[i] - distance
                     known = listed.get(older)
                     listed[older] = row if known is None else known | row
+        return settled
+
+    def _by_request(self, messages: EventTable, delivered: Mask) -> Mask:
+        """A *fin* settles the updates of earlier requests that are of items of its own."""
+        settled = delivered.copy()
+        has_item, items = declares_item(messages), messages["own_item"].tolist()
+        kept = declares_keep(messages)
+        for i in range(len(items) - 1, -1, -1):
+            if not has_item[i]:
+                for item in self._open:
+                    known = self._listed.get(item)
+                    self._listed[item] = self._fin if known is None else known | self._fin
+                self._open, self._fin = set(), delivered[i]
+                continue
+            marked = self._listed.get(items[i])
+            if marked is not None and not kept[i]:
+                settled[i] |= marked
+            self._open.add(items[i])
         return settled
 
 

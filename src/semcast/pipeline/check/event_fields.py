@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semcast.terms.declared import DECLARES
 from semcast.terms.events import (
     DELIVER,
     DELIVERY,
@@ -27,11 +28,14 @@ PURGED_FROM: Final = (None, DELIVERY, RETRANSMISSION)
 HAS_MESSAGE: Final = 1
 HAS_ITEM: Final = 2
 KEEP: Final = 4
-FLAG_BITS: Final = 3  # above them: the place in WHERE
+CARRIED: Final = HAS_MESSAGE | HAS_ITEM | KEEP  # what must arrive as it was multicast
+OWN_ITEM: Final = 8  # The application declared an item,
+OWN_KEEP: Final = 16  # and that the message may never be purged.
+FLAG_BITS: Final = 5  # above them: the place in PURGED_FROM
 
 _PLACE: Final = ("run_id", "pid", "inc", "n", "ts_ns", "sender", "sender_inc", "seq")
 _MESSAGE: Final = ("item", "digest", "covers", "attrs")
-_MORE: Final = {MULTICAST: _MESSAGE, DELIVER: _MESSAGE, PURGE: ("by_seq", "attrs")}
+_MORE: Final = {MULTICAST: (*_MESSAGE, "declared"), DELIVER: _MESSAGE, PURGE: ("by_seq", "attrs")}
 _SPREAD: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 Columns = Mapping[str, Any]
@@ -75,7 +79,8 @@ def fields_of(kind: str, columns: Columns) -> tuple[dict[str, Any], DistanceList
         covers = _lists(columns["covers"], size)
         fields |= _message(columns, covers)
         if kind == MULTICAST:
-            lists = covers
+            lists = _declared(columns["declared"], fields["seq"])
+            fields |= _own(fields, columns["attrs"])
             fields["covers"] = lists.counts
     return fields, lists
 
@@ -110,6 +115,33 @@ def _message(columns: Columns, covers: DistanceLists) -> dict[str, Any]:
         content = content.copy()
         content[rows] ^= np.array([_hashed(text) for text in values.to_pylist()], "i8")
     return {"flags": flags, "item": numbers(item), "content": content}
+
+
+def _own(fields: Columns, attrs: Any) -> dict[str, Any]:
+    """The item that was declared, and the flags with what was declared; as the message has them,
+    unless an attribute says otherwise."""
+    flags, item = fields["flags"], fields["item"]
+    flags = flags | (flags & HAS_ITEM) * (OWN_ITEM // HAS_ITEM)
+    flags |= (flags & KEEP) * (OWN_KEEP // KEEP)
+    rows, values = _attribute(attrs, "declares")
+    for row, text in zip(rows.tolist(), values.to_pylist(), strict=True):
+        said = DECLARES.fullmatch(text)
+        if said is not None and text.startswith("item"):
+            item = item.copy()
+            item[row] = int(said[1] or 0)
+            flags[row] = flags[row] & ~OWN_ITEM | OWN_ITEM * (said[1] is not None)
+        if said is not None and said[2] is not None:
+            flags[row] = flags[row] & ~OWN_KEEP | OWN_KEEP * (said[2] == "1")
+    return {"flags": flags, "own_item": item}
+
+
+def _declared(declared: Any, seqs: Any) -> DistanceLists:
+    """How far back the messages lie that each declares obsolete."""
+    if declared.null_count == len(seqs):
+        return DistanceLists(np.zeros(len(seqs), "i4"), np.zeros(0, "i4"))
+    counts = numbers(pc.list_value_length(declared)).astype("i4")
+    back = np.repeat(seqs, counts) - numbers(declared.flatten())
+    return DistanceLists(counts, back.astype("i4"))
 
 
 def _hashed(text: str) -> int:

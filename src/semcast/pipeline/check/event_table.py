@@ -20,6 +20,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "flags": "i2",
     "item": "i8",
     "content": "i8",  # stands for what has no field and must arrive as it was multicast
+    "own_item": "i8",  # that the application declared; the flags have whether there is one
     "covers": "i4",  # how many of the distances kept beside the records are this one's
 }
 _ALL: Final = ("kind", *FIELDS)

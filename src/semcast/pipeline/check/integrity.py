@@ -7,6 +7,7 @@ that was multicast at all was multicast before.
 
 import numpy as np
 
+from semcast.pipeline.check.event_fields import CARRIED
 from semcast.pipeline.check.event_table import EventRecord
 from semcast.pipeline.check.stream_block import (
     StreamBlock,
@@ -51,8 +52,9 @@ class IntegrityCheck:
         source = messages.at(there["seq"] - block.base)
         after = happened_before(self._stream, source["pid"], source["place"], source["ts"], there)
         same = np.ones(len(there), bool)
-        for name in ("content", "item", "flags"):
+        for name in ("content", "item"):
             same &= source[name] == there[name]
+        same &= (source["flags"] ^ there["flags"]) & CARRIED == 0
         sound[known] = after & same
         was_there = known.copy()
         was_there[known] = after

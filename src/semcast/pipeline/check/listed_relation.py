@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from semcast.pipeline.check.evidence import of_kind
 from semcast.pipeline.reading.trace import TraceTables
+from semcast.terms.events import MULTICAST
 
 LISTS: Final = ("bitmap", "list", "update-fin")
 
@@ -40,7 +41,8 @@ def unsatisfied(newest_first: Iterable[ListedMessage]) -> Iterator[tuple[int, in
         if link.asked & ~has:
             yield link.seq, link.asked & ~has
         for distance in link.covers:
-            settled[link.seq - distance] = settled.get(link.seq - distance, 0) | has
+            older = link.seq - distance
+            settled[older] = settled.get(older, 0) | link.has | newer
 
 
 def scan_streams(
@@ -83,17 +85,25 @@ def annotation(told: Sequence[RowDict]) -> tuple[bool, Sequence[int]]:
 
 
 def annotated(trace: TraceTables, kind: str) -> DataFrame:
-    """Events of messages with their relation (`relation`, `is_listed`, `is_kept`); `line` is what
-    a later message must share with one to replace it, null where nothing does."""
+    """Events of messages with their relation (`relation`, `is_listed`, `is_kept`) and the distances
+    that were declared obsolete (`covers`), which only a multicast tells; `line` is what a later
+    message must share with one to replace it, null where nothing does."""
     relation = F.split_part("relation", F.lit(":"), F.lit(1))
     runs = trace.runs.select("run_id", relation.alias("relation"))
-    line = F.when(F.col("relation") == "item", F.col("item")).when(
-        F.col("relation") == "all", F.lit(0)
-    )
+    said = F.coalesce(F.col("attrs")["declares"], F.lit(""))
+    own = F.expr("try_cast(regexp_extract(attrs['declares'], 'item=(-?[0-9]+)', 1) as bigint)")
+    item = F.when(said.startswith("item"), own).otherwise(F.col("item"))
+    line = F.when(F.col("relation") == "item", item).when(F.col("relation") == "all", F.lit(0))
+    kept = F.coalesce(F.col("attrs")["never_purge"] == "1", F.lit(False))
+    kept = F.when(said.contains("never_purge"), said.endswith("=1")).otherwise(kept)
+    is_told = ~F.col("is_listed") | F.lit(kind == MULTICAST)
+    distances = F.expr("transform(declared, one -> cast(seq - one as int))")
+    covers = F.when(F.col("relation") == "update-fin", F.col("covers")).otherwise(distances)
     return (
         of_kind(trace, kind)
         .join(F.broadcast(runs), "run_id")
         .withColumn("is_listed", F.col("relation").isin(*LISTS))
-        .withColumn("is_kept", F.coalesce(F.col("attrs")["never_purge"] == "1", F.lit(False)))
+        .withColumn("is_kept", F.when(is_told, kept))
         .withColumn("line", line)
+        .withColumn("covers", F.when(is_told, covers))
     )

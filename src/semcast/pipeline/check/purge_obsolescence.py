@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semcast.pipeline.check.event_fields import KEEP
+from semcast.pipeline.check.event_fields import OWN_ITEM, OWN_KEEP
 from semcast.pipeline.check.event_table import NONE, EventRecord, EventTable, concat
 from semcast.pipeline.check.stream_block import (
     Mask,
     Places,
     StreamBlock,
     StreamInfo,
+    declares_item,
+    declares_keep,
     happened_before,
-    has_item,
-    is_kept,
 )
 
 _BY_ITEM = ("item", "all", "none")
@@ -44,6 +44,8 @@ class PurgeObsolescence:
         self._item: Places = np.zeros(0, np.int64)  # of the newer message of each
         self._walks: list[RelationWalk] = []
         self._at: dict[int, list[RelationWalk]] = {}  # by number, the walks that will get there
+        self._fin, self._items = 0, set[int]()  # of the request that the block is in
+        self._updated: dict[int, set[int] | None] = {}  # by *fin*, the items of its request
 
     def refused(self, block: StreamBlock, purges: EventTable) -> Iterator[EventRecord]:
         """The purges, of this block or carried to it, whose message was not obsolete."""
@@ -57,6 +59,8 @@ class PurgeObsolescence:
         yield from purges[~stands]
         if self._stream.relation in _BY_ITEM:
             yield from self._by_item(block, purges[stands])
+        elif self._stream.relation == "update-fin":
+            yield from self._by_request(block, purges[stands])
         else:
             yield from self._by_list(block, purges[stands])
 
@@ -72,10 +76,10 @@ class PurgeObsolescence:
             yield from purges
             return
         if self._stream.relation == "item":
-            yield from purges[~has_item(newer)]
-            purges, newer = purges[has_item(newer)], newer[has_item(newer)]
+            yield from purges[~declares_item(newer)]
+            purges, newer = purges[declares_item(newer)], newer[declares_item(newer)]
         waiting = concat((self._waiting, purges))
-        items = np.concatenate((self._item, newer["item"]))
+        items = np.concatenate((self._item, newer["own_item"]))
         due = waiting["seq"] >= block.base
         self._waiting, self._item = waiting[~due].detached(), items[~due]
         yield from waiting[due][~self._is_obsolete(block, waiting[due], items[due])]
@@ -85,9 +89,9 @@ class PurgeObsolescence:
         obsolete: Mask = rows < block.size
         obsolete[obsolete] = block.messages.known(rows[obsolete])
         older = block.messages.at(rows[obsolete])
-        fits = ~is_kept(older)
+        fits = ~declares_keep(older)
         if self._stream.relation == "item":
-            fits &= has_item(older) & (older["item"] == items[obsolete])
+            fits &= declares_item(older) & (older["own_item"] == items[obsolete])
         obsolete[obsolete] = fits
         return obsolete
 
@@ -100,15 +104,44 @@ class PurgeObsolescence:
         for number in range(block.base + block.size - 1, block.base - 1, -1):
             walks = self._at.pop(number, ())
             message = messages.get(number) if walks else None
-            if message is None or message["flags"] & KEEP:
+            if message is None:
                 continue
             for walk in walks:
                 if number == walk.purge["seq"]:
-                    walk.found = True
+                    walk.found = not message["flags"] & OWN_KEEP
                 elif not walk.found:
                     self._step(walk, number, covers.get(number, ()))
+        yield from self._unfound(block)
+
+    def _unfound(self, block: StreamBlock) -> Iterator[EventRecord]:
+        """The walks that have passed their message."""
         yield from (w.purge for w in self._walks if not w.found and w.purge["seq"] >= block.base)
         self._walks = [w for w in self._walks if not w.found and w.purge["seq"] < block.base]
+
+    def _by_request(self, block: StreamBlock, purges: EventTable) -> Iterator[EventRecord]:
+        """A *fin* makes updates obsolete that are of earlier requests and of items of its own."""
+        self._walks += [RelationWalk(purge) for purge in purges]
+        asked: dict[int, list[RelationWalk]] = {}
+        for walk in self._walks:
+            self._updated.setdefault(walk.purge["by"], None)
+            asked.setdefault(walk.purge["seq"], []).append(walk)
+        records = block.messages.records
+        for i in range(len(records) - 1, -1, -1):
+            message = records[i]
+            if not message["flags"] & OWN_ITEM:
+                if self._fin in self._updated:
+                    self._updated[self._fin] = self._items
+                self._fin, self._items = message["seq"], set()
+            for walk in asked.get(message["seq"], ()):
+                items = self._updated[walk.purge["by"]]  # None in the request itself
+                is_same = items is not None and message["own_item"] in items
+                is_update = message["flags"] & OWN_ITEM
+                walk.found = bool(is_same and is_update and not message["flags"] & OWN_KEEP)
+            if message["flags"] & OWN_ITEM:
+                self._items.add(message["own_item"])
+        yield from self._unfound(block)
+        waiting = {walk.purge["by"] for walk in self._walks}
+        self._updated = {fin: self._updated[fin] for fin in waiting}
 
     def _step(self, walk: RelationWalk, number: int, distances: Sequence[int]) -> None:
         for older in {number - distance for distance in distances}:

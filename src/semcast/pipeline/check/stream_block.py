@@ -20,6 +20,8 @@ from semcast.pipeline.check.event_fields import (
     HAS_MESSAGE,
     KEEP,
     KINDS,
+    OWN_ITEM,
+    OWN_KEEP,
     PURGED_FROM,
 )
 from semcast.pipeline.check.event_table import NONE, EventRecord, EventTable, concat
@@ -209,7 +211,7 @@ class StreamBlock:
 
     @cached_property
     def covers(self) -> Mapping[int, Sequence[int]]:
-        """By number, the distances that a message lists, where it lists any."""
+        """By number, the distances that a message declares obsolete, where it lists any."""
         multicasts = self.of(MULTICAST)  # The only ones that list any.
         counts = multicasts["covers"]
         ends = np.cumsum(counts, dtype=np.int64)
@@ -289,6 +291,18 @@ def has_message(records: EventTable) -> Mask:
 def has_item(records: EventTable) -> Mask:
     """Whether a message is about an item."""
     result: Mask = records["flags"] & HAS_ITEM != 0
+    return result
+
+
+def declares_item(multicasts: EventTable) -> Mask:
+    """Whether the application declared an item."""
+    result: Mask = multicasts["flags"] & OWN_ITEM != 0
+    return result
+
+
+def declares_keep(multicasts: EventTable) -> Mask:
+    """Whether the application declared that a message may never be purged."""
+    result: Mask = multicasts["flags"] & OWN_KEEP != 0
     return result
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from semcast.terms.events import INT32, INT32_LIST, INT64, STRING, STRING_MAP
+from semcast.terms.events import INT32, INT32_LIST, INT64, INT64_LIST, STRING, STRING_MAP
 from semcast.traces.schema import EVENT_COLUMNS, ITEM_COLUMNS, PROCESS_COLUMNS, RUN_COLUMNS
 
 _TYPES: Final[dict[str, DataType]] = {
@@ -24,6 +24,7 @@ _TYPES: Final[dict[str, DataType]] = {
     STRING: StringType(),
     "bool": BooleanType(),
     INT32_LIST: ArrayType(IntegerType()),
+    INT64_LIST: ArrayType(LongType()),
     STRING_MAP: MapType(StringType(), StringType()),
 }
 

@@ -1,0 +1,101 @@
+"""Annotators that make of a declaration what was not declared, each named after its mistake."""
+
+from collections.abc import Callable
+from typing import Any
+
+from semcast.core.obsolescence import (
+    Annotation,
+    BitmapAnnotator,
+    ChainAnnotator,
+    ListAnnotator,
+    UpdateFinAnnotator,
+)
+from semcast.families.testing import MutantTable
+from semcast.terms.ids import Seq
+from semcast.terms.messages import COVERS_MAX, Submission
+
+ANNOTATOR_MUTANTS = MutantTable()
+
+
+@ANNOTATOR_MUTANTS.add(
+    "every-update-supersedes", UpdateFinAnnotator, "annotate", scenario="slow-backup", swarm="s-rm"
+)
+def every_update_supersedes(original: Any) -> Callable[..., Any]:
+    """The naive relation of SVS §5.2: an update makes earlier ones of its item obsolete, though
+    its own request may never end."""
+
+    def annotate(self: UpdateFinAnnotator, seq: Seq, submission: Submission) -> Annotation:
+        item, covers, keep = original(self, seq, submission)
+        if item is not None:
+            older = [*self.closed.get(item, ()), *self.open.get(item, ())]
+            covers = tuple(sorted(seq - s for s in older)[:COVERS_MAX])
+        return item, covers, keep
+
+    return annotate
+
+
+@ANNOTATOR_MUTANTS.add(
+    "fin-covers-its-own-request",
+    UpdateFinAnnotator,
+    "annotate",
+    scenario="slow-backup",
+    swarm="s-rm",
+)
+def fin_covers_its_own_request(original: Any) -> Callable[..., Any]:
+    """The updates of the request that ends are called obsolete with those of earlier ones."""
+
+    def annotate(self: UpdateFinAnnotator, seq: Seq, submission: Submission) -> Annotation:
+        item, covers, keep = original(self, seq, submission)
+        if item is None:
+            own = {seq - s for updates in self.open.values() for s in updates}
+            covers = tuple(sorted(own | set(covers))[:COVERS_MAX])
+        return item, covers, keep
+
+    return annotate
+
+
+@ANNOTATOR_MUTANTS.add(
+    "bitmap-shifted-by-one", BitmapAnnotator, "annotate", scenario="slow-bitmap", swarm="s-rm"
+)
+def bitmap_shifted_by_one(original: Any) -> Callable[..., Any]:
+    """The closure is or-ed one place off [SRM §3.2]."""
+
+    def annotate(self: BitmapAnnotator, seq: Seq, submission: Submission) -> Annotation:
+        item, _, keep = original(self, seq, submission)
+        bits = 0
+        for obsolete in submission.obsoletes:
+            n = seq - obsolete
+            bits |= 1 << (n - 1) | self.recent[n - 1] << (n - 1)
+        bits &= self.mask
+        return item, bits.to_bytes((bits.bit_length() + 7) // 8, "little"), keep
+
+    return annotate
+
+
+@ANNOTATOR_MUTANTS.add(
+    "list-closure-from-here", ListAnnotator, "annotate", scenario="slow-list", swarm="s-rm"
+)
+def list_closure_from_here(original: Any) -> Callable[..., Any]:
+    """Distances that an older message lists are taken over as if they were from the new one."""
+
+    def annotate(self: ListAnnotator, seq: Seq, submission: Submission) -> Annotation:
+        item, _, keep = original(self, seq, submission)
+        covered = {seq - obsolete for obsolete in submission.obsoletes}
+        for obsolete in submission.obsoletes:
+            covered |= {obsolete - older for older in self.recent.get(obsolete, ())}
+        return item, tuple(sorted(covered)[:COVERS_MAX]), keep
+
+    return annotate
+
+
+@ANNOTATOR_MUTANTS.add(
+    "tag-that-items-share", ChainAnnotator, "annotate", scenario="slow-chain", swarm="s-rm"
+)
+def tag_that_items_share(original: Any) -> Callable[..., Any]:
+    """Two items get one tag."""
+
+    def annotate(self: ChainAnnotator, seq: Seq, submission: Submission) -> Annotation:
+        item, covers, keep = original(self, seq, submission)
+        return (None if item is None else item // 2), covers, keep
+
+    return annotate

@@ -1,0 +1,56 @@
+"""What an application declared of a message, beside what the protocol made of it.
+
+A sender turns a declaration into an annotation that travels (`core/obsolescence.py`).  Whether it
+did so rightly is judged by the declaration, which the `multicast` event has: the numbers of the own
+messages that the application called obsolete (`Event.declared`), its item and whether it may never
+be purged.  The last two are those of the message, unless `Event.declares` says otherwise.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from semcast.terms.events import Event
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import Message, Submission
+
+DECLARES: Final = re.compile(r"(?:item(?:=(-?\d{1,19}))?)?(?: ?never_purge=([01]))?")
+
+
+class Declared(NamedTuple):
+    """A message as its application declared it.  `obsoletes` are numbers of the same sender."""
+
+    sender: Rank
+    seq: Seq
+    item: int | None = None
+    keep: bool = False
+    obsoletes: tuple[Seq, ...] = ()
+
+
+def declared_by(event: Event) -> Declared:
+    """What a `multicast` event tells of its message."""
+    message = event.message
+    item, keep = (None, False) if message is None else (message.item, message.keep)
+    if event.declares and (said := DECLARES.fullmatch(event.declares)) is not None:
+        if event.declares.startswith("item"):
+            item = None if said[1] is None else int(said[1])
+        keep = keep if said[2] is None else said[2] == "1"
+    return Declared(event.sender, event.seq, item, keep, event.declared)
+
+
+def declare(event: Event, submission: Submission) -> None:
+    """Record in a `multicast` event what its application declared."""
+    message = event.message
+    assert message is not None
+    if submission.obsoletes:
+        event.declared = tuple(submission.obsoletes)
+    if submission.item != message.item or submission.never_purge != message.keep:
+        event.declares = _difference(submission, message)
+
+
+def _difference(submission: Submission, message: Message) -> str:
+    words = []
+    if submission.item != message.item:
+        words.append("item" if submission.item is None else f"item={submission.item}")
+    if submission.never_purge != message.keep:
+        words.append(f"never_purge={submission.never_purge:d}")
+    return " ".join(words)

@@ -1,0 +1,78 @@
+"""A multicast event says what the application declared, whatever the annotator makes of it."""
+
+from random import Random
+
+import pytest
+
+from semcast.core.member import Member
+from semcast.core.obsolescence import BitmapAnnotator, ChainAnnotator
+from semcast.core.pubsub.participant import Participant
+from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.core.recipe import Recipe
+from semcast.terms.declared import Declared, declared_by
+from semcast.terms.effects import Effects
+from semcast.terms.events import MULTICAST
+from semcast.terms.ids import Life
+from semcast.terms.machine import JoinGroup
+from semcast.terms.messages import Submission
+from semcast.terms.views import View
+
+LISTED = [
+    Submission(b"a"),
+    Submission(b"b", obsoletes=(1,)),
+    Submission(b"c", obsoletes=(2,), never_purge=True),
+]
+
+
+def declared_of(member, submissions):
+    out = Effects(recording=True)
+    assert member.submit(submissions, 0.0, out) == len(submissions)
+    return [declared_by(event) for event in out.events if event.kind == MULTICAST]
+
+
+@pytest.mark.parametrize("relation", ["list", "bitmap"])
+def test_only_what_was_listed_and_not_the_closure(relation: str) -> None:
+    member = Member(Recipe(members=1, relation=relation, k=8), 0, Random(1))
+    assert declared_of(member, LISTED) == [
+        Declared(0, 1),
+        Declared(0, 2, obsoletes=(1,)),
+        Declared(0, 3, keep=True, obsoletes=(2,)),
+    ]
+
+
+def test_a_broken_annotator_does_not_change_it(monkeypatch) -> None:
+    monkeypatch.setattr(
+        BitmapAnnotator, "annotate", lambda self, seq, submission: (9, b"\xff", False)
+    )
+    member = Member(Recipe(members=1, relation="bitmap", k=8), 0, Random(1))
+    assert declared_of(member, LISTED)[1:] == [
+        Declared(0, 2, obsoletes=(1,)),
+        Declared(0, 3, keep=True, obsoletes=(2,)),
+    ]
+
+
+def test_what_a_chain_limit_keeps_was_not_declared_to_be_kept(monkeypatch) -> None:
+    member = Member(Recipe(members=1, chain_limit=1), 0, Random(1))
+    same = [Submission(b"x", item=4) for _ in range(4)]
+    assert isinstance(member.sending.annotator, ChainAnnotator)
+    assert declared_of(member, same) == [Declared(0, seq, item=4) for seq in range(1, 5)]
+
+
+def test_in_a_view_numbers_are_those_of_the_life() -> None:
+    view = View(3, (Life(5, 2),), (10,))
+    recipe = Recipe(members=1, relation="list")
+    member = Member(recipe, 0, Random(1), view)
+    of_now = [Submission(b"a"), Submission(b"b", obsoletes=(3, 11))]
+    assert declared_of(member, of_now)[1] == Declared(5, 12, obsoletes=(3, 11))
+
+
+def test_a_publisher_says_it_when_the_message_leaves() -> None:
+    publisher = Participant(
+        PubsubRecipe(members=2, protocol="pbcast", relation="list"), 1, Random(1), 0.0
+    )
+    out = Effects(recording=True)
+    publisher.on_command(JoinGroup(), 0.0, out)
+    publisher.submit(LISTED[:2], 0.0, out)
+    publisher.on_persisted(100, 0.0, out)
+    sent = [declared_by(event) for event in out.events if event.kind == MULTICAST]
+    assert sent == [Declared(1, 1), Declared(1, 2, obsoletes=(1,))]
