@@ -24,9 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from msgspec.structs import replace
 
-from semcast.core.member import Member
-from semcast.core.recipe import Recipe
-from semcast.experiments.benchmark import (
+from semcast.bench.benchmark import (
     SENDER,
     Run,
     Settings,
@@ -34,10 +32,12 @@ from semcast.experiments.benchmark import (
     plans_of,
     run_plans,
 )
-from semcast.experiments.live_network import linked
-from semcast.experiments.plan import Plan
-from semcast.experiments.systems import NEW_KEY, NO_KEY, Case, cases_of
+from semcast.bench.systems import NEW_KEY, NO_KEY, Case, cases_of
+from semcast.core.member import Member
+from semcast.core.recipe import Recipe
 from semcast.faults import Constant, Link
+from semcast.fleet.live_network import linked
+from semcast.fleet.plan import Plan
 from semcast.sim.application import Producer
 from semcast.sim.clock import stream
 from semcast.sim.network import Network

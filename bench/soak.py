@@ -19,8 +19,8 @@ from statistics import median
 from time import monotonic
 from uuid import uuid4
 
-from semcast.experiments.fleet import Fleet
-from semcast.experiments.plan import Load, Plan, Result, Tick
+from semcast.fleet.plan import Load, Plan, Result, Tick
+from semcast.fleet.processes import Fleet
 
 NAMES = "abcde"
 SENDER, SLOW = NAMES[0], NAMES[-1]

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from semcast.experiments.plan import Plan
-from semcast.experiments.raw_udp import RawMessage
-from semcast.experiments.worker import Join
+from semcast.bench.raw_udp import RawMessage
+from semcast.fleet.plan import Plan
+from semcast.fleet.worker import Join
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Update

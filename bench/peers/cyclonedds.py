@@ -29,8 +29,8 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 from peers.channel import PeerChannel, decode, joining, keeps_latest
 
-from semcast.experiments.plan import Plan
-from semcast.experiments.worker import main
+from semcast.fleet.plan import Plan
+from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 

@@ -14,8 +14,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, Header, StorageType, StreamCo
 from peers.channel import joining, keeps_latest
 from peers.nats import NatsChannel
 
-from semcast.experiments.plan import Plan
-from semcast.experiments.worker import main
+from semcast.fleet.plan import Plan
+from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 

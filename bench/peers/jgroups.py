@@ -14,8 +14,8 @@ from struct import Struct
 from peers.channel import PeerChannel, decode, joining
 from peers_order.jgroups import java
 
-from semcast.experiments.plan import Plan
-from semcast.experiments.worker import cpu_s, cpu_s_of, main
+from semcast.fleet.plan import Plan
+from semcast.fleet.worker import cpu_s, cpu_s_of, main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from semcast.experiments.plan import Plan
+from semcast.fleet.plan import Plan
 from semcast.runtime.transport.addresses import multicast_address
 
 DATAGRAM = 1400

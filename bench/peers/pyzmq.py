@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterable
 import zmq
 from peers.channel import PeerChannel, decode, joining
 
-from semcast.experiments.plan import Plan
-from semcast.experiments.worker import main
+from semcast.fleet.plan import Plan
+from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 from peers_order.jgroups import free_group, java_compiler
 
-from semcast.experiments.systems import Ground
+from semcast.bench.systems import Ground
 from semcast.terms.errors import SemcastError
 
 HERE = Path(__file__).parent

@@ -24,7 +24,7 @@ from peers.servers import (
 )
 from peers_order.jgroups import JGROUPS
 
-from semcast.experiments.systems import System
+from semcast.bench.systems import System
 
 PEER = str(Path(__file__).parents[1] / "peer.py")
 HINT = "pip install 'semcast[peers]'"

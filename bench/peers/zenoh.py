@@ -14,8 +14,8 @@ import zenoh
 from peers.channel import PeerChannel, decode, joining
 from peers.inbox import Inbox
 
-from semcast.experiments.plan import Plan
-from semcast.experiments.worker import main
+from semcast.fleet.plan import Plan
+from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from semcast.experiments import benchmark
+from semcast.bench import benchmark
 
 QUICK = ("--receivers", "1", "--seconds", "0.5")
 ROW = {

@@ -16,7 +16,7 @@ from semcast.cli.demo import no_multicast, sentence, verdict
 from semcast.cli.demo_view import DemoView
 from semcast.cli.output import Output
 from semcast.experiments.demo import VARIANTS, Demonstration, Look, Outcome, Series, Settings
-from semcast.experiments.fleet import FleetError
+from semcast.fleet.processes import FleetError
 from semcast.traces.parquet import read_runs
 
 OUTCOME = Outcome(

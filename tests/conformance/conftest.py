@@ -13,10 +13,10 @@ from uuid import uuid4
 
 import pytest
 
-from semcast.experiments.live_run import LiveRun, run_live
-from semcast.experiments.plan import Plan
 from semcast.faults import Cut, Link
-from semcast.runtime.relay import Relay
+from semcast.fleet.live_run import LiveRun, run_live
+from semcast.fleet.plan import Plan
+from semcast.fleet.relay import Relay
 from semcast.runtime.storage.keyring import edit, new_key
 from semcast.runtime.transport.addresses import Address, show
 from semcast.specs.verdict import CheckVerdict

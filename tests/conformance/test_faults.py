@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from semcast.experiments.fleet import Fleet
-from semcast.experiments.plan import Load, Tick
 from semcast.faults import Link, OneWayCut, Partition, Uniform
+from semcast.fleet.plan import Load, Tick
+from semcast.fleet.processes import Fleet
 
 MEMBERS = "abcde"
 BAD = Link(latency=Uniform(0.0005, 0.005), loss=0.05, duplicate=0.05, reorder=0.05)

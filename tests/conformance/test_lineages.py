@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from semcast.experiments.fleet import Fleet
-from semcast.experiments.judging import judge
-from semcast.experiments.live_run import SKEW_S
-from semcast.experiments.plan import Load, Plan, Tick
+from semcast.fleet.live_run import SKEW_S
+from semcast.fleet.plan import Load, Plan, Tick
+from semcast.fleet.processes import Fleet
+from semcast.fleet.trace_verdict import judge
 from semcast.terms.events import DELIVER, INSTALL
 from semcast.traces.parquet import read_runs, read_trace
 

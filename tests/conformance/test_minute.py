@@ -1,6 +1,6 @@
 """Two senders, two fast readers and a slow one for a minute, judged to the last event."""
 
-from semcast.experiments.plan import Load
+from semcast.fleet.plan import Load
 
 
 def test_five_processes_for_a_minute(live):

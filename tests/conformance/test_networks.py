@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from semcast.experiments.plan import Load
+from semcast.fleet.plan import Load
 
 LOAD = Load(rate=300, seconds=1.0)
 SUBNET = "198.51.100"  # for documentation, so nobody is there

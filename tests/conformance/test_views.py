@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from semcast.experiments.fleet import Fleet
-from semcast.experiments.judging import judge
-from semcast.experiments.live_run import SKEW_S, record
-from semcast.experiments.plan import Load, Plan, Tick
+from semcast.fleet.live_run import SKEW_S, record
+from semcast.fleet.plan import Load, Plan, Tick
+from semcast.fleet.processes import Fleet
+from semcast.fleet.trace_verdict import judge
 from semcast.terms.events import INSTALL
 from semcast.traces.parquet import read_trace
 

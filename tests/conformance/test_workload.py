@@ -9,9 +9,9 @@ import pytest
 
 from semcast.core.recipe import Recipe
 from semcast.experiments.group import Group, recording
-from semcast.experiments.judging import judge
-from semcast.experiments.plan import Load
 from semcast.faults import Constant, Link
+from semcast.fleet.plan import Load
+from semcast.fleet.trace_verdict import judge
 from semcast.sim.network import Network
 from semcast.terms.events import DELIVER
 from semcast.traces.parquet import read_trace

@@ -5,8 +5,8 @@ from array import array
 import msgspec
 import pytest
 
-from semcast.experiments import benchmark
-from semcast.experiments.benchmark import (
+from semcast.bench import benchmark
+from semcast.bench.benchmark import (
     BENCHMARKS,
     HOT,
     Case,
@@ -18,8 +18,8 @@ from semcast.experiments.benchmark import (
     run_once,
     settle,
 )
-from semcast.experiments.plan import Diary, Result, Tick
-from semcast.experiments.systems import cases_of, systems
+from semcast.bench.systems import cases_of, systems
+from semcast.fleet.plan import Diary, Result, Tick
 from semcast.runtime.storage.keyring import KeyRing
 from semcast.terms.errors import ConfigError
 

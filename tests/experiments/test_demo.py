@@ -9,9 +9,9 @@ import pytest
 from semcast.experiments import demo
 from semcast.experiments.demo import Demonstration, Gauge, Series, Settings, outcome_of, series_of
 from semcast.experiments.demo_figure import draw
-from semcast.experiments.footage import Footage, Shots
-from semcast.experiments.live_run import LiveRun
-from semcast.experiments.plan import Result, Tick
+from semcast.fleet.live_run import LiveRun
+from semcast.fleet.plan import Result, Tick
+from semcast.fleet.stream_measurement import Footage, Shots
 from semcast.runtime.options.options import Options
 from semcast.specs.verdict import FAIL, PASS, CheckVerdict, PropertyResult
 from semcast.terms.events import DELIVER, MULTICAST, PURGE

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.experiments.footage import TICK_NS, Footage, Period, read_footage
+from semcast.fleet.stream_measurement import TICK_NS, Footage, Period, read_footage
 from semcast.terms.events import DELIVER, DELIVERY, MULTICAST, PURGE, RETRANSMISSION, SKIP, Event
 from semcast.terms.messages import Message
 from semcast.traces.parquet import TraceWriter

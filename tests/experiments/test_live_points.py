@@ -13,8 +13,8 @@ from semcast.experiments import figures, plot
 from semcast.experiments.experiment import Row, Value
 from semcast.experiments.figures import FIGURES, Point, render
 from semcast.experiments.group import in_form, recipe_of
-from semcast.experiments.plan import Load
 from semcast.experiments.registry import experiment
+from semcast.fleet.plan import Load
 from semcast.sim.clock import stream, stream_seed
 from semcast.terms.errors import ConfigError
 from semcast.workloads.synthetic import overwrites

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from semcast.experiments import systems as known
-from semcast.experiments.benchmark import Case, Settings, run_once
-from semcast.experiments.plan import Load, Plan
+from semcast.bench import systems as known
+from semcast.bench.benchmark import Case, Settings, run_once
+from semcast.fleet.plan import Load, Plan
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 

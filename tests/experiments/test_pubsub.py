@@ -66,7 +66,7 @@ def test_a_large_group_is_a_parameter():
 
 
 def test_a_trace_is_judged_like_the_run(tmp_path: Path):
-    from semcast.experiments.judging import judge_trace
+    from semcast.fleet.trace_verdict import judge_trace
     from semcast.traces.parquet import read_trace
 
     row(trace=str(tmp_path))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from semcast.experiments import systems as module
-from semcast.experiments.systems import OWN, System, cases_of, chosen
+from semcast.bench import systems as module
+from semcast.bench.systems import OWN, System, cases_of, chosen
 from semcast.terms.errors import ConfigError
 
 PEERS = {

@@ -3,8 +3,8 @@
 import os
 from time import monotonic_ns, process_time
 
-from semcast.experiments import worker as module
-from semcast.experiments.worker import LATENCIES_MAX, Sample, cpu_s, cpu_s_of
+from semcast.fleet import worker as module
+from semcast.fleet.worker import LATENCIES_MAX, Sample, cpu_s, cpu_s_of
 from semcast.runtime.application.mailbox import Message
 
 

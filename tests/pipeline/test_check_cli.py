@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from semcast.experiments import judging
 from semcast.experiments.swarm_trace import recorded_swarm
+from semcast.fleet import trace_verdict as judging
 from semcast.pipeline.check import verdict
 from semcast.specs.verdict import FAIL, CheckVerdict, PropertyResult
 from semcast.terms.events import DELIVER, MULTICAST, Event

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from semcast.experiments.judging import judge
+from semcast.fleet.trace_verdict import judge
 from semcast.specs.verdict import FAIL
 
 

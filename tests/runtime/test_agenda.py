@@ -3,7 +3,7 @@
 import asyncio
 from math import inf
 
-from semcast.runtime.agenda import Agenda
+from semcast.fleet.timer_queue import Agenda
 
 
 def test_due_in_order_of_time_then_of_scheduling_and_never_early():

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from semcast.faults import Constant, Link, OneWayCut, Partition
-from semcast.runtime import relay as relay_module
-from semcast.runtime.relay import Relay
+from semcast.fleet import relay as relay_module
+from semcast.fleet.relay import Relay
 from semcast.sim import Clock, Network
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.messages import Excluded

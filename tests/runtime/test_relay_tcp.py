@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from semcast.faults import Constant, Link, Links, OneWayCut, Uniform
-from semcast.runtime import relay_tcp
-from semcast.runtime.agenda import Agenda
-from semcast.runtime.relay import Relay
-from semcast.runtime.relay_tcp import Connections, Counts, End, whole_frames
+from semcast.fleet import relay_streams as relay_tcp
+from semcast.fleet.relay import Relay
+from semcast.fleet.relay_streams import Connections, Counts, End, whole_frames
+from semcast.fleet.timer_queue import Agenda
 from semcast.wire import frames
 
 DEADLINE_S = 10

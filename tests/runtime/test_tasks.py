@@ -108,7 +108,7 @@ async def test_a_goodbye_does_not_overtake_what_was_sent_before_it(meet):
 def test_a_worker_whose_task_fails_ends():
     """Otherwise its fleet would wait for what never comes."""
     program = (
-        "import asyncio, semcast.experiments.worker as w\n"
+        "import asyncio, semcast.fleet.worker as w\n"
         "async def broken(self, load): raise KeyError('broken')\n"
         "w.Worker.send = broken\n"
         "raise SystemExit(w.main())"

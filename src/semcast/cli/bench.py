@@ -11,8 +11,8 @@ from semcast.cli.output import Output, bar, cell, table, width
 from semcast.terms.palette import SEMANTIC
 
 if TYPE_CHECKING:
-    from semcast.experiments.benchmark import Row, Settings, Ticks
-    from semcast.experiments.systems import Case
+    from semcast.bench.benchmark import Row, Settings, Ticks
+    from semcast.bench.systems import Case
 
 # Of a row, in the table: the headings and the bars tell them.
 UNTOLD: Final = ("system", "version", "receivers", "size", "datagram", "sealed", "runs", "spread")
@@ -83,7 +83,7 @@ def throughput(
 
     Messages have no items, so nothing is purged.
     """
-    from semcast.experiments.benchmark import Settings
+    from semcast.bench.benchmark import Settings
 
     settings = Settings(receivers=receivers, size=size, seconds=seconds)
     return run("throughput", settings, (against, datagrams, keys), repeat, out, Output(json))
@@ -106,7 +106,7 @@ def latency(
 
     Latency is the time from multicast to the receiving applications.
     """
-    from semcast.experiments.benchmark import Settings
+    from semcast.bench.benchmark import Settings
 
     settings = Settings(receivers=receivers, size=size, seconds=seconds, rate=rate)
     return run("latency", settings, (against, datagrams, keys), repeat, out, Output(json))
@@ -136,7 +136,7 @@ def slow_receiver(
 
     Sends stock quotes to fast receivers and one slow receiver.
     """
-    from semcast.experiments.benchmark import Settings
+    from semcast.bench.benchmark import Settings
 
     settings = Settings(
         receivers=receivers,
@@ -163,12 +163,12 @@ def run(
 
     import msgspec
 
-    from semcast.experiments.benchmark import BENCHMARKS, faults_of, measure
-    from semcast.experiments.systems import cases_of, chosen, surroundings
+    from semcast.bench.benchmark import BENCHMARKS, faults_of, measure
+    from semcast.bench.systems import cases_of, chosen, surroundings
 
     drawn = BENCHMARKS[name].drawn
     if out is not None:
-        from semcast.experiments import benchmark_files  # before the work: it needs an extra
+        from semcast.bench import benchmark_files  # before the work: it needs an extra
 
         out.mkdir(parents=True, exist_ok=True)
     around = surroundings()
@@ -194,7 +194,7 @@ def run(
 
 def numbers(rows: "list[Row]") -> list[str]:
     """A table with a line for each row or for each number, whichever is narrower."""
-    from semcast.experiments.benchmark import label
+    from semcast.bench.benchmark import label
 
     keys = [key for key in rows[0] if key not in UNTOLD]
     by_row = table([{"": label(row), **{key: row[key] for key in keys}} for row in rows])
@@ -211,7 +211,7 @@ def versions(rows: "list[Row]") -> list[str]:
 
 def bars(rows: "list[Row]", key: str, about: str, output: Output) -> list[str]:
     """One number of all rows, on one scale; with several runs, also from least to most."""
-    from semcast.experiments.benchmark import label
+    from semcast.bench.benchmark import label
 
     labels = [label(row) for row in rows]
     values = [cell(row[key]) for row in rows]

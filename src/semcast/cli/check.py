@@ -62,8 +62,8 @@ def check(
     Shows the events that prove a violated property. Up to two million events are checked in this
     process, larger traces on Spark. Give --master, --remote or --conf to use Spark in any case.
     """
-    from semcast.experiments.judging import EVENTS_MAX, judge
     from semcast.faults.limits import within
+    from semcast.fleet.trace_verdict import EVENTS_MAX, judge
     from semcast.specs.verdict import FAIL, check_names
     from semcast.traces.arrow import spare_pandas
     from semcast.traces.kept_results import CHECK, keep

@@ -11,7 +11,7 @@ from semcast.cli.output import Output, pairs
 
 if TYPE_CHECKING:
     from semcast.faults import Cut, Link, OneWayCut, Partition
-    from semcast.runtime.relay import Relay
+    from semcast.fleet.relay import Relay
     from semcast.runtime.transport.addresses import Address
 
 EXAMPLE = (
@@ -91,7 +91,7 @@ def relay(
     import asyncio
 
     from semcast.faults.limits import positive
-    from semcast.runtime.relay import Relay
+    from semcast.fleet.relay import Relay
     from semcast.runtime.transport.addresses import parse_peers
 
     if seconds is not None:

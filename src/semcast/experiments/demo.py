@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from semcast.experiments.fleet import START_DELAY_S, START_S, Fleet, FleetError
-from semcast.experiments.footage import Footage, Period, read_footage
-from semcast.experiments.live_run import LiveRun, run_live
-from semcast.experiments.plan import Load, Plan, Tick
 from semcast.faults.limits import finite, positive, within
+from semcast.fleet.live_run import LiveRun, run_live
+from semcast.fleet.plan import Load, Plan, Tick
+from semcast.fleet.processes import START_DELAY_S, START_S, Fleet, FleetError
+from semcast.fleet.stream_measurement import Footage, Period, read_footage
 from semcast.runtime.transport.addresses import multicast_address
 from semcast.runtime.transport.network_interfaces import resolve_interface
 from semcast.runtime.transport.sockets import multicast_fault

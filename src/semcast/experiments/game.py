@@ -133,7 +133,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
 def live(p: Parameters, seed: int, trace: str | None) -> Row:
     """The same point with real processes on this machine's network."""
     from semcast.experiments.live_group import LiveGroup, refuse_changes
-    from semcast.experiments.plan import Load
+    from semcast.fleet.plan import Load
 
     refuse_changes(p, DEFAULTS, "latency_ms")
     recipe = recipe_of(p)

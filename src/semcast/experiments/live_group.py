@@ -22,10 +22,10 @@ from msgspec.structs import replace
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Parameters, Value
 from semcast.experiments.group import SENDER, reach_of
-from semcast.experiments.live_network import LinkOf, linked
-from semcast.experiments.live_run import LiveRun, run_live
 from semcast.experiments.meter import Meter
-from semcast.experiments.plan import Load, Plan
+from semcast.fleet.live_network import LinkOf, linked
+from semcast.fleet.live_run import LiveRun, run_live
+from semcast.fleet.plan import Load, Plan
 from semcast.sim.circumstances import Observer
 from semcast.sim.clock import stream_seed
 from semcast.terms.errors import ConfigError

@@ -16,7 +16,7 @@ from typing import Any, Final, TypedDict
 import numpy as np
 
 from semcast.experiments.html import document
-from semcast.experiments.judging import judge_run
+from semcast.fleet.trace_verdict import judge_run
 from semcast.pages.space_time import Columns, columns_of, crashes_of, packed, views_of
 from semcast.specs.run_check import CheckResults
 from semcast.specs.verdict import FAIL, CheckVerdict

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 from semcast.faults import Link
-from semcast.runtime.relay import Relay
+from semcast.fleet.relay import Relay
 from semcast.runtime.transport.addresses import Address, show
 
 HOST: Final = "127.0.0.1"

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from semcast.core.views.recipe import PROTOCOLS as VIEW_PROTOCOLS
-from semcast.experiments.fleet import QUIET_S, Fleet
-from semcast.experiments.judging import judge
-from semcast.experiments.plan import Plan, Result
+from semcast.fleet.plan import Plan, Result
+from semcast.fleet.processes import QUIET_S, Fleet
+from semcast.fleet.trace_verdict import judge
 from semcast.runtime.membership.incarnations import pid_of_name
 from semcast.specs.verdict import CheckVerdict
 

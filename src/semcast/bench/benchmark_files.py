@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from semcast.experiments.benchmark import Row, label
+from semcast.bench.benchmark import Row, label
 
 COLOUR: Final = "#0072b2"
 GREY: Final = "#a6a6a6"

@@ -15,7 +15,7 @@ from typing import Final, cast
 import msgspec
 
 from semcast.faults import Links
-from semcast.runtime.agenda import Agenda
+from semcast.fleet.timer_queue import Agenda
 from semcast.runtime.transport.addresses import Address
 from semcast.wire import frames
 

@@ -1,4 +1,4 @@
-"""One live process of an experiment: `python -m semcast.experiments.worker`.
+"""One live process of an experiment: `python -m semcast.fleet.worker`.
 
 A plan comes on standard input; reports go out on standard output, one JSON object a line.  It
 joins, waits for the start signal, sends its load, takes messages, and leaves when told to stop or
@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 import semcast
-from semcast.experiments.plan import Command, Diary, Load, Plan, Report, Result, Start, Tick
+from semcast.fleet.plan import Command, Diary, Load, Plan, Report, Result, Start, Tick
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.event_loop import run
 from semcast.runtime.operations.snapshot import Snapshot

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from semcast import __version__
-from semcast.experiments.fleet import WORKER
+from semcast.fleet.processes import WORKER
 from semcast.runtime.storage.keyring import edit, new_key
 from semcast.terms.errors import ConfigError, one_of
 
@@ -62,7 +62,7 @@ def _own(protocol: str) -> System:
 OWN: Final[dict[str, System]] = {
     "semcast": _own("s-rm"),
     "semcast-reliable": _own("rm"),
-    "udp": System((sys.executable, "-m", "semcast.experiments.raw_udp"), has_datagrams=True),
+    "udp": System((sys.executable, "-m", "semcast.bench.raw_udp"), has_datagrams=True),
 }
 
 

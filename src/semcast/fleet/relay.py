@@ -18,8 +18,8 @@ from struct import unpack
 from typing import Final, NamedTuple
 
 from semcast.faults import UDP_IP_BYTES, Cut, Link, Links
-from semcast.runtime.agenda import Agenda
-from semcast.runtime.relay_tcp import Connections, Counts
+from semcast.fleet.relay_streams import Connections, Counts
+from semcast.fleet.timer_queue import Agenda
 from semcast.runtime.transport.addresses import Address, ip_literal, parse_peers, show
 from semcast.terms.errors import ConfigError, LocalProtocolError, one_of
 from semcast.wire import frames

@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from semcast.experiments.fleet import WORKER, Fleet
-from semcast.experiments.footage import Footage, Period, Shots
-from semcast.experiments.plan import Diary, Load, Plan, Result, Tick
-from semcast.experiments.systems import Case, systems
-from semcast.experiments.worker import cpu_s_of
+from semcast.bench.systems import Case, systems
 from semcast.faults.limits import finite, positive, within
+from semcast.fleet.plan import Diary, Load, Plan, Result, Tick
+from semcast.fleet.processes import WORKER, Fleet
+from semcast.fleet.stream_measurement import Footage, Period, Shots
+from semcast.fleet.worker import cpu_s_of
 from semcast.runtime.options.options import Options
 from semcast.terms.events import DELIVER, MULTICAST
 from semcast.workloads.items import item_tag

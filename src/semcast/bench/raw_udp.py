@@ -1,4 +1,4 @@
-"""UDP multicast and nothing else, as a limit to compare with: `python -m …experiments.raw_udp`.
+"""UDP multicast and nothing else, as a limit to compare with: `python -m semcast.bench.raw_udp`.
 
 Messages share datagrams as Semcast's do, are encoded and decoded by compiled code, and leave the
 kernel when the application asks for them.  Nothing is ordered, repaired, sealed or held back: what
@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from semcast.experiments.plan import Plan
-from semcast.experiments.worker import main
+from semcast.fleet.plan import Plan
+from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.transport.addresses import multicast_address
 from semcast.runtime.transport.network_interfaces import datagram_bytes, resolve_interface

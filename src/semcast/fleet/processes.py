@@ -23,7 +23,7 @@ from typing import Final, Self
 
 import msgspec
 
-from semcast.experiments.plan import Command, Plan, Report, Result, Start, Tick
+from semcast.fleet.plan import Command, Plan, Report, Result, Start, Tick
 from semcast.terms.errors import SemcastError
 
 START_S: Final = 40.0
@@ -31,7 +31,7 @@ START_DELAY_S: Final = 0.2  # for the start signal to reach everyone
 QUIET_S: Final = 30.0
 STOP_S: Final = 30.0
 POLL_S: Final = 0.05
-WORKER: Final = (sys.executable, "-m", "semcast.experiments.worker")
+WORKER: Final = (sys.executable, "-m", "semcast.fleet.worker")
 
 
 class FleetError(SemcastError):

@@ -1,0 +1,1 @@
+"""Measurements of this and other systems: `semcast bench`."""

@@ -1,0 +1,1 @@
+"""Live processes: launched, disturbed through a relay, measured and judged."""
