@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python install.py
 SEMCAST := $(BIN)/semcast
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEEDS  ?= 2000
-KERNEL := $(addprefix src/semcast/kernel/,batches.py plain.py compiled.pxd) hatch_build.py
+KERNEL := $(addprefix src/semcast/kernel/,reader.py run.py packing.py plain.py compiled.pxd) hatch_build.py
 PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
@@ -70,7 +70,7 @@ test: check $(VENV)/spark $(VENV)/kernel  ## every check, under ten minutes on t
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore tests/pipeline
 	@$(BIN)/python -m pytest tests/pipeline
 	@echo "again with the plain kernel" >&2
-	@SEMCAST_KERNEL=plain $(BIN)/python -m pytest -n $(JOBS) tests/kernel --ignore tests/kernel/test_agreement.py --ignore tests/kernel/test_batches.py tests/conformance/test_workload.py tests/conformance/test_networks.py
+	@SEMCAST_KERNEL=plain $(BIN)/python -m pytest -n $(JOBS) tests/kernel --ignore tests/kernel/test_agreement.py --ignore tests/kernel/test_run.py tests/conformance/test_workload.py tests/conformance/test_networks.py
 	@SEMCAST_KERNEL=plain; export SEMCAST_KERNEL; for p in $(PROTOCOLS); do $(SEMCAST) sim swarm --protocol $$p --seeds 20 || exit 1; done
 
 same: $(VENV)/lab $(VENV)/kernel  ## does every protocol do exactly what it did? hashes of seeded runs

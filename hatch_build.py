@@ -20,7 +20,7 @@ from setuptools import Distribution, Extension
 
 ROOT = Path(__file__).parent
 KERNEL = Path("src", "semcast", "kernel")
-PARTS = ("batches.py", "packing.py", "plain.py")
+PARTS = ("reader.py", "run.py", "packing.py", "plain.py")
 MODULE = "semcast.kernel.compiled"
 OWN_IMPORT = re.compile(
     r"^from semcast\.kernel\.\w+ import (\(.*?\)|.*?)$", re.DOTALL | re.MULTILINE

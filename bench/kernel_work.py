@@ -37,14 +37,12 @@ CALLS: dict[str, Callable[[Callable[..., Any]], object]] = {
     "sizes_of": lambda f: f(MESSAGES),
     "payload_bytes": lambda f: f(MESSAGES),
     "letter_bytes": lambda f: f(LETTERS),
-    "in_order": lambda f: f(MESSAGES, 1, 0),
-    "is_ordinary": lambda f: f(MESSAGES, 1),
-    "latest_of": lambda f: f(MESSAGES, 1),
+    "run_of": lambda f: f([*MESSAGES]),
+    "runs_of": lambda f: f(MESSAGES),
     "tagged": lambda f: f(MESSAGES),
     "fill": lambda f: f(HELD, 1, RUN, 1 << 20, True),
     "take_range": lambda f: f(dict(HELD), 1, RUN),
     "settle": lambda f: f(deque(MESSAGES), RUN),
-    "letters": lambda f: f(Letter, ("a", "b"), MESSAGES, 0),
 }
 
 
@@ -105,7 +103,7 @@ def _carry(
     """Call a member, and carry out what it asks for and what follows; returns the deliveries."""
     out = Effects(recording=False)
     call(out)
-    delivered = sum(len(each.messages) for each in out.outputs if isinstance(each, Delivery))
+    delivered = sum(each.run.count for each in out.outputs if isinstance(each, Delivery))
     for _, datagram in out.send:
         taker = 1 - rank
         received = GROUP_CODEC.decode(encode(datagram))

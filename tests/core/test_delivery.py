@@ -4,6 +4,7 @@ import pytest
 
 from semcast.core.order import ORDERS
 from semcast.core.recipe import Recipe
+from semcast.kernel import run_of
 from semcast.terms.messages import Message
 
 KEEP = "!"
@@ -19,7 +20,7 @@ def queue_of(text, sender=0, **settings):
             continue
         seq += 1
         item = None if letter == "-" else ord(letter)
-        queue.push([Message(sender, seq, item=item, keep=mark == KEEP)])
+        queue.push(run_of([Message(sender, seq, item=item, keep=mark == KEEP)]))
     return queue
 
 
@@ -51,20 +52,20 @@ def test_place_in_the_queue(text, fifo, item):
 
 def test_items_of_different_senders_are_different_items():
     queue = queue_of("a", order="item")
-    queue.push([Message(1, 1, item=ord("a"))])
+    queue.push(run_of([Message(1, 1, item=ord("a"))]))
     assert len(queue) == 2
 
 
 def test_a_barrier_of_one_sender_does_not_bind_another():
     queue = queue_of("a", order="item")
-    queue.push([Message(1, 1)])
-    queue.push([Message(0, 2, item=ord("a"))])
+    queue.push(run_of([Message(1, 1)]))
+    queue.push(run_of([Message(0, 2, item=ord("a"))]))
     assert [(m.sender, m.seq) for m in (queue.pop(), queue.pop())] == [(0, 2), (1, 1)]
 
 
 def test_eager_purges_at_the_push_and_says_what():
     queue = queue_of("ab")
-    purged = queue.push([Message(0, 3, item=ord("a"))])
+    purged = queue.push(run_of([Message(0, 3, item=ord("a"))]))
     assert [(m.seq, by) for m, by in purged] == [(1, 3)]
 
 

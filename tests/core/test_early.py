@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.core.early import Early
+from semcast.kernel import run_of
 from semcast.terms.messages import Message
 
 steps = st.lists(
@@ -17,7 +18,7 @@ def test_it_agrees_with_a_plain_set(steps) -> None:
     for action, seq, count in steps:
         numbers = range(seq, seq + count)
         if action == "run":
-            early.add_run([Message(0, number) for number in numbers])
+            early.add(run_of([Message(0, number) for number in numbers]))
             twin |= {*numbers}
         elif action == "pop" and seq in twin:
             assert early.pop(seq).seq == seq
@@ -29,6 +30,11 @@ def test_it_agrees_with_a_plain_set(steps) -> None:
         assert len(early) == len(twin)
         assert early.last == max(twin, default=0)
         assert [seq in early for seq in range(40)] == [seq in twin for seq in range(40)]
+        if seq in twin:
+            taken = early.run(seq, seq + 3)
+            assert taken.first == seq
+            assert {*range(seq, seq + taken.count)} <= twin
+            assert taken.count == 4 or seq + taken.count not in twin
         found = [n for first, last in early.spans for n in range(first, last + 1)]
         assert found == sorted(twin)
         for absent in {*range(40)} - twin:

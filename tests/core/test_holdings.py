@@ -7,6 +7,7 @@ import pytest
 from semcast.core.holdings import Holdings
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
+from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVER, DELIVERY, PURGE, RETRANSMISSION
 from semcast.terms.messages import Ballot, Message, StabilityGossip, Submission
@@ -24,11 +25,11 @@ class Books:
 
     def admit(self, sender, item=None, size=0, keep=False):
         message = Message(sender, self.last[sender] + 1, item=item, payload=bytes(size), keep=keep)
-        admitted = self.holdings.admit(message, sender, self.out)
+        admitted = self.holdings.admit(run_of([message]), sender, self.out)
         if sender == self.holdings.rank:
             self.holdings.purge_stored(sender, self.out)  # as a member does once it was sent
         self.last[sender] += admitted
-        return admitted
+        return bool(admitted)
 
     def ready(self, count):
         self.holdings.on_ready(count, self.out)
@@ -203,7 +204,7 @@ def test_bytes_congest_as_well():
     books = Books(protocol="s-sm", buffer=1000, buffer_bytes=100)
     books.ready(9)
     books.admit(0, item=1, size=20)
-    assert not books.holdings.congested
+    assert not books.holdings.is_congested
     books.admit(0, item=1, size=30)
     assert books.purged == [(0, 1, 2, RETRANSMISSION)]
 

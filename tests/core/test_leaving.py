@@ -13,19 +13,19 @@ PROTOCOLS = ["s-sm", "s-rm", "sm", "rm"]
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_member_is_drained_when_everyone_has_what_it_knows(wire, protocol):
     w = wire(Recipe(members=3, protocol=protocol))
-    assert all(member.is_drained for member in w.members)
+    assert all(member.status(0.0).is_drained for member in w.members)
     w.items(0, 1)
-    assert not w.members[0].is_drained
+    assert not w.members[0].status(0.0).is_drained
     w.carry()
-    assert not w.members[1].is_drained  # It cannot know yet that member 2 has it.
+    assert not w.members[1].status(0.0).is_drained  # It cannot know yet that member 2 has it.
     w.run()
-    assert all(member.is_drained for member in w.members)
+    assert all(member.status(0.0).is_drained for member in w.members)
 
 
 def test_whoever_waits_for_a_message_is_not_drained(wire):
     w = wire(Recipe(members=3))
     w.hand(0, 1, WindowEmpty(0, 1))
-    assert not w.members[1].is_drained
+    assert not w.members[1].status(0.0).is_drained
 
 
 def test_while_somebody_is_silent_nobody_with_something_new_is_drained(wire):
@@ -33,11 +33,11 @@ def test_while_somebody_is_silent_nobody_with_something_new_is_drained(wire):
     w.down = {2}
     w.items(0, 1)
     w.run(until=5.0)
-    assert not w.members[0].is_drained
+    assert not w.members[0].status(0.0).is_drained
     w.forget(0, 2)
     w.forget(1, 2)
     w.run()
-    assert w.members[0].is_drained
+    assert w.members[0].status(0.0).is_drained
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -52,8 +52,8 @@ def test_the_crash_of_a_sender_keeps_nobody_from_being_drained(wire, protocol):
     for rank in (1, 2):
         w.forget(rank, 0)
     w.run(until=5.0)
-    assert w.members[1].is_drained
-    assert w.members[2].is_drained
+    assert w.members[1].status(0.0).is_drained
+    assert w.members[2].status(0.0).is_drained
     assert w.seqs(2) == ([1] if protocol in ("s-rm", "rm") else [])
     assert w.deadline == float("inf")
 
@@ -64,7 +64,7 @@ def test_any_number_may_leave_drained_and_the_last_one_goes_on(wire):
         assert w.items(0, *range(8)) == 8
         assert w.items(leaving, *range(8)) == 8
         w.run()
-        assert w.members[leaving].is_drained
+        assert w.members[leaving].status(0.0).is_drained
         w.down.add(leaving)
         for rank in set(range(5)) - w.down:
             w.forget(rank, leaving, drained=True)
@@ -91,10 +91,10 @@ def test_what_the_forgotten_said_of_each_other_is_forgotten_too(wire):
     w = wire(Recipe(members=4, order="causal", f=2))
     w.down = {1, 2}
     w.forget(0, 1)
-    w.hand(2, 0, Data((Message(2, 1, deps=((1, 7),)),)))
+    w.hand(2, 0, Data((Message(2, 1, after=((1, 7),)),)))
     assert w.members[0].reception.gaps == {1: None, 2: None}
     w.forget(0, 2)
     w.run(until=5.0)
-    assert w.members[0].is_drained
+    assert w.members[0].status(0.0).is_drained
     assert w.members[0].holdings.messages == 0
     assert w.deadline == float("inf")

@@ -527,7 +527,7 @@ class TestCausalOrder:
         w.items(1, 1)
         w.run()
         assert [m.sender for m in w.delivered[2]] == [0, 1]
-        assert w.delivered[2][1].deps == ((0, 1),)
+        assert w.delivered[2][1].after == ((0, 1),)
         w.judge()
 
     def test_under_fifo_it_need_not_be(self, wire):
@@ -538,14 +538,14 @@ class TestCausalOrder:
         w.items(1, 1)
         w.run()
         assert [m.sender for m in w.delivered[2]] == [1, 0]
-        assert w.delivered[2][0].deps == ()
+        assert w.delivered[2][0].after == ()
 
     def test_only_what_was_delivered_counts_as_known(self, wire):
         w = wire(Recipe(members=2, order="causal"), ready=[0])
         w.items(0, 1)
         w.carry()
         w.items(1, 1)
-        assert [m.deps for *_, d in w.transit if isinstance(d, Data) for m in d.messages] == [()]
+        assert [m.after for *_, d in w.transit if isinstance(d, Data) for m in d.messages] == [()]
 
 
 class TestAnnouncing:

@@ -76,7 +76,7 @@ class Twin:
         except (BufferFull, LocalProtocolError) as error:
             answer = type(error)
         deliveries = [output for output in out.outputs if isinstance(output, Delivery)]
-        skips = [(each.messages[0], each.skipped) for each in deliveries if each.skipped]
+        skips = [(each.run[0], each.skipped) for each in deliveries if each.skipped]
         self.log.append((name, ROOM in out.outputs, skips))
         self.log += [(target, encode(datagram)) for target, datagram in out.send]
         self.log += delivered(out.outputs)
@@ -225,7 +225,7 @@ def test_a_run_of_updates_stays_bytes_to_the_wire(monkeypatch):
     assert member.submit(parcel, 0.0, out) == 20
     sent = [datagram.messages for _, datagram in out.send]
     assert len(sent) == 3
-    assert all(isinstance(messages, kernel.Batch) for messages in sent)
+    assert all(messages.is_packed for messages in sent)
     assert [m.payload for messages in sent for m in messages] == [b"%d" % n for n in range(20)]
     (delivery,) = out.outputs
-    assert isinstance(delivery.messages, kernel.Batch)
+    assert delivery.run.is_packed

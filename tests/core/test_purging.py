@@ -94,11 +94,11 @@ def test_an_emptied_buffer_keeps_nothing(buffer):
 
 def batch(first, last, item=None):
     messages = tuple(Message(0, seq, item, payload=b"x") for seq in range(first, last + 1))
-    return kernel.scan(encode(Data(messages)))
+    return kernel.scan(encode(Data(messages)))[0]
 
 
 def is_whole(runs):
-    return [isinstance(run, kernel.Batch) for run in runs]
+    return [isinstance(run, kernel.Run) for run in runs]
 
 
 def test_batches_stay_whole_until_they_are_let_go():
@@ -146,8 +146,9 @@ class Twice:
         first = self.last + 1
         run = [Message(0, first + n, i, payload=bytes(9 * n)) for n, i in enumerate(items)]
         self.last += len(run)
-        self.opened.add_run(run)
-        self.whole.add_run(kernel.scan(encode(Data(tuple(run)))) if as_batch else run)
+        self.opened.add_run(kernel.run_of(run))
+        packed = kernel.scan(encode(Data(tuple(run))))[0]
+        self.whole.add_run(packed if as_batch else kernel.run_of(run))
 
     def purge(self, horizon):
         assert self.whole.purge(horizon) == self.opened.purge(horizon)

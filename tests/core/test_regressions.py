@@ -161,7 +161,7 @@ def test_a_request_without_fin_is_remembered_within_bounds(wire, monkeypatch):
     [
         Nack(9, ((1, 1),), 1, 1),
         Data((Message(9, 1),)),
-        Data((Message(1, 1, deps=((7, 1),)),)),
+        Data((Message(1, 1, after=((7, 1),)),)),
         WindowEmpty(9, 1),
         Excluded(2),
         StabilityGossip((Ballot(9, 1, 1, b"\2", 0),)),

@@ -12,7 +12,7 @@ from semcast.wire import encode
 def store_of(text, **settings):
     store = RetransmissionStore(Recipe(**{"members": 3} | settings))
     for seq, letter in enumerate(text, start=1):
-        store.put(0, [Message(0, seq, item=ord(letter))])
+        store.add(kernel.run_of([Message(0, seq, item=ord(letter))]))
     return store
 
 
@@ -20,7 +20,7 @@ def store_of_batches(*texts, **settings):
     store, seq = RetransmissionStore(Recipe(**{"members": 3} | settings)), 1
     for text in texts:
         run = tuple(Message(0, seq + n, item=ord(letter)) for n, letter in enumerate(text))
-        store.put(0, kernel.scan(encode(Data(run))))
+        store.add(kernel.scan(encode(Data(run)))[0])
         seq += len(text)
     return store
 
@@ -79,7 +79,7 @@ def test_an_answer_starts_where_the_question_does():
 def test_a_skipped_range_is_told_on():
     store = store_of("")
     store.skip(0, 1, 5, 9)
-    store.put(0, [Message(0, 6, item=1)])
+    store.add(kernel.run_of([Message(0, 6, item=1)]))
     assert found(store, (1, 6)) == ([6], [Purged(0, 1, 5, 9)])
 
 
@@ -142,7 +142,7 @@ def test_batches_answer_behind_what_was_opened(ranges, limit, answer, notices):
 
 
 def is_whole(runs):
-    return [isinstance(run, kernel.Batch) for run in runs]
+    return [isinstance(run, kernel.Run) for run in runs]
 
 
 def test_batches_are_held():

@@ -100,8 +100,8 @@ class Wire:
 
     def carry_out(self, rank: int, out: Effects) -> None:
         for delivery in [output for output in out.outputs if isinstance(output, Delivery)]:
-            self.delivered[rank] += delivery.messages
-            self.skips[rank] += [delivery.skipped, *[0] * (len(delivery.messages) - 1)]
+            self.delivered[rank] += delivery.run.messages()
+            self.skips[rank] += [delivery.skipped, *[0] * (delivery.run.count - 1)]
         if out.events:
             self.events += out.events
             if self.monitors is not None:

@@ -9,8 +9,8 @@ from semcast.bench import benchmark
 from semcast.bench.benchmark import (
     BENCHMARKS,
     HOT,
+    BenchmarkRun,
     Case,
-    Run,
     Settings,
     faults_of,
     measure,
@@ -59,7 +59,7 @@ def test_rates_are_those_of_the_slowest_receiver_and_cost_is_everyones():
         "r1": result(taken=1000, took_s=2.5, cpu_s=0.1),
         "r2": result(taken=600, took_s=1.0, cpu_s=0.4),  # It lost the end of the stream.
     }
-    found = BENCHMARKS["throughput"].row(Run(Settings(receivers=2), results, None))
+    found = BENCHMARKS["throughput"].row(BenchmarkRun(Settings(receivers=2), results, None))
     assert found == {
         "rate": 300.0,
         "sender_rate": 500.0,
@@ -70,13 +70,13 @@ def test_rates_are_those_of_the_slowest_receiver_and_cost_is_everyones():
 
 def test_what_servers_cost_counts():
     results = {"sender": result(sent=10, seconds=1.0), "r1": result(taken=10, took_s=1.0)}
-    found = BENCHMARKS["throughput"].row(Run(SHORT, results, None, servers_cpu_s=0.002))
+    found = BENCHMARKS["throughput"].row(BenchmarkRun(SHORT, results, None, servers_cpu_s=0.002))
     assert found["cpu_us_per_delivery"] == pytest.approx(200.0)
 
 
 def test_a_receiver_that_takes_longer_than_the_sender_sends_is_slower():
     results = {"sender": result(sent=100, seconds=1.0), "r1": result(taken=100, took_s=4.0)}
-    assert BENCHMARKS["throughput"].row(Run(SHORT, results, None))["rate"] == 25.0
+    assert BENCHMARKS["throughput"].row(BenchmarkRun(SHORT, results, None))["rate"] == 25.0
 
 
 def test_latencies_are_those_of_all_receivers():
@@ -85,7 +85,7 @@ def test_latencies_are_those_of_all_receivers():
         "r1": result(taken=2, latencies_us=[1.0, 2.0]),
         "r2": result(taken=2, latencies_us=[3.0, 1000.0, 3.0]),
     }
-    found = BENCHMARKS["latency"].row(Run(Settings(receivers=2, rate=4.0), results, None))
+    found = BENCHMARKS["latency"].row(BenchmarkRun(Settings(receivers=2, rate=4.0), results, None))
     assert found["latency_p50_us"] == 3.0
     assert 900 < found["latency_p99_us"] < 1000
 
@@ -100,7 +100,7 @@ def test_the_slow_receiver_is_judged_by_what_it_holds():
         "slow": result(taken=3, skipped=1, taken_diary=taken),
     }
     settings = Settings(receivers=1, seconds=1.0, rate=4.0, slow_rate=1.0)
-    found = BENCHMARKS["slow-receiver"].row(Run(settings, results, 3 << 20))
+    found = BENCHMARKS["slow-receiver"].row(BenchmarkRun(settings, results, 3 << 20))
     assert found["wrong_items"] == 1  # the cold one
     assert found["purged_ratio"] == 0.25
     assert found["memory_growth_mib"] == 3.0

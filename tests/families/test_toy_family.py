@@ -13,6 +13,7 @@ from semcast.families.case import AnyCase, Case, NoMore
 from semcast.families.draws import draw_cuts, draw_link, draw_senders
 from semcast.families.testing import Choice, MutantTable
 from semcast.faults import Failpoint, Link, Stumble, Uniform
+from semcast.kernel import run_of
 from semcast.sim.hunt import hunt
 from semcast.sim.run import read_case, run
 from semcast.sim.swarm import draw, swarm
@@ -71,7 +72,7 @@ class Shouter(Machine):
         self.heard[message.sender] = max(message.seq, self.heard[message.sender])
         if out.events is not None:
             out.events.append(Event(DELIVER, self.rank, message.sender, message.seq, message))
-        out.outputs.append(Delivery((message,)))
+        out.outputs.append(Delivery(run_of([message])))
 
     def status(self, now: float) -> Status:
         return Status(sent=self.last)

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from semcast.faults import ClockJump, cut_short
+from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, Event
@@ -21,7 +22,7 @@ def handler() -> Effects:
     assert out.events is not None
     view = View(2, (Life(0, 1),), (1,))
     out.send.append(((1,), "datagram"))
-    before, after = Delivery((Message(0, 1),)), Delivery((Message(0, 1),))
+    before, after = (Delivery(run_of([Message(0, 1)])) for _ in range(2))
     out.outputs += [before, Installed(view, None, False), ROOM, after]
     out.events += [
         Event(MULTICAST, 0, 0, 1, view=1),

@@ -38,7 +38,7 @@ messages = st.builds(
     item=st.none() | numbers,
     covers=st.binary(max_size=3) | st.tuples(numbers),
     keep=st.booleans(),
-    deps=st.just(()) | st.just(((0, 1),)),
+    after=st.just(()) | st.just(((0, 1),)),
     payload=payloads,
     name=names,
 )
@@ -70,7 +70,8 @@ class Encoded:
     run: tuple[Any, ...]
 
     def read(self, build: ModuleType) -> Any:
-        return build.scan(encode(Data(self.run)), 0) or self.run
+        found = build.scan(encode(Data(self.run)), 0)
+        return self.run if found is None else found[0]
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,8 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "sizes_of": st.tuples(taken),
     "payload_bytes": st.tuples(taken),
     "letter_bytes": st.tuples(st.lists(st.builds(Letter, names, names, payloads | wrong, numbers))),
-    "start_of": st.tuples(taken),
-    "in_order": st.tuples(taken, numbers, numbers),
-    "is_ordinary": st.tuples(taken, numbers),
-    "latest_of": st.tuples(taken, numbers),
+    "run_of": st.tuples(sequences.map(list)),
+    "runs_of": st.tuples(taken),
     "tagged": st.tuples(taken),
     "compose": st.tuples(
         st.just(Message),
@@ -156,18 +155,11 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     ),
     "pack": st.tuples(counts, counts, parcels | wrong, counts, counts, counts),
     "fill": st.tuples(held, numbers, numbers, numbers, st.booleans()),
-    "next_of": st.tuples(held, numbers, st.integers(0, 9)),
     "take_range": st.tuples(held, st.integers(0, 9), st.integers(0, 9) | st.just(1 << 70)),
     "settle": st.tuples(sequences.map(deque), numbers),
     "index_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),
     "unindex_tagged": st.tuples(sequences, numbers, by_items),
     "purge_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),
-    "letters": st.tuples(
-        st.just(Letter),
-        st.lists(names, max_size=3),
-        taken,
-        numbers,
-    ),
     "submissions": st.tuples(st.just(Submission), parcels | wrong),
 }
 
@@ -189,18 +181,19 @@ def outcome(build: ModuleType, name: str, arguments: tuple[Any, ...]) -> object:
         answer = getattr(build, name)(*mine)
     except (TypeError, AttributeError, IndexError, KeyError, ValueError):
         return "refused"
-    kind = "batch" if isinstance(answer, build.Batch) else type(answer)
+    kind = "run" if isinstance(answer, build.Run) else type(answer)
     return kind, _told(answer, build), [_told(argument, build) for argument in mine]
 
 
 def _told(value: Any, build: ModuleType) -> object:
-    """The same of both builds, whose batches and parcels are no relatives."""
-    if isinstance(value, build.Batch):
-        told = (value.sender, value.first, value.count, value.payload_bytes, value.safe)
-        return "batch", told, value.is_tagged, value.packed(), value.messages()
+    """The same of both builds, whose runs and parcels are no relatives."""
+    if isinstance(value, build.Run):
+        told = (value.sender, value.first, value.count, value.payload_bytes, value.after)
+        kind = value.is_packed, value.is_plain, value.is_tagged
+        return "run", told, kind, value.packed() if value.is_packed else b"", value.messages()
     if isinstance(value, build.Parcel):
         return "parcel", value.updates, value.labels
-    return tuple(_told(each, build) for each in value) if type(value) is tuple else value
+    return [_told(each, build) for each in value] if type(value) in (tuple, list) else value
 
 
 def test_every_function_is_compared() -> None:
@@ -229,13 +222,13 @@ def test_nothing_is_kept_or_lost(compiled: ModuleType) -> None:
     before = [sys.getrefcount(each) for each in watched]
     for _ in range(100):
         compiled.sizes_of(run)
-        compiled.in_order(run, 1, 0)
-        compiled.letters(Letter, ["ada", "bob"], run, 0)
+        compiled.run_of(run).letters(Letter, "ada", 0)
+        compiled.runs_of(run)[0].part(2, 5).packed()
         compiled.fill({message.seq: message for message in run}, 1, 8, 1000, True)
         batch, _ = compiled.pack(1, 0, parcel, 8, 100, 100)
         assert compiled.pack(1, 4, parcel[4:], 2, 100, 100)[0] == batch[4:6]
         assert compiled.pack(1, 0, parcel, 0, 100, 100) == (None, 0)
         head, _ = batch.fit(100, True)
-        batch.after(head).packed()
+        batch.behind(head).packed()
         compiled.submissions(Submission, parcel)
     assert [sys.getrefcount(each) for each in watched] == before

@@ -30,7 +30,7 @@ def refuse(name: str) -> ModuleType:
 def test_the_environment_chooses(asked, request):
     if asked == "compiled":
         request.getfixturevalue("compiled")
-    code = "from semcast import kernel as k; print(k.BUILD, k.size_of.__module__)"
+    code = "from semcast import kernel as k; print(k.BUILD, k.fill.__module__)"
     assert run(code, asked) == f"{asked} semcast.kernel.{asked}"
 
 

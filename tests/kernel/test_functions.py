@@ -39,7 +39,7 @@ def test_fields_come_in_the_order_of_the_classes(build):
         (Message(0, 1, name="é"), 2),
         (Message(0, 1, covers=b"\x01\x02"), 2),
         (Message(0, 1, covers=(1, 2)), 6),
-        (Message(0, 1, deps=((0, 1), (1, 1))), 20),
+        (Message(0, 1, after=((0, 1), (1, 1))), 20),
     ],
 )
 def test_size_of_a_message(build, message, size):
@@ -51,48 +51,6 @@ def test_sizes_of_a_run(build):
     assert build.sizes_of(()) == 0
     assert build.payload_bytes(RUN) == build.payload_bytes(tuple(RUN)) == 15
     assert build.letter_bytes([Letter("ada", None, bytes(3), 1)] * 2) == 6
-
-
-@pytest.mark.parametrize(
-    ("messages", "sender", "seq", "count"),
-    [
-        (RUN, 1, 3, 3),
-        (RUN, 1, 4, 0),
-        (RUN, 0, 3, 0),
-        ((), 1, 3, 0),
-        (but(2, seq=7), 1, 3, 2),
-        (but(1, sender=0), 1, 3, 1),
-        (but(1, deps=((0, 1),)), 1, 3, 1),
-    ],
-)
-def test_how_many_come_next(build, messages, sender, seq, count):
-    assert build.in_order(messages, sender, seq) == count
-
-
-def test_where_a_run_begins(build):
-    assert build.start_of(RUN) == build.start_of(tuple(RUN)) == (1, 4)
-    with pytest.raises(IndexError):
-        build.start_of(())
-
-
-def test_what_is_ordinary(build):
-    assert build.is_ordinary(RUN, 1)
-    assert not build.is_ordinary(RUN, 0)
-    assert build.is_ordinary(but(1, item=ITEM_MAX, name="a" * NAME_MAX), 1)
-    for fields in (
-        {"sender": 0},
-        {"covers": b"\x01"},
-        {"deps": ((0, 1),)},
-        {"item": ITEM_MAX + 1},
-        {"name": "a" * (NAME_MAX + 1)},
-    ):
-        assert not build.is_ordinary(but(1, **fields), 1)
-
-
-def test_the_latest_of_a_sender(build):
-    assert build.latest_of(but(1, seq=9), 1) == 9
-    assert build.latest_of(but(2, sender=0), 1) == 5
-    assert build.latest_of(RUN, 0) == 0
 
 
 def test_those_with_an_item(build):
@@ -164,15 +122,6 @@ def test_settling_takes_from_the_front(build):
     assert list(unapplied) == RUN[2:]
     build.settle(unapplied, 9)
     assert not unapplied
-
-
-def test_letters_speak_of_names(build):
-    messages = [Message(1, 4, payload=b"x", name="a"), Message(0, 1, keep=True)]
-    letters = [Letter("bob", "a", b"x", 4), Letter("ada", None, b"", 1, kept=True)]
-    made = build.letters(Letter, ["ada", "bob"], messages, 0)
-    assert made == letters
-    made = build.letters(Letter, ["ada", "bob"], messages, 8)
-    assert [letter.position for letter in made] == [8, 9]
 
 
 @pytest.mark.parametrize("special", [Update(bytearray(b"x")), Update(b"x", "odd"), Update(b"x", 3)])

@@ -26,7 +26,7 @@ NAMES += ["a" * NAME_MAX, "\N{SNOWMAN}" * 10 + "a"]
 @pytest.fixture(autouse=True)
 def the_build_travels(build, monkeypatch):
     """Batches of the build under test are what the codec knows."""
-    monkeypatch.setattr(codec.kernel, "Batch", build.Batch)
+    monkeypatch.setattr(codec.kernel, "Run", build.Run)
     monkeypatch.setattr(codec, "SCANS", True)
     monkeypatch.setattr(codec.kernel, "scan", build.scan)
 
@@ -75,9 +75,9 @@ def check(build, rank, first, updates, safe=0):
     assert batch.messages() == messages
     data = encode(Data(batch, safe=safe))
     assert data == encode(Data(tuple(messages), safe=safe))
-    again = build.scan(data)
-    assert (again, again.safe, again.is_tagged) == (batch, safe, batch.is_tagged)
-    assert isinstance(GROUP_CODEC.decode(data).messages, build.Batch)
+    again, told = build.scan(data)
+    assert (again, told, again.is_tagged) == (batch, safe, batch.is_tagged)
+    assert isinstance(GROUP_CODEC.decode(data).messages, build.Run)
 
 
 @pytest.mark.parametrize("rank", RANKS)
@@ -104,9 +104,9 @@ def test_any_number_of_messages(build, count):
 def test_more_messages_than_two_bytes_count(build):
     """A batch need not come from `pack`, which is slow in plain Python."""
     count = 65_536
-    one = build.scan(encode(Data((Message(1, 1),))))
+    one, _ = build.scan(encode(Data((Message(1, 1),))))
     body = one.packed()[1:] * count
-    many = build.Batch(body, 0, len(body), count, 1, 1, 0, 0, False)
+    many = build.Run(body, 0, len(body), count, 1, 1, 0, False)
     assert encode(Data(many)) == encode(Data((Message(1, 1),) * count))
 
 
@@ -238,7 +238,7 @@ def test_a_batch_is_cut_where_its_messages_would_be(build, given, rooms, is_empt
         if len(head):
             assert encode(Data(head)) == encode(Data(tuple(expected[0])))
         cut += head
-        rest = rest.after(head)
+        rest = rest.behind(head)
         assert rest.payload_bytes == build.payload_bytes(messages[len(cut) :])
     assert cut + list(rest) == messages
 
@@ -253,6 +253,6 @@ def test_what_fits_whole_is_itself(build):
 def test_what_was_cut_is_one_again_when_joined(build):
     batch, _ = pack(build, 1, 1, [Update(b"%d" % n, "a") for n in range(9)])
     head, _ = batch.fit(4 * HEADER_BYTES, True)
-    whole = build.join([head, batch.after(head)])
-    assert isinstance(whole, build.Batch)
+    whole = build.join([head, batch.behind(head)])
+    assert isinstance(whole, build.Run)
     assert (whole, whole.packed()) == (batch, batch.packed())

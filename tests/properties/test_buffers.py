@@ -87,8 +87,8 @@ def plain(purged):
 
 def as_it_came(run, rng):
     """Now and then still in the bytes of a datagram, if it is of the usual kind."""
-    batch = kernel.scan(encode(Data(tuple(run)))) if rng.random() < 0.7 else None
-    return run if batch is None else batch
+    found = kernel.scan(encode(Data(tuple(run)))) if rng.random() < 0.7 else None
+    return kernel.run_of(run) if found is None else found[0]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -195,7 +195,7 @@ def test_delivery_queue(purge, order, relation, seed, senders):
         action = rng.choice(["push", "push", "push", "pop", "relieve", "ask"])
         if action == "push":
             message = next(rng.choice(arrivals))
-            assert plain(queue.push([message])) == twin.push(message)
+            assert plain(queue.push(kernel.run_of([message]))) == twin.push(message)
         elif action == "pop" and twin.waiting:
             assert queue.pop() is twin.pop()
         elif action == "relieve" and purge == "lazy":
@@ -266,7 +266,7 @@ def test_retransmission_store(protocol, relation, seed):
                 store.skip(0, message.seq, message.seq, message.seq + 1)
                 twin.gone[message.seq] = message.seq + 1
             else:
-                store.put(0, as_it_came([message], rng))
+                store.add(as_it_came([message], rng))
                 twin.lane.add(message)
         elif action == "safe":
             twin.safe = store.stream(0).safe = rng.randint(twin.safe, twin.last)

@@ -214,7 +214,7 @@ def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
             w.carry()
         elif action == "tick" and w.deadline < float("inf"):
             w.tick()
-        elif action == "leave" and len(up) > 1 and w.members[rank].is_drained:
+        elif action == "leave" and len(up) > 1 and w.members[rank].status(0.0).is_drained:
             w.down.add(rank)
             untold += [(other, rank) for other in ranks if other != rank]
         elif action == "tell" and untold:
@@ -230,7 +230,7 @@ def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
         w.ready(rank, 10**6)
     w.run(until=w.now + 10, steps=60_000)
     for rank in staying:
-        assert w.members[rank].is_drained
+        assert w.members[rank].status(0.0).is_drained
         assert w.members[rank].holdings.messages == 0
         for gone in w.down:
             reached = zip(

@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from semcast.kernel import run_of
 from semcast.runtime.application.group_events import View
 from semcast.runtime.application.port import GroupPort, StateHandlers
 from semcast.runtime.driver import RECEIVED_MAX, YIELD_AFTER_MESSAGES, Driver
@@ -145,7 +146,7 @@ class Run:
 
 
 def letter(seq=1):
-    return Delivery((Message(0, seq, payload=b"x"),))
+    return Delivery(run_of([Message(0, seq, payload=b"x")]))
 
 
 def raises(error):
@@ -516,7 +517,8 @@ class TestSenderThatWaitsForAView:
 
 async def test_an_end_is_noticed_wherever_it_stands_among_the_outputs():
     run = Run()
-    run.outputs("submit", Ended(LEFT), Delivery((Message(0, 1, payload=b"x"),), skipped=2), ROOM)
+    delivery = Delivery(run_of([Message(0, 1, payload=b"x")]), skipped=2)
+    run.outputs("submit", Ended(LEFT), delivery, ROOM)
     run.driver.submit([Submission()])
     assert run.port.phase == LEFT
     assert [(m.sender, m.skipped) for m in await run.port.mailbox.take(9)] == [("a", 2)]

@@ -9,6 +9,7 @@ import pytest
 
 import semcast
 from semcast.families import Family, register, unregister
+from semcast.kernel import run_of
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import Machine, Status
 from semcast.terms.messages import Message
@@ -43,14 +44,14 @@ class Shouter(Machine):
         )
         self.last += len(messages)
         out.send.append((EVERYONE, Shout(messages)))
-        out.outputs.append(Delivery(messages))
+        out.outputs.append(Delivery(run_of([*messages])))
         return len(messages)
 
     def on_datagram(self, source, datagram, now, out):
         fresh = [each for each in datagram.messages if each.seq > self.heard[source]]
         if fresh:
             self.heard[source] = fresh[-1].seq
-            out.outputs.append(Delivery(fresh))
+            out.outputs.append(Delivery(run_of([*fresh])))
 
     def status(self, now):
         return Status(sent=self.last)

@@ -22,6 +22,7 @@ from semcast.faults import (
     Stumble,
     Uniform,
 )
+from semcast.kernel import run_of
 from semcast.sim import Consumer, Network, Producer, Simulation, once
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
@@ -88,7 +89,7 @@ class Flood:
             self.credit -= 1
             message = self.queue.popleft()
             self._record(out, DELIVER, message)
-            out.outputs.append(Delivery((message,)))
+            out.outputs.append(Delivery(run_of([message])))
         if self.refused and len(self.queue) < self.window:
             self.refused = False
             out.outputs.append(ROOM)

@@ -20,6 +20,7 @@ from semcast.faults import (
     Pause,
     Stumble,
 )
+from semcast.kernel import run_of
 from semcast.sim import Machines, Network, Producer, Simulation
 from semcast.specs.channel import UnreliableChannel
 from semcast.specs.violations import Ledger
@@ -69,7 +70,7 @@ class Diary(Machine):
     def on_datagram(self, source: int, datagram: WindowEmpty, now: float, out: Effects) -> None:
         self.note("heard", f"{source}:{datagram.last}", f"{now:.3f}")
         message = Message(source, datagram.last)
-        out.outputs.append(Delivery((message,)))
+        out.outputs.append(Delivery(run_of([message])))
         if out.events is not None:
             out.events.append(Event(DELIVER, self.pid, source, datagram.last, message))
 

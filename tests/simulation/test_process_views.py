@@ -23,6 +23,7 @@ from semcast.faults import (
     Pause,
     Stumble,
 )
+from semcast.kernel import run_of
 from semcast.sim import Consumer, Machines, Network, Producer, Simulation
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError, RemoteProtocolError
@@ -101,7 +102,7 @@ class Diary(Machine):
             out.outputs.append(Ended(EXCLUDED))
         elif isinstance(datagram, Prepare):
             assert out.events is not None
-            out.outputs.append(Delivery((Message(source, datagram.ballot),)))
+            out.outputs.append(Delivery(run_of([Message(source, datagram.ballot)])))
             out.events.append(Event(DELIVER, self.life.pid, source, datagram.ballot))
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:

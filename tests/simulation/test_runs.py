@@ -26,7 +26,7 @@ def events_of(protocol, seed):
 
 
 def is_batch(datagram):
-    return isinstance(datagram, Data) and isinstance(datagram.messages, kernel.Batch)
+    return isinstance(datagram, Data) and isinstance(datagram.messages, kernel.Run)
 
 
 def leave_in_bytes(patch):
@@ -83,14 +83,13 @@ def send_as_bytes(patch):
 @pytest.mark.parametrize("protocol", ["s-rm", "s-sm", "s-vsm", "total"])
 def test_runs_change_nothing(protocol, monkeypatch):
     lengths = Counter()
-    take_run = Reception._take_run
+    on_run, runs_of = Reception.on_run, kernel.runs_of
 
-    def counted(self, *args):
-        taken = take_run(self, *args)
-        lengths[taken] += 1
-        return taken
+    def counted(self, run, *args):
+        lengths[run.count] += 1
+        on_run(self, run, *args)
 
-    monkeypatch.setattr(Reception, "_take_run", counted)
+    monkeypatch.setattr(Reception, "on_run", counted)
     as_runs = [events_of(protocol, seed) for seed in range(1, 13)]
     assert max(lengths) > 1
     with monkeypatch.context() as patch:
@@ -100,8 +99,8 @@ def test_runs_change_nothing(protocol, monkeypatch):
         packed = send_as_bytes(patch)
         assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
         assert max(packed) > 1
-    monkeypatch.setattr(Reception, "_take_run", lambda *_: 0)
-    monkeypatch.setattr(Reception, "_take_early", lambda *_: False)
-    monkeypatch.setattr(Reception, "_keep_run", lambda *_: False)
+    monkeypatch.setattr(
+        kernel, "runs_of", lambda messages: [r for m in messages for r in runs_of([m])]
+    )
     monkeypatch.setattr(Sending, "_submit_run", lambda *_: 0)
     assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs

@@ -11,15 +11,15 @@ RUN = tuple(Message(1, seq, payload=b"x") for seq in range(1, 6))
 
 
 def test_delivered_messages_come_one_by_one_whatever_their_runs_are():
-    batch = kernel.scan(encode(Data(RUN[1:4])))
-    assert isinstance(batch, kernel.Batch)
-    outputs = [Delivery(RUN[:1]), ROOM, Delivery(batch, skipped=2), Delivery([RUN[4]])]
+    packed, _ = kernel.scan(encode(Data(RUN[1:4])))
+    first, last = kernel.run_of([RUN[0]]), kernel.run_of([RUN[4]])
+    outputs = [Delivery(first), ROOM, Delivery(packed, skipped=2), Delivery(last)]
     assert delivered(outputs) == list(RUN)
-    assert outputs[2].messages is batch
+    assert outputs[2].run is packed
 
 
 def test_they_are_values():
     assert Room() == ROOM
     assert Ended("left") != Ended("excluded")
     with pytest.raises(AttributeError, match="immutable"):
-        Delivery(RUN).skipped = 1  # type: ignore[misc]
+        Delivery(kernel.run_of([*RUN])).skipped = 1  # type: ignore[misc]

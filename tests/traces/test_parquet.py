@@ -59,7 +59,7 @@ RUN = RunInfo(
 )
 
 FIRST = Message(0, 1, item=-5, payload=b"one")
-SECOND = Message(0, 2, payload=b"", keep=True, deps=((1, 4), (2, 0)))
+SECOND = Message(0, 2, payload=b"", keep=True, after=((1, 4), (2, 0)))
 THIRD = Message(0, 3, item=-5, payload=b"three")
 EVENTS = [
     Event(MULTICAST, 0, 0, 1, FIRST, n=0, ts_ns=10, buffered=1),

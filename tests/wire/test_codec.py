@@ -118,8 +118,8 @@ HOSTILE: list[Datagram] = [
     Data((Message(0, 9, covers=(-3,)),)),
     Data((Message(0, 8, covers=b"\x80"),)),
     Data((Message(0, 1, covers=b"\x01"),)),
-    Data((Message(0, 1, deps=((-1, 1),)),)),
-    Data((Message(0, 1, deps=((1, -1),)),)),
+    Data((Message(0, 1, after=((-1, 1),)),)),
+    Data((Message(0, 1, after=((1, -1),)),)),
     Data((), answers=-1),
     Data((), purged=(Purged(-1, 1, 1, 2),)),
     Data((), purged=(Purged(0, 0, 1, 2),)),
@@ -273,7 +273,7 @@ def test_a_later_version_may_append_fields():
 @pytest.mark.parametrize("purged", [(), (Purged(1, 1, 1, 2),)])
 def test_messages_that_are_bytes_travel_as_they_are(purged):
     run = tuple(Message(1, seq, 7, payload=b"x" * seq, name="é") for seq in range(2, 30))
-    batch = kernel.scan(encode(Data(run)))
+    batch, _ = kernel.scan(encode(Data(run)))
     for part in (slice(None), slice(3, 9), slice(5, 5)):
         written = encode(Data(batch[part], purged, safe=300))
         assert written == encode(Data(run[part], purged, safe=300))

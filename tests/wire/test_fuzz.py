@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from semcast.core.member import Member
 from semcast.core.reception import SKIPS_MAX
 from semcast.core.recipe import Recipe
+from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.messages import Ballot as Vote
@@ -179,7 +180,7 @@ def test_a_request_for_everything_brings_each_message_once():
 def test_what_others_call_stable_is_reclaimed_without_counting_up_to_it():
     member = Member(Recipe(members=2), 0, Random(1))
     store = member.holdings.store
-    store.put(1, [Message(1, 1)])
+    store.add(run_of([Message(1, 1)]))
     assert calls_of(lambda: store.reclaim(1, HUGE)) < 50
     assert store.stream(1).buffer.held == {}
 

@@ -26,7 +26,7 @@ def test_a_first_transmission_stays_bytes(view, lineage):
     found = VIEW_CODEC.decode(encode(sent))
     assert (found.lineage, found.inc) == (lineage, view)
     inside = found.datagram
-    assert isinstance(inside.datagram.messages, kernel.Batch)
+    assert isinstance(inside.datagram.messages, kernel.Run)
     assert (inside.view, inside.datagram.safe) == (view, 9)
     assert tuple(inside.datagram.messages) == RUN
     assert encode(found) == encode(sent)

@@ -90,7 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return [SENDER, *self.fast, *([] if self.slow_rate is None else [SLOW])]
 
 
-class Run(NamedTuple):
+class BenchmarkRun(NamedTuple):
     """What one run left: results by name, memory that processes gained in its second half, and
     processor time of servers."""
 
@@ -105,11 +105,11 @@ class Benchmark(NamedTuple):
 
     stream: str
     plan: Mapping[str, Any]
-    row: Callable[[Run], Row]
+    row: Callable[[BenchmarkRun], Row]
     drawn: Mapping[str, str]
 
 
-def common_row(run: Run) -> Row:
+def common_row(run: BenchmarkRun) -> Row:
     """What every benchmark tells: rates at the sender and at the slowest of the fast receivers."""
     settings, results = run.settings, run.results
     sender, fast = results[SENDER], [results[name] for name in settings.fast]
@@ -125,14 +125,14 @@ def common_row(run: Run) -> Row:
     }
 
 
-def latency_row(run: Run) -> Row:
+def latency_row(run: BenchmarkRun) -> Row:
     """Also how long messages took, over all receivers."""
     samples = [us for name in run.settings.fast for us in run.results[name].latencies_us]
     p50, p99 = np.quantile(samples, (0.5, 0.99)).tolist() if samples else (None, None)
     return {**common_row(run), "latency_p50_us": p50, "latency_p99_us": p99}
 
 
-def slow_receiver_row(run: Run) -> Row:
+def slow_receiver_row(run: BenchmarkRun) -> Row:
     """Also what the slow receiver holds."""
     settings, slow = run.settings, run.results[SLOW]
     footage = footage_of(run.results[SENDER], slow)
@@ -251,7 +251,7 @@ def run_plans(
     worker: Sequence[str] = WORKER,
     servers: Sequence[int] = (),
     on_tick: OnTick = lambda _elapsed, _ticks: None,
-) -> Run:
+) -> BenchmarkRun:
     """Processes by these plans, from the start to when everyone has everything."""
     start = inf
     halfway: dict[str, Tick] = {}
@@ -270,7 +270,7 @@ def run_plans(
         settle(fleet)
         cpu_s = sum(map(cpu_s_of, servers)) - cpu_before
         results = fleet.stop()
-    return Run(settings, results, growth_bytes, cpu_s)
+    return BenchmarkRun(settings, results, growth_bytes, cpu_s)
 
 
 def _growth(before: Ticks, after: Ticks) -> int | None:

@@ -5,8 +5,9 @@ few gaps in thousands of messages.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from semcast import kernel
 from semcast.core.ranges import Ranges
 from semcast.terms.ids import Seq
 from semcast.terms.messages import Message
@@ -38,12 +39,17 @@ class Early:
         """The highest number, 0 if there is none."""
         return self.spans.lasts[-1] if self.messages else 0
 
-    def add_run(self, messages: Sequence[Message]) -> None:
+    def add(self, run: kernel.Run) -> None:
         """Keep messages that lie next to each other."""
-        first = messages[0].seq
-        last = first + len(messages) - 1
-        self.messages.update(zip(range(first, last + 1), messages, strict=True))
+        first, last = run.first, run.first + run.count - 1
+        self.messages.update(zip(range(first, last + 1), run.messages(), strict=True))
         self.spans.add(first, last)
+
+    def run(self, first: Seq, last: Seq) -> kernel.Run:
+        """The run that begins with number `first`, which is here, and ends by `last`."""
+        place = bisect_right(self.spans.firsts, first) - 1
+        numbers = range(first, min(last, self.spans.lasts[place]) + 1)
+        return kernel.runs_of([self.messages[seq] for seq in numbers])[0]
 
     def pop(self, seq: Seq) -> Message:
         """Let one go."""

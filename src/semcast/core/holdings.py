@@ -51,6 +51,8 @@ class Holdings:
         self.store = RetransmissionStore(recipe, bases)
         self.messages = 0
         self.bytes = 0
+        # Whether so much is held that purging for retransmission pays [SRM §6.4].
+        self.is_congested = recipe.congested_at == 0
         self.held_of: list[int] = [0] * recipe.members
         self.active = 0  # how many senders have messages here
         self.own_bytes = 0  # of the payload held, what this member sent itself,
@@ -76,11 +78,6 @@ class Holdings:
     def is_full(self) -> bool:
         """Whether the bound is reached."""
         return self.messages >= self.messages_max or self.bytes >= self.bytes_max
-
-    @property
-    def congested(self) -> bool:
-        """Whether so much is held that purging for retransmission pays [SRM §6.4]."""
-        return self.messages >= self.congested_messages or self.bytes >= self.congested_bytes
 
     def fits(self, message: Message) -> bool:
         """Whether the bound allows one more."""
@@ -108,18 +105,19 @@ class Holdings:
         self.refused = False
         out.outputs.append(ROOM)
 
-    def take_run(self, messages: Sequence[Message]) -> bool:
-        """Count messages of one sender as held, if the bound allows all of them."""
+    def take_run(self, run: kernel.Run) -> bool:
+        """Count messages as held, if the bound allows all of them."""
         if (
-            self.messages + len(messages) > self.messages_max
-            or self.bytes + kernel.payload_bytes(messages) > self.bytes_max
+            self.messages + run.count > self.messages_max
+            or self.bytes + run.payload_bytes > self.bytes_max
         ):
             return False
-        self._count(kernel.start_of(messages)[0], len(messages), kernel.payload_bytes(messages))
+        self._count(run.sender, run.count, run.payload_bytes)
         return True
 
     @property
-    def _is_above_bound(self) -> bool:
+    def is_above_bound(self) -> bool:
+        """Whether more is held than the bound allows."""
         return self.messages > self.messages_max or self.bytes > self.bytes_max
 
     def _count(self, sender: Rank, messages: int, payload: int) -> None:
@@ -129,87 +127,74 @@ class Holdings:
             self.active += (after > 0) - (before > 0)
         self.messages += messages
         self.bytes += payload
+        self.is_congested = (
+            self.messages >= self.congested_messages or self.bytes >= self.congested_bytes
+        )
         if sender == self.rank:
             self.own_bytes += payload
 
-    def admit_run(
-        self, messages: Sequence[Message], source: Rank, out: Effects, *, is_counted: bool = False
+    def admit(
+        self, run: kernel.Run, source: Rank, out: Effects, *, is_counted: bool = False
     ) -> int:
-        """Take in the next messages of a stream that pass without a decision: how many.
+        """Take in the next messages of a stream; how many, from the front, there was room for.
 
-        There is room for all of them, or they came early and count as held; and the application
-        takes each of them at once, or none.  Of own messages the caller brings no more than
-        `own_room`.  What they let purge from the store is purged after the last.
+        Those that came early count as held already; they pass or wait, but decide nothing.
         """
-        sender, _ = kernel.start_of(messages)
-        is_own = sender == self.rank
-        is_awaited = not self._is_for_nobody(sender)
-        straight = self.at_once and (self.ready > 0 or not is_awaited)
-        held = self.elsewhere or is_own or not straight
-        more = held - is_counted  # of what is held, by each of them
-        count = min(len(messages), self.ready) if straight and is_awaited else len(messages)
-        if more > 0:
-            count = min(count, self.messages_max - self.messages)
-        if count <= 0 or (is_counted and self._is_above_bound):
-            return 0
-        if count < len(messages):
-            messages = messages[:count]
-        if not straight:
-            messages = list(messages)  # They wait one by one.
-        payload = kernel.payload_bytes(messages)
-        if not is_counted and self.bytes + payload > self.bytes_max:
-            return 0
-        self.admitted_bytes += payload
-        self._count(sender, more * count, more * payload)
-        if more < 0 and self.refused:
-            self._tell_room(out)
-        if out.events is not None:
-            self.trace.admitted(messages, source, self.messages, more, out)
-        if self.elsewhere or is_own:
-            self._put(sender, messages, payload)
-        if straight:
-            self._deliver(messages, out)
-        else:
-            self._enqueue(messages, out)
-        if self.elsewhere and not is_own:
-            self.purge_stored(sender, out)
-        return count
+        is_own = run.sender == self.rank
+        is_awaited = self.echo or not is_own
+        taken = 0
+        while taken < run.count:
+            straight = self.at_once and (self.ready > 0 or not is_awaited)
+            more = (self.elsewhere or is_own or not straight) - is_counted  # held, by each
+            count = run.count - taken
+            if straight and is_awaited:
+                count = min(count, self.ready)
+            if more > 0:
+                count = max(1, min(count, self.messages_max - self.messages))
+            part = run.part(taken, taken + count)
+            if more > 0 and (
+                self.messages + count > self.messages_max
+                or self.bytes + part.payload_bytes > self.bytes_max
+                or (is_own and self._has_its_share)
+            ):
+                part = run.part(taken, taken + 1)
+                if not self._make_room(part[0], out):
+                    break
+            elif is_counted and self.is_above_bound:
+                break
+            self._take(part, source, straight, more, out)
+            taken += part.count
+        return taken
 
-    def admit(self, message: Message, source: Rank, out: Effects) -> bool:
-        """Queue the next message of its stream, keep it for others; False if there is no room."""
-        stored = self.elsewhere or message.sender == self.rank
-        # Then nothing waits.
-        straight = self.at_once and (self.ready > 0 or self._is_for_nobody(message.sender))
-        held = stored or not straight
-        if message.sender == self.rank and self._exceeds_share(message, out):
-            return False
-        if held and not self.fits(message) and not self._make_room(message, out):
-            return False
-        self.admitted_bytes += len(message.payload)
-        if held:
-            self.take(message)
+    def _take(self, run: kernel.Run, source: Rank, straight: bool, more: int, out: Effects) -> None:
+        """Hold a run for others and for the application, or for neither: then it only passes."""
+        sender, payload = run.sender, run.payload_bytes
+        is_own = sender == self.rank
+        self.admitted_bytes += payload
+        if more:
+            self._count(sender, more * run.count, more * payload)
+            if more < 0 and self.refused:
+                self._tell_room(out)
         if out.events is not None:
-            self.trace.admitted((message,), source, self.messages, 0, out)
-        if stored:
-            self._put(message.sender, (message,), len(message.payload))
+            self.trace.admitted(run, source, self.messages, more, out)
+        if is_own:
+            self.own_stored_bytes += payload
+        if self.elsewhere or is_own:
+            self.store.add(run)
         if straight:
-            self._deliver((message,), out)
+            self._deliver(run, out)
         else:
-            self._enqueue((message,), out)
-        if stored and message.sender != self.rank:  # Own messages purge once they have left.
-            self.purge_stored(message.sender, out)
-        if self._is_above_bound:
-            self.relieve(out)  # It was admitted for what it supersedes.
-        return True
+            for purged, by in self.queue.push(run):
+                self._purge_queued(purged, by, out)
+        if self.is_congested:
+            if self.elsewhere and not is_own:  # Own messages purge once they have left.
+                self.purge_stored(sender, out)
+            if self.is_above_bound:
+                self.relieve(out)  # It was admitted for what it supersedes.
 
     def _is_for_nobody(self, sender: Rank) -> bool:
         """Whether the application has no use for this stream, being its source."""
         return sender == self.rank and not self.echo
-
-    def _put(self, sender: Rank, messages: Sequence[Message], payload: int) -> None:
-        if sender == self.rank:
-            self.own_stored_bytes += payload
-        self.store.put(sender, messages)
 
     def _exceeds_share(self, message: Message, out: Effects) -> bool:
         """Whether the own stream would take more than its part, or than others have room for.
@@ -245,12 +230,12 @@ class Holdings:
             and (own * active >= self.messages_max or self.own_bytes * active >= self.bytes_max)
         )
 
-    def _enqueue(self, messages: Sequence[Message], out: Effects) -> None:
-        for purged, by in self.queue.push(messages):
-            self._purge_queued(purged, by, out)
-
     def _make_room(self, message: Message, out: Effects) -> bool:
         """At the bound: purge, count on what the message itself supersedes, or reserve."""
+        if message.sender == self.rank and self._exceeds_share(message, out):
+            return False
+        if self.fits(message):
+            return True
         self.relieve(out)
         if self.fits(message) or self.held_of[message.sender] == 0:
             return True
@@ -272,7 +257,7 @@ class Holdings:
 
     def purge_stored(self, sender: Rank, out: Effects) -> None:
         """Purge one stream of the store if that pays now."""
-        if self.congested if self.eager else self.is_full:
+        if self.is_congested if self.eager else self.is_full:
             self._purge(sender, out)
 
     def _purge(self, sender: Rank, out: Effects) -> None:
@@ -329,16 +314,15 @@ class Holdings:
             message = self.queue.pop()
             if not self.store.holds(message):
                 self.drop(message, out)
-            self._deliver((message,), out)
+            self._deliver(kernel.run_of([message]), out)
 
-    def _deliver(self, messages: Sequence[Message], out: Effects) -> None:
-        """Neighbours in one stream."""
-        sender, first = kernel.start_of(messages)
-        self.delivered[sender] = first + len(messages) - 1
+    def _deliver(self, run: kernel.Run, out: Effects) -> None:
+        sender, count = run.sender, run.count
+        self.delivered[sender] = run.first + count - 1
         position = self.queue.position
-        if not self._is_for_nobody(sender):
-            self.ready -= len(messages)
-            out.outputs.append(Delivery(messages, self.skipped - self.told, position))
+        if self.echo or sender != self.rank:
+            self.ready -= count
+            out.outputs.append(Delivery(run, self.skipped - self.told, position))
             self.told = self.skipped
         if out.events is not None:
-            self.trace.delivered(messages, position, self.messages, out)
+            self.trace.delivered(run, position, self.messages, out)

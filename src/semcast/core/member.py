@@ -11,6 +11,7 @@ from math import inf
 from random import Random
 from typing import Any
 
+from semcast import kernel
 from semcast.core.answering import RepairAnswerer
 from semcast.core.detector import QuorumDetector
 from semcast.core.flush import CLOSED, OPEN, Flush
@@ -129,21 +130,31 @@ class Member(Machine):
             return
         if self.ending.state == CLOSED and not isinstance(datagram, Nack):
             return
-        self.vetting.check(source, datagram)
-        if self.vetting.shows_exclusion(datagram):
-            self._end(out)
+        if isinstance(datagram, Data):
+            runs = kernel.runs_of(datagram.messages)
+            if self.vetting.check_data(source, datagram, runs):
+                self._end(out)
+            else:
+                if datagram.safe or datagram.purged:
+                    self._on_news(source, datagram, out)
+                for run in runs:
+                    self.reception.on_run(run, source, out)
+                if datagram.answers:
+                    self.recovery.on_answer(datagram, now)
         else:
-            _HANDLERS[type(datagram)](self, source, datagram, now, out)
+            self.vetting.check(source, datagram)
+            if self.vetting.shows_exclusion(datagram):
+                self._end(out)
+            else:
+                _HANDLERS[type(datagram)](self, source, datagram, now, out)
         self._settle(now, out)
 
-    def _on_data(self, source: Rank, data: Data, now: float, out: Effects) -> None:
+    def _on_news(self, source: Rank, data: Data, out: Effects) -> None:
+        """A datagram says what is safe or was purged."""
         if data.safe:
             self._on_safe(self.safety.on_agreed(source, data.safe), out)
         if data.purged:
             self.reception.on_notices(data.purged, source, out)
-        self.reception.on_messages(data.messages, source, out)
-        if data.answers:
-            self.recovery.on_answer(data, now)
 
     def _on_nack(self, source: Rank, nack: Nack, now: float, out: Effects) -> None:
         self.answerer.on_nack(source, nack, out)
@@ -231,11 +242,6 @@ class Member(Machine):
             self.outbox.flush(now, out)
             self._settle(now, out)
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether everything known here is stable: the group loses nothing if this one leaves."""
-        return not self.stability.open and not self.reception.gaps
-
     def status(self, now: float) -> Status:
         """How it is doing."""
         holdings, last = self.holdings, self.last
@@ -253,7 +259,7 @@ class Member(Machine):
             lags={peer: last - reached for peer, reached in self.outbox.reached.items()},
             forgotten=self.forgotten,
             is_blocked=holdings.refused,
-            is_drained=self.is_drained,
+            is_drained=not self.stability.open and not self.reception.gaps,
             owes_nothing=self.outbox.is_empty
             and all(s in closed or seq <= agreed[s] for s, seq in enumerate(frontier)),
         )
@@ -343,26 +349,21 @@ class Member(Machine):
         ordering = self.ordering
         if ordering is None:
             return
-        if self.ending.state != OPEN or self.is_silent:
-            ordering.pause()
-        elif runs := ordering.poll(self.sent, now):
-            self.sending.order(runs, now, out)
-            self.outbox.flush(now, out)
-            self._settle_streams(now, out)
+        if ordering.polls:
+            if self.ending.state != OPEN or self.is_silent:
+                ordering.pause()
+            elif runs := ordering.poll(self.sending.last_update, now):
+                self.sending.order(runs, now, out)
+                self.outbox.flush(now, out)
+                self._settle(now, out, orders=False)
         ordering.settle(now, out)
         self.deadline = min(self.deadline, ordering.deadline)
 
-    def _settle(self, now: float, out: Effects) -> None:
-        """After every input, unless it has no more to say."""
+    def _settle(self, now: float, out: Effects, *, orders: bool = True) -> None:
+        """After every input: let the detectors see the frontier, recovery the gaps, and order."""
         if self.excluded or self.ending.state == CLOSED:
             self.deadline = NEVER
             return
-        self._settle_streams(now, out)
-        if self.ordering is not None:
-            self._settle_order(now, out)
-
-    def _settle_streams(self, now: float, out: Effects) -> None:
-        """Let the detectors see the frontier, and recovery the gaps."""
         moved = self.reception.moved
         if moved:
             for sender in moved:
@@ -373,7 +374,7 @@ class Member(Machine):
             if self.holdings.admitted_bytes >= self.gossip_at_bytes:
                 self.gossip_at_bytes = self.holdings.admitted_bytes + self.gossip_after_bytes
                 self.stability.hurry(now)
-        if self.adapts and self.holdings.congested != self.safety.enabled:
+        if self.adapts and self.holdings.is_congested != self.safety.enabled:
             streams = self.stability.open  # What is stable needs no purging.
             self.safety.enable(not self.safety.enabled, streams, now)  # [SRM §6.4]
         if self.reception.gaps or self.recovery.noticed:
@@ -385,10 +386,11 @@ class Member(Machine):
             self.safety.deadline,
             self.recovery.deadline,
         )
+        if orders and self.ordering is not None:
+            self._settle_order(now, out)
 
 
 _HANDLERS: dict[type, Callable[[Member, Rank, Any, float, Effects], None]] = {
-    Data: Member._on_data,
     Nack: Member._on_nack,
     StabilityGossip: Member._on_stability,
     SafetyGossip: Member._on_safety,

@@ -38,7 +38,7 @@ class PurgingBuffer:
 
     def __init__(self, recipe: Recipe) -> None:
         self._held: dict[Seq, Message] = {}
-        self._batches: deque[kernel.Batch] = deque()  # after all that, while nobody looks
+        self._batches: deque[kernel.Run] = deque()  # after all that, while nobody looks
         self._tagged = 0  # of them
         self.index = index(recipe)
         self.indexed: Seq = 0  # up to where messages are in the index
@@ -86,7 +86,7 @@ class PurgingBuffer:
         if place < 0:
             return seq in self._held
         batch = self._batches[place]
-        return seq < batch.first + len(batch)
+        return bool(seq < batch.first + len(batch))
 
     def run(self, seq: Seq, last: Seq, limit: int) -> list[Message]:
         """What is held from `seq` to `last` without a hole: as far as that is easily told."""
@@ -107,15 +107,15 @@ class PurgingBuffer:
         if self.purges:
             self.unapplied.append(message)
 
-    def add_run(self, messages: Sequence[Message]) -> None:
+    def add_run(self, run: kernel.Run) -> None:
         """Hold the next messages of the stream."""
-        if isinstance(messages, kernel.Batch):
-            self._batches.append(messages)
-            self._tagged += messages.is_tagged
+        if run.is_packed:
+            self._batches.append(run)
+            self._tagged += run.is_tagged
             return
         if self._batches:
             self._open_batches(SEQ_MAX)
-        self._add_each(messages)
+        self._add_each(run.messages())
 
     def _add_each(self, messages: Sequence[Message]) -> None:
         first = messages[0].seq
@@ -157,7 +157,7 @@ class PurgingBuffer:
         head, size = batch.fit(room, is_empty)
         if 0 < len(head) < len(batch):
             batches[place] = head
-            batches.insert(place + 1, batch.after(head))
+            batches.insert(place + 1, batch.behind(head))
             self._tagged += batch.is_tagged
         return head, size
 

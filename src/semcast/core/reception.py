@@ -42,6 +42,7 @@ class Reception:
         # Of streams that were heard of; in a large group most members are silent.
         self.ahead: defaultdict[Rank, Early] = defaultdict(Early)
         self.notices: defaultdict[Rank, Holes] = defaultdict(Holes)
+        self.disturbed: set[Rank] = set()  # at least the streams of which either has something
         self.early = 0  # how many messages are held ahead of a gap, over all streams
         self.waiting: dict[Rank, None] = {}  # streams whose head waits for causal predecessors
         self.gaps: dict[Rank, None] = {}  # streams with frontier < known
@@ -75,17 +76,40 @@ class Reception:
         self.frontier[self.rank] = self.known[self.rank] = seq
         self.moved[self.rank] = None
 
-    def on_messages(self, messages: Sequence[Message], source: Rank, out: Effects) -> None:
+    def on_run(self, run: kernel.Run, source: Rank, out: Effects) -> None:
         """Take what comes next, keep what comes early, discard what was here before."""
+        sender, first = run.sender, run.first
         if self.ends is not None:
-            messages = [m for m in messages if m.seq <= self.ends[m.sender]]
-        taken = self._take_run(messages, source, out) if messages else 0
-        if taken == len(messages):
-            return
-        if taken:
-            messages = messages[taken:]
-        if self._keep_run(messages):
-            return
+            run = run.part(0, max(0, min(run.count, self.ends[sender] - first + 1)))
+        elif (
+            first == self.frontier[sender] + 1
+            and not (run.after or self.waiting)
+            and self.limit is None
+            and (sender not in self.disturbed or self._is_quiet(sender))
+        ):
+            taken = self.holdings.admit(run, source, out)
+            if taken:
+                last = self.frontier[sender] = first + taken - 1
+                self.moved[sender] = None
+                if self.refused:
+                    self.refused.pop(sender, None)
+                if last >= self.known[sender]:
+                    self.known[sender] = last
+                    self.gaps.pop(sender, None)
+                if taken == run.count:
+                    return
+            run = run.part(taken, run.count)
+        if not self._keep_run(run):
+            self._take_each(run.messages(), source, out)
+
+    def _is_quiet(self, sender: Rank) -> bool:
+        """Whether nothing is known of the stream beyond its frontier."""
+        if self.ahead[sender] or self.notices[sender]:
+            return False
+        self.disturbed.discard(sender)
+        return True
+
+    def _take_each(self, messages: Sequence[Message], source: Rank, out: Effects) -> None:
         limit = self.limit
         for message in messages:
             sender, seq = message.sender, message.seq
@@ -101,7 +125,7 @@ class Reception:
                 and (limit is None or seq <= limit[sender])
                 and self._is_due(message)
             ):
-                if not self._enqueue(message, source, out):
+                if not self._admit(message, source, out):
                     self.refused[sender] = message
                     self._discard(message, "full", source, out)
                 elif self.ahead[sender] or self.notices[sender] or self.waiting:
@@ -111,40 +135,20 @@ class Reception:
             else:
                 self._keep_ahead(message, source, out)
 
-    def _take_run(self, messages: Sequence[Message], source: Rank, out: Effects) -> int:
-        """Of messages that come next in a stream where nothing is early, take what just passes."""
-        sender, _ = kernel.start_of(messages)
-        if self.ahead[sender] or self.notices[sender] or self.waiting or self.limit is not None:
-            return 0
-        run = kernel.in_order(messages, sender, self.frontier[sender])
-        taken = 0
-        while taken < run:  # What the application takes at once, then what has to wait.
-            rest = messages if run - taken == len(messages) else messages[taken:run]
-            more = self.holdings.admit_run(rest, source, out)
-            if not more:
-                break
-            taken += more
-        if taken:
-            last = self.frontier[sender] + taken
-            self._move(sender, last)
-            if last >= self.known[sender]:
-                self.known[sender] = last
-                self.gaps.pop(sender, None)
-        return taken
-
-    def _keep_run(self, messages: Sequence[Message]) -> bool:
+    def _keep_run(self, run: kernel.Run) -> bool:
         """Keep what comes in a row beyond everything known of a stream, if there is room for it."""
-        sender, first = kernel.start_of(messages)
-        known = self.known[sender]
-        if first <= known + 1 or kernel.in_order(messages, sender, first - 1) < len(messages):
+        sender, first = run.sender, run.first
+        if first <= self.known[sender] + 1 or run.after or not self.holdings.take_run(run):
             return False  # The first one may be next in order, or be here.
-        if not self.holdings.take_run(messages):
-            return False
-        self.ahead[sender].add_run(messages)
-        self.early += len(messages)
-        self.known[sender] = self.left[sender] = first + len(messages) - 1
+        self._add_early(run)
+        self.known[sender] = self.left[sender] = first + run.count - 1
         self.gaps[sender] = None
         return True
+
+    def _add_early(self, run: kernel.Run) -> None:
+        self.ahead[run.sender].add(run)
+        self.early += run.count
+        self.disturbed.add(run.sender)
 
     def on_notices(self, notices: tuple[Purged, ...], source: Rank, out: Effects) -> None:
         """Some messages were purged: they are nothing to wait for."""
@@ -159,6 +163,7 @@ class Reception:
                 last = min(last, self.ends[sender])
             if first <= last:
                 self.notices[sender].add(first, last, notice.witness)
+                self.disturbed.add(sender)
                 self._advance(sender, source, out)
                 if len(self.notices[sender]) > self.notices_max and self.ends is None:
                     self.notices[sender].forget_last()  # It will be told again.
@@ -166,7 +171,7 @@ class Reception:
     def _is_due(self, message: Message) -> bool:
         """Whether every causal predecessor was passed here."""
         frontier = self.frontier
-        for sender, seq in message.deps:
+        for sender, seq in message.after:
             if frontier[sender] < seq:
                 self.learn(sender, seq)
                 self.holdings.want(sender, seq)
@@ -174,13 +179,15 @@ class Reception:
                 return False
         return True
 
-    def _enqueue(self, message: Message, source: Rank, out: Effects) -> bool:
-        admitted = self.holdings.admit(message, source, out)
+    def _admit(self, message: Message, source: Rank, out: Effects) -> bool:
+        """Take the next message of its stream; what is early gives way to it."""
+        run = kernel.run_of([message])
+        admitted = self.holdings.admit(run, source, out)
         while not admitted and self._give_way(message.sender, out):
-            admitted = self.holdings.admit(message, source, out)
+            admitted = self.holdings.admit(run, source, out)
         if admitted:
             self._move(message.sender, message.seq)
-        return admitted
+        return admitted > 0
 
     def _move(self, sender: Rank, frontier: Seq) -> None:
         self.frontier[sender] = frontier
@@ -218,8 +225,7 @@ class Reception:
 
     def _keep_ahead(self, message: Message, source: Rank, out: Effects) -> None:
         if self.holdings.fits(message):
-            self.ahead[message.sender].add_run([message])
-            self.early += 1
+            self._add_early(kernel.run_of([message]))
             self.holdings.take(message)
         else:
             self._discard(message, "full", source, out)
@@ -238,19 +244,11 @@ class Reception:
     def _advance_one(self, sender: Rank, source: Rank, out: Effects) -> None:
         ahead, notices = self.ahead[sender], self.notices[sender]
         limit = self.known[sender] if self.limit is None else self.limit[sender]
-        as_run = True  # until it turns out that something has to be decided
         while (seq := self.frontier[sender] + 1) <= limit:
-            message = ahead.messages.get(seq)
-            if message is not None:
-                if as_run and self._take_early(sender, limit, source, out):
-                    continue
-                as_run = False
-                if not self._is_due(message):
+            if seq in ahead:
+                if not self._is_due(ahead.messages[seq]):
                     return
-                self._drop_early(sender, seq, out)
-                if not self._enqueue(message, source, out):
-                    self.refused[sender] = message
-                    self._discard(message, "full", source, out)  # A notice may do instead.
+                self._take_early(sender, limit, source, out)
                 continue
             hole = notices.at(seq)
             if hole is None:
@@ -263,24 +261,20 @@ class Reception:
         if self.frontier[sender] == self.known[sender]:
             self.gaps.pop(sender, None)
 
-    def _take_early(self, sender: Rank, limit: Seq, source: Rank, out: Effects) -> bool:
-        """Take early messages that have become next as a run; whether any could be."""
+    def _take_early(self, sender: Rank, limit: Seq, source: Rank, out: Effects) -> None:
+        """Take early messages that have become next; if they do not just pass, the first."""
         ahead, first = self.ahead[sender], self.frontier[sender] + 1
-        run = kernel.next_of(ahead.messages, first, limit)
-        if len(run) < 2:
-            return False
-        taken = 0
-        while taken < len(run):
-            rest = run[taken:] if taken else run
-            more = self.holdings.admit_run(rest, source, out, is_counted=True)
-            if not more:
-                break
-            taken += more
+        last = first if self.holdings.is_above_bound else limit  # Then each needs a decision.
+        taken = self.holdings.admit(ahead.run(first, last), source, out, is_counted=True)
         if taken:
             self.early -= taken
             ahead.remove_run(first, first + taken - 1)
             self._move(sender, first + taken - 1)
-        return taken > 0
+            return
+        message = self._drop_early(sender, first, out)
+        if not self._admit(message, source, out):
+            self.refused[sender] = message
+            self._discard(message, "full", source, out)  # A notice may do instead.
 
     def _skip(self, gone: Purged, source: Rank, out: Effects) -> None:
         sender = gone.sender

@@ -11,6 +11,7 @@ notice is the same for every holder and survives the crash of the purger.
 
 from collections.abc import Sequence
 
+from semcast import kernel
 from semcast.core.holes import Holes
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
@@ -57,9 +58,10 @@ class RetransmissionStore:
         kept = self.streams.get(message.sender)
         return kept is not None and kept.buffer.holds(message.seq)
 
-    def put(self, sender: Rank, messages: Sequence[Message]) -> None:
+    def add(self, run: kernel.Run) -> None:
         """Keep the next messages of a stream."""
-        self.stream(sender).buffer.add_run(messages)
+        kept = self.streams.get(run.sender) or self.stream(run.sender)
+        kept.buffer.add_run(run)
 
     def skip(self, sender: Rank, first: Seq, last: Seq, witness: Seq) -> None:
         """Keep the notice of messages that were purged before they came here."""

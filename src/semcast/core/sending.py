@@ -101,8 +101,9 @@ class Sending:
                 wanted: Any = submissions[:count]
                 submissions = kernel.submissions(Submission, wanted)
             messages, size = kernel.compose(Message, self.rank, self.last, submissions, *room)
-        count = self.holdings.admit_run(messages, self.rank, out) if messages else 0
-        if count and messages:
+            messages = kernel.run_of(messages) if messages else None
+        count = 0 if messages is None else self.holdings.admit(messages, self.rank, out)
+        if count:
             if count < len(messages):
                 size = kernel.sizes_of(messages[:count])
             self._note(self.last + count, size, now)
@@ -118,7 +119,7 @@ class Sending:
         self.vetting.check_own(message, size)
         if not self.holdings.fits(message):
             self.outbox.flush(now, out)  # What has left may be purged to make room.
-        if not self.holdings.admit(message, self.rank, out):
+        if not self.holdings.admit(kernel.run_of([message]), self.rank, out):
             return False
         self.annotator.remember(seq, annotation)
         self._note(seq, size, now)
@@ -128,9 +129,9 @@ class Sending:
     def order(self, runs: After, now: float, out: Effects) -> None:
         """Take in a marker: it gives the next places, and comes after what it places."""
         seq = self.last + 1
-        message = Message(self.rank, seq, keep=True, deps=runs)
+        message = Message(self.rank, seq, keep=True, after=runs)
         self.holdings.want(self.rank, seq)  # It is what makes room.
-        self.holdings.admit(message, self.rank, out)
+        self.holdings.admit(kernel.run_of([message]), self.rank, out)
         self._note(seq, kernel.size_of(message), now)
 
     def _note(self, last: Seq, size: int, now: float) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from semcast.core.ranges import Ranges
+from semcast.kernel import Run
 from semcast.terms.declared import declare
 from semcast.terms.effects import Effects
 from semcast.terms.events import (
@@ -63,21 +64,19 @@ class Trace:
         if sender >= 0:
             event.sender, event.sender_inc = members[sender]
             if event.message is not None:
-                event.message = replace(event.message, sender=event.sender, seq=event.seq, deps=())
+                event.message = replace(event.message, sender=event.sender, seq=event.seq, after=())
         if event.peer >= 0:
             event.peer = members[event.peer].pid
 
-    def admitted(
-        self, messages: Sequence[Message], source: Rank, held: int, more: int, out: Effects
-    ) -> None:
+    def admitted(self, run: Run, source: Rank, held: int, more: int, out: Effects) -> None:
         """The next messages of a stream are here; each has made what is held so many more."""
         if out.events is None:
             return
-        held -= more * len(messages)
-        for message in messages:
+        held -= more * run.count
+        for message in run.messages():
             sender, seq, held = message.sender, message.seq, held + more
             if sender == self.rank:
-                note = ORDER if self.gives_places and message.deps else ""
+                note = ORDER if self.gives_places and message.after else ""
                 event = Event(MULTICAST, self.rank, sender, seq, message, note=note, buffered=held)
             else:
                 event = Event(RECEIVE, self.rank, sender, seq, peer=source, buffered=held)
@@ -90,13 +89,11 @@ class Trace:
         for event, submission in zip(own, submissions, strict=True):
             declare(event, submission)
 
-    def delivered(
-        self, messages: Sequence[Message], position: int, held: int, out: Effects
-    ) -> None:
+    def delivered(self, run: Run, position: int, held: int, out: Effects) -> None:
         """The application gets messages, or would if it had any use for its own."""
         if out.events is None:
             return
-        for message in messages:
+        for message in run.messages():
             sender, seq = message.sender, message.seq
             event = Event(DELIVER, self.rank, sender, seq, message, buffered=held)
             event.position = position

@@ -25,6 +25,7 @@ from semcast.terms.messages import (
     Nack,
     SafetyGossip,
     StabilityGossip,
+    WindowEmpty,
 )
 
 FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
@@ -41,20 +42,32 @@ class Vetting:
         self.relation = recipe.relation
         self.form = FORMS.get(recipe.relation)
         self.covers_max = (recipe.k + 7) // 8 if recipe.relation == "bitmap" else COVERS_MAX
-        self.deps_max = recipe.members - 1 if recipe.order == "causal" else 0
+        self.after_max = recipe.members - 1 if recipe.order == "causal" else 0
         # Then the first member's messages may be markers.
         self.places = ORDERS[recipe.order].gives_places
         self.frontier = frontier  # shared with the reception, which alone writes it
 
+    def check_data(self, source: Rank, data: Data, runs: Sequence[kernel.Run]) -> bool:
+        """Refuse what `source` cannot mean in this group; the same question as `shows_exclusion`.
+
+        `runs` are the messages of the datagram.
+        """
+        rank, last, is_foreign = self.rank, self.frontier[self.rank], False
+        for run in runs:
+            if run.sender != source or not run.is_plain:
+                for message in run.messages():
+                    self._check_message(message, source)
+                names_more = run.sender == rank and run.first + run.count - 1 > last
+                comes_after = any(r == rank and seq > last for r, seq in run.after)
+                is_foreign |= names_more or (comes_after and self.after_max > 0)
+        for notice in data.purged:
+            self._check_stream(notice.sender, source)
+            is_foreign |= notice.sender == rank and notice.witness > last
+        return is_foreign
+
     def check(self, source: Rank, datagram: Datagram) -> None:
         """Refuse what `source` cannot mean in this group."""
-        if isinstance(datagram, Data):
-            if not kernel.is_ordinary(datagram.messages, source):
-                for message in datagram.messages:
-                    self._check_message(message, source)
-            for notice in datagram.purged:
-                self._check_stream(notice.sender, source)
-        elif isinstance(datagram, Nack):
+        if isinstance(datagram, Nack):
             self._check_nack(datagram)
         elif isinstance(datagram, StabilityGossip | SafetyGossip):
             if len(datagram.ballots) > self.members:
@@ -65,7 +78,7 @@ class Vetting:
                 self._check_ballot(ballot)
         elif isinstance(datagram, Excluded):
             self._check_rank(datagram.member)
-        elif datagram.sender != source:
+        elif isinstance(datagram, WindowEmpty) and datagram.sender != source:
             raise RemoteProtocolError(
                 f"window empty: sent by member {source} for the stream of member {datagram.sender}"
             )
@@ -78,17 +91,6 @@ class Vetting:
         reached is called stable.
         """
         rank, last = self.rank, self.frontier[self.rank]
-        if isinstance(datagram, Data):
-            messages = datagram.messages
-            if self.deps_max and any(
-                d == rank and seq > last for m in messages for d, seq in m.deps
-            ):
-                return True
-            if datagram.purged and any(
-                notice.sender == rank and notice.witness > last for notice in datagram.purged
-            ):
-                return True
-            return kernel.latest_of(messages, rank) > last
         if isinstance(datagram, StabilityGossip | SafetyGossip):
             is_stability = isinstance(datagram, StabilityGossip)
             return any(self._cannot_know(ballot, is_stability) for ballot in datagram.ballots)
@@ -125,13 +127,13 @@ class Vetting:
                 f"message {message.sender}:{message.seq}: item tag or name out of range"
             )
         orders = self.places and message.sender == 0
-        if len(message.deps) > (self.members if orders else self.deps_max):
-            deps_max = self.members if orders else self.deps_max
+        if len(message.after) > (self.members if orders else self.after_max):
+            after_max = self.members if orders else self.after_max
             raise RemoteProtocolError(
-                f"message {message.sender}:{message.seq}: {len(message.deps)} dependencies, "
-                f"maximum is {deps_max}"
+                f"message {message.sender}:{message.seq}: {len(message.after)} dependencies, "
+                f"maximum is {after_max}"
             )
-        for rank, seq in message.deps:
+        for rank, seq in message.after:
             self._check_rank(rank)
             if rank == message.sender and not (orders and seq < message.seq):
                 raise RemoteProtocolError(

@@ -119,7 +119,7 @@ def cut_short(out: Effects, keep_effects: float, peers: Sequence[int], rng: Rand
 def _weight(output: Output) -> int:
     """How many effects an output is: a message or a view each, the rest comes with them."""
     if isinstance(output, Delivery):
-        return len(output.messages)
+        return output.run.count
     return isinstance(output, Installed)
 
 
@@ -129,7 +129,7 @@ def _taken(outputs: Iterable[Output], count: int) -> Iterator[Output]:
         weight = _weight(output)
         if weight > count:
             if isinstance(output, Delivery) and count:
-                yield msgspec.structs.replace(output, messages=output.messages[:count])
+                yield msgspec.structs.replace(output, run=output.run.part(0, count))
             return
         count -= weight
         yield output

@@ -1,8 +1,8 @@
 """The loops that every message passes, compiled where the package was built with a C compiler.
 
-`batches.py`, `packing.py` and `plain.py` are the source of both builds; compiling changes nothing
-but the speed.  Which one runs is chosen here, once: the compiled one if there is one that fits,
-unless SEMCAST_KERNEL names the other.
+`reader.py`, `run.py`, `packing.py` and `plain.py` are the source of both builds; compiling changes
+nothing but the speed.  Which one runs is chosen here, once: the compiled one if there is one that
+fits, unless SEMCAST_KERNEL names the other.
 """
 
 from importlib import import_module
@@ -12,13 +12,14 @@ from types import FunctionType, ModuleType
 from typing import Final
 
 from semcast.kernel import plain
-from semcast.kernel.batches import *  # noqa: F403
 from semcast.kernel.packing import *  # noqa: F403
 from semcast.kernel.plain import *  # noqa: F403
+from semcast.kernel.reader import *  # noqa: F403
+from semcast.kernel.run import *  # noqa: F403
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.messages import Message, Submission, Update
 
-SOURCES: Final = ("batches.py", "packing.py", "plain.py", "compiled.pxd")
+SOURCES: Final = ("reader.py", "run.py", "packing.py", "plain.py", "compiled.pxd")
 FUNCTIONS: Final = frozenset(
     name
     for name, value in vars(plain).items()
@@ -67,4 +68,4 @@ def choose(asked: str) -> tuple[ModuleType, str]:
 ASKED: Final = environ.get("SEMCAST_KERNEL", "")
 _chosen, WHY_PLAIN = choose(ASKED)
 BUILD: Final = "plain" if _chosen is plain else "compiled"
-globals().update({name: getattr(_chosen, name) for name in ("Batch", "Parcel", *FUNCTIONS)})
+globals().update({name: getattr(_chosen, name) for name in ("Run", "Parcel", *FUNCTIONS)})

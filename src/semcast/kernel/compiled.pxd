@@ -10,7 +10,7 @@ cdef extern from *:
     """
     typedef struct {
         PyObject_HEAD
-        PyObject *covers, *deps, *item, *keep, *name, *payload, *sender, *seq;
+        PyObject *after, *covers, *item, *keep, *name, *payload, *sender, *seq;
     } MessageStruct;
 
     typedef struct {
@@ -25,7 +25,7 @@ cdef extern from *:
     """
 
 cdef extern class semcast.terms.messages.Message [object MessageStruct, check_size error]:
-    cdef readonly object covers, deps, item, keep, name, payload, sender, seq
+    cdef readonly object after, covers, item, keep, name, payload, sender, seq
 
 cdef extern class semcast.terms.messages.Submission [object SubmissionStruct, check_size error]:
     cdef readonly object item, name, never_purge, obsoletes, payload
@@ -54,11 +54,12 @@ cdef class Reader:
     cdef bytes body(self)
 
 @cython.final
-cdef class Batch:
+cdef class Run:
     cdef readonly bytes data
     cdef readonly Py_ssize_t begin, end, count, payload_bytes
-    cdef readonly object sender, first, safe
-    cdef readonly bint is_tagged
+    cdef readonly object sender, first, after
+    cdef readonly bint is_packed, is_plain, is_tagged
+    cdef readonly list made
     cpdef tuple fit(self, Py_ssize_t room, bint is_empty)
 
 @cython.final
@@ -82,7 +83,7 @@ cdef class Writer:
 cdef int NIL, FALSE, TRUE, BIN, UNSIGNED, SIGNED, STR, ARRAY, FEW, SHORT
 cdef Py_ssize_t HEADER_BYTES, DISTANCE_BYTES, DEPENDENCY_BYTES, NAME_MAX, WRITTEN_MAX
 
-cdef Py_ssize_t _size(payload, name, covers, deps) except -1
+cdef Py_ssize_t _size(payload, name, covers, after) except -1
 cdef tuple _label(Parcel parcel, object item)
 
 @cython.locals(updates=list, head=bytes, label=tuple)

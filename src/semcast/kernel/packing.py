@@ -1,6 +1,6 @@
 """First transmissions written as what they travel as: the other side of `scan`.
 
-A `Parcel` is what the application wants to send, as it gave it.  `pack` makes a batch of it that is
+A `Parcel` is what the application wants to send, as it gave it.  `pack` makes a run of it that is
 held, sent and delivered as it is; no object is made for any message.
 """
 
@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec.msgpack import encode
 
-from semcast.kernel.batches import (
-    BIN,
-    FALSE,
-    FEW,
-    HEADER_BYTES,
-    NAME_MAX,
-    TRUE,
-    UNSIGNED,
-    Batch,
-    Number,
-)
+from semcast.kernel.reader import BIN, FALSE, FEW, NAME_MAX, TRUE, UNSIGNED, Number
+from semcast.kernel.run import HEADER_BYTES, Run
 from semcast.terms.messages import Submission, Update
 
 if TYPE_CHECKING:
@@ -147,11 +138,11 @@ def pack(
     count_max: Number,
     payload_max: Number,
     size_max: Number,
-) -> tuple[Batch | None, int]:
-    """A batch after `seq` of updates that have an item at the most, and its size.
+) -> tuple[Run | None, int]:
+    """A run after `seq` of updates that have an item at the most, and its size.
 
     It has at most so many messages and so much payload, and no message above `size_max`.  Stops
-    before the first one that needs a closer look; without any there is no batch.
+    before the first one that needs a closer look; without any there is no run.
     """
     updates = parcel.updates
     head = bytes((FEW + 8,)) + encode(rank)
@@ -181,4 +172,4 @@ def pack(
     if not count:
         return None, 0
     data = bytes(memoryview(writer.buffer)[: writer.at])
-    return Batch(data, 0, len(data), count, rank, seq + 1, payloads, 0, is_tagged), size
+    return Run(data, 0, len(data), count, rank, seq + 1, payloads, is_tagged), size

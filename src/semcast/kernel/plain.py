@@ -1,30 +1,26 @@
 """The loops over messages that every message passes: what is worth compiling.
 
 Plain Python that also compiles; compiling changes nothing but the speed.  New messages are made
-through the constructor it is given.  A *run* is messages of one sender, next to each other in its
-stream.  For the compiler, loop variables are declared, and what is counted here is a
-`cython.Py_ssize_t`, an `int` to everybody else; numbers that come from messages stay Python's,
-which do not overflow.
+through the constructor it is given.  For the compiler, loop variables are declared, and what is
+counted here is a `cython.Py_ssize_t`, an `int` to everybody else; numbers that come from messages
+stay Python's, which do not overflow.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from semcast.kernel.batches import *  # noqa: F403
-from semcast.kernel.batches import HEADER_BYTES, NAME_MAX, Batch
 from semcast.kernel.packing import *  # noqa: F403
 from semcast.kernel.packing import Parcel
+from semcast.kernel.reader import *  # noqa: F403
+from semcast.kernel.reader import NAME_MAX
+from semcast.kernel.run import *  # noqa: F403
+from semcast.kernel.run import HEADER_BYTES, ITEM_MAX, ITEM_MIN, Run, _size
 from semcast.terms.messages import Message, Submission, Update
 
 if TYPE_CHECKING:
     import cython
-
-DISTANCE_BYTES: Final = 3
-DEPENDENCY_BYTES: Final = 10
-ITEM_MIN: Final = -(1 << 63)
-ITEM_MAX: Final = (1 << 63) - 1
 
 
 def fields(message: Message, submission: Submission, update: Update) -> tuple[Any, ...]:
@@ -35,7 +31,7 @@ def fields(message: Message, submission: Submission, update: Update) -> tuple[An
         message.item,
         message.covers,
         message.keep,
-        message.deps,
+        message.after,
         message.payload,
         message.name,
         submission.payload,
@@ -50,86 +46,15 @@ def fields(message: Message, submission: Submission, update: Update) -> tuple[An
     )
 
 
-def size_of(message: Message) -> int:
-    """About what a message takes in a datagram."""
-    return _size(message.payload, message.name, message.covers, message.deps)
-
-
-def _size(payload: Any, name: Any, covers: Any, deps: Any) -> int:
-    """Given fields, since what takes a message by a C call does not look whether it is one."""
-    size: cython.Py_ssize_t = len(payload) + HEADER_BYTES + DEPENDENCY_BYTES * len(deps)
-    size += len(name) if name.isascii() else len(name.encode())
-    if covers:
-        size += len(covers) if isinstance(covers, bytes) else DISTANCE_BYTES * len(covers)
-    return size
-
-
-def sizes_of(messages: Sequence[Message]) -> int:
-    """About what messages take in a datagram together."""
-    size: cython.Py_ssize_t = 0
-    message: Message
-    for message in messages:
-        size += _size(message.payload, message.name, message.covers, message.deps)
-    return size
-
-
 def payload_bytes(messages: Sequence[Message]) -> int:
     """What is held when these are."""
-    if isinstance(messages, Batch):
+    if isinstance(messages, Run):
         return messages.payload_bytes
     size: cython.Py_ssize_t = 0
     message: Message
     for message in messages:
         size += len(message.payload)
     return size
-
-
-def start_of(messages: Sequence[Message]) -> tuple[int, int]:
-    """Whose the first of them is, and its number."""
-    if isinstance(messages, Batch):
-        return messages.sender, messages.first
-    message: Message = messages[0]
-    return message.sender, message.seq
-
-
-def in_order(messages: Sequence[Message], sender: int, seq: int) -> int:
-    """How many, from the front, come next after `seq` of `sender` and wait for nobody."""
-    if isinstance(messages, Batch):
-        return messages.count if (messages.sender, messages.first) == (sender, seq + 1) else 0
-    count: cython.Py_ssize_t = 0
-    message: Message
-    for message in messages:
-        if message.seq != seq + 1 or message.sender != sender or message.deps:
-            break
-        seq += 1
-        count += 1
-    return count
-
-
-def is_ordinary(messages: Sequence[Message], source: int) -> bool:
-    """Whether all are of `source` and say nothing that depends on the group's recipe."""
-    if isinstance(messages, Batch):
-        return messages.sender == source
-    message: Message
-    for message in messages:
-        if message.sender != source or message.covers or message.deps:
-            return False
-        item = message.item
-        if (item is not None and item > ITEM_MAX) or len(message.name) > NAME_MAX:
-            return False
-    return True
-
-
-def latest_of(messages: Sequence[Message], sender: int) -> int:
-    """The highest number of this sender among them, or 0."""
-    if isinstance(messages, Batch):
-        return messages.first + messages.count - 1 if messages.sender == sender else 0
-    latest = 0
-    message: Message
-    for message in messages:
-        if message.sender == sender and message.seq > latest:
-            latest = message.seq
-    return latest
 
 
 def tagged(messages: Sequence[Message]) -> list[Any]:
@@ -187,7 +112,7 @@ def fill(
         if message is None:
             break
         needs: cython.Py_ssize_t = _size(
-            message.payload, message.name, message.covers, message.deps
+            message.payload, message.name, message.covers, message.after
         )
         if size + needs > room and (messages or not is_empty):
             break
@@ -195,18 +120,6 @@ def fill(
         size += needs
         seq += 1
     return messages, size
-
-
-def next_of(ahead: Mapping[int, Any], seq: int, last: int) -> list[Any]:
-    """Messages from `seq` to `last`, as far as they lie next to each other and wait for nobody."""
-    messages: list[Any] = []
-    while seq <= last:
-        message: Message | None = ahead.get(seq)
-        if message is None or message.deps:
-            break
-        messages.append(message)
-        seq += 1
-    return messages
 
 
 def take_range(held: dict[int, Any], first: int, last: int) -> list[Any]:
@@ -292,29 +205,6 @@ def purge_tagged(
         elif count:
             del known[:count]
     return purged
-
-
-def letters(
-    make: Callable[..., Any],
-    names: Sequence[str],
-    messages: Sequence[Message],
-    position: int,
-) -> list[Any]:
-    """What the application gets: senders by name, items as it calls them.
-
-    `position` is that of the first in a total order; without one it is 0.
-    """
-    if isinstance(messages, Batch):
-        return messages.letters(make, names[messages.sender], position)
-    made = []
-    step: cython.Py_ssize_t = position > 0
-    message: Message
-    for message in messages:
-        sender, seq = message.sender, message.seq
-        name, payload = message.name or None, message.payload
-        made.append(make(names[sender], name, payload, seq, 0, message.keep, position))
-        position += step
-    return made
 
 
 def letter_bytes(letters: Sequence[Any]) -> int:

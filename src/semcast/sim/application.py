@@ -173,7 +173,7 @@ class Application:
                 self.rivals.append(output.lineage)
 
     def _deliver(self, delivery: Delivery) -> None:
-        messages, process = delivery.messages, self._process
+        messages, process = delivery.run.messages(), self._process
         if self.state is not None:
             for message in messages:
                 self.state.deliver(message, delivery.position)

@@ -7,16 +7,18 @@ Lists inside a message have a greatest length, so that a large datagram cannot b
 have their bounds in their types (`terms.ids`); CHECKS has the rules over several of them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import RANK_MAX, Count, Positive, Rank, Seq, Span
 
+T = TypeVar("T")
+
 COVERS_MAX: Final = 1 << 12  # distances that one message may list
-DEPS_MAX: Final = 1 << 16
+AFTER_MAX: Final = 1 << 16
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -25,8 +27,9 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `item` is its item tag.  `covers` says which earlier messages of the same sender it makes
     obsolete when the relation is richer than items: bytes are a little-endian bitmap whose
     n-th bit (counted from 1) names the n-th preceding message [SRM §3.2]; a tuple lists
-    distances.  `keep` means that no later message makes this one obsolete.  `deps` are, under
-    causal order, the last sequence numbers its sender had delivered from every sender.
+    distances.  `keep` means that no later message makes this one obsolete.  It comes
+    `after` messages of other senders: under causal order the last that its sender had delivered of
+    each, and under total order a marker comes after what it puts into place.
     `name` is what the application calls the item; no rule looks at it.
     """
 
@@ -35,9 +38,37 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     item: int | None = None
     covers: bytes | Annotated[tuple[int, ...], msgspec.Meta(max_length=COVERS_MAX)] = b""
     keep: bool = False
-    deps: Annotated[tuple[tuple[Rank, Seq], ...], msgspec.Meta(max_length=DEPS_MAX)] = ()
+    after: Annotated[tuple[tuple[Rank, Seq], ...], msgspec.Meta(max_length=AFTER_MAX)] = ()
     payload: bytes = b""
     name: str = ""
+
+
+class MessageRun(Protocol):
+    """Messages of one sender, next to each other in its stream.  Immutable; `kernel.Run` is it."""
+
+    @property
+    def sender(self) -> Rank: ...
+
+    @property
+    def first(self) -> Seq: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def payload_bytes(self) -> int: ...
+
+    def part(self, start: int, stop: int) -> "MessageRun":
+        """The messages from one place to another."""
+        ...
+
+    def messages(self) -> Sequence[Message]:
+        """Each by itself."""
+        ...
+
+    def letters(self, make: Callable[..., T], sender: str, position: int) -> list[T]:
+        """What the application gets; `position` is that of the first, 0 if there is none."""
+        ...
 
 
 class Purged(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -59,7 +90,7 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     `safe` is how far the own stream of a first transmission's sender is safe, if it knows.
     """
 
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...]  # or a run, which is a sequence of them, too
     purged: tuple[Purged, ...] = ()
     answers: Count = 0
     safe: Seq = 0

@@ -4,24 +4,24 @@ All are immutable.  A machine that stands on another passes the same `Effects` d
 the lower one appended at the end of `Effects.outputs`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import msgspec
 
 from semcast.terms.ids import NO_LINEAGE, Lineage, Rank, Seq, ViewId
-from semcast.terms.messages import Message
+from semcast.terms.messages import Message, MessageRun
 from semcast.terms.views import View
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """Messages that came as one run, and stay what they are: a batch is bytes until it is read.
+    """Messages of one sender, next to each other in its stream; bytes until they are read.
 
     `skipped` is how many messages were passed over as purged since the delivery before.
     `position`, under total order, is the place of the first message in its view, from 1.
     """
 
-    messages: Sequence[Message]
+    run: MessageRun
     skipped: int = 0
     position: int = 0
 
@@ -86,5 +86,5 @@ ROOM: Final = Room()
 
 def delivered(outputs: Iterable[Output]) -> list[Message]:
     """The messages among outputs, one by one."""
-    runs = [output.messages for output in outputs if isinstance(output, Delivery)]
-    return [message for run in runs for message in run]
+    runs = [output.run for output in outputs if isinstance(output, Delivery)]
+    return [message for run in runs for message in run.messages()]

@@ -261,8 +261,8 @@ def _attrs(event: Event) -> tuple[tuple[str, str], ...] | None:
     message = event.message
     if message is not None and message.keep:
         attrs.append(("never_purge", "1"))
-    if message is not None and message.deps:
-        attrs.append(("deps", " ".join(f"{rank}:{seq}" for rank, seq in message.deps)))
+    if message is not None and message.after:
+        attrs.append(("deps", " ".join(f"{rank}:{seq}" for rank, seq in message.after)))
     return tuple(attrs) or None
 
 

@@ -153,7 +153,7 @@ class Journal:
                     message.item,
                     message.covers,
                     message.keep,
-                    message.deps,
+                    message.after,
                     len(payload),
                     digest,
                 )

@@ -36,7 +36,7 @@ from semcast.terms.events import (
     kind_fault,
 )
 from semcast.terms.ids import SEQ_MAX
-from semcast.terms.messages import COVERS_MAX, DEPS_MAX
+from semcast.terms.messages import AFTER_MAX, COVERS_MAX
 from semcast.terms.views import MEMBERS_MAX
 from semcast.traces.distance_tracker import BITMAP_BYTES_MAX, RELATIONS
 from semcast.traces.errors import BadFile
@@ -60,7 +60,7 @@ _Item: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Distance: TypeAlias = Annotated[int, Meta(ge=1, le=_INT_MAX)]
 _Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=BITMAP_BYTES_MAX)]
 _Distances: TypeAlias = Annotated[tuple[_Distance, ...], Meta(max_length=COVERS_MAX)]
-_Deps: TypeAlias = Annotated[tuple[tuple[_Int, _Long], ...], Meta(max_length=DEPS_MAX)]
+_Deps: TypeAlias = Annotated[tuple[tuple[_Int, _Long], ...], Meta(max_length=AFTER_MAX)]
 
 
 class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,14 +34,14 @@ NUMBERS: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}  # bytes that follow, in M
 T = TypeVar("T")
 
 
-def _batch(messages: Any) -> msgspec.Raw:
-    """Messages that are bytes already."""
-    if not isinstance(messages, kernel.Batch):
+def _packed(messages: Any) -> msgspec.Raw:
+    """A run, which mostly is bytes already."""
+    if not isinstance(messages, kernel.Run):
         raise TypeError(f"cannot encode {type(messages).__name__} in a datagram")
     return msgspec.Raw(messages.packed())
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_batch)
+_encoder = msgspec.msgpack.Encoder(enc_hook=_packed)
 
 
 def encode(datagram: msgspec.Struct) -> bytes:
@@ -105,8 +105,8 @@ def decode_usual(data: bytes, begin: int = 0) -> Data | None:
     """The usual first transmission, if that is what these bytes are from `begin` on."""
     if not SCANS or len(data) > LARGE_BYTES:
         return None
-    batch: Any = kernel.scan(data, begin)
-    return None if batch is None else Data(batch, safe=batch.safe)
+    found: Any = kernel.scan(data, begin)
+    return None if found is None else Data(found[0], (), 0, found[1])
 
 
 def decode_usual_in_view(data: bytes) -> Stamped | None:

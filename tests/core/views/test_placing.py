@@ -2,6 +2,7 @@
 
 from semcast.core.order.total import PlacedQueue, QuorumCount
 from semcast.core.recipe import Recipe
+from semcast.kernel import run_of
 from semcast.terms.messages import Message
 
 
@@ -11,11 +12,11 @@ def queue(relation="item", members=3):
 
 def push(placed, sender, *seqs, item=None, keep=False):
     for seq in seqs:
-        placed.push([Message(sender, seq, item=item, keep=keep)])
+        placed.push(run_of([Message(sender, seq, item=item, keep=keep)]))
 
 
 def mark(placed, seq, *runs):
-    placed.push([Message(0, seq, keep=True, deps=runs)])
+    placed.push(run_of([Message(0, seq, keep=True, after=runs)]))
 
 
 def drain(placed):

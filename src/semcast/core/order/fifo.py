@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from semcast.core.order.protocols import PurgedBy, Queue
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
+from semcast.kernel import Run
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import Message
 
@@ -54,15 +55,15 @@ class FifoQueue(Queue):
         lane = self.lanes.get(message.sender)
         return [] if lane is None else lane.would_purge(message)
 
-    def push(self, messages: Sequence[Message]) -> list[PurgedBy]:
+    def push(self, run: Run) -> list[PurgedBy]:
         """Queue the next messages of a stream, one by one; purge if eager: pairs (purged, by)."""
-        sender = messages[0].sender
+        sender = run.sender
         lane = self.lanes.get(sender)
         if lane is None:
             lane = self.lanes[sender] = PurgingBuffer(self.recipe)
             self.slot_of[sender] = {}
         all_purged: list[PurgedBy] = []
-        for message in messages:
+        for message in run.messages():
             lane.add(message)
             purged = lane.purge(message.seq) if self.eager else []
             slot = self._place(message, purged)

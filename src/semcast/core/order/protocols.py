@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
+from semcast.kernel import Run
 from semcast.terms.effects import Effects
 from semcast.terms.ids import NEVER, Rank, Seq
 from semcast.terms.messages import Message
@@ -38,7 +39,7 @@ class Queue(Protocol):
         ...
 
     @abstractmethod
-    def push(self, messages: Sequence[Message]) -> Sequence[PurgedBy]:
+    def push(self, run: Run) -> Sequence[PurgedBy]:
         """Queue the next messages of a stream; what they purged from here."""
         ...
 
@@ -64,6 +65,7 @@ class Ordering(Protocol):
     """What an order adds to a member.  It looks for work after every input and at `deadline`."""
 
     deadline: float = NEVER
+    polls: bool = False  # whether `poll` may have something to put into place
 
     def after(self) -> After:
         """What the next own message comes after."""

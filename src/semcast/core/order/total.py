@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from semcast.core.order.protocols import After, Ordering, PurgedBy, Queue
 from semcast.core.recipe import Recipe
+from semcast.kernel import Run
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, NEVER, SEQ_MAX, Rank, Seq
 from semcast.terms.messages import Message
@@ -76,15 +77,15 @@ class PlacedQueue(Queue):
         """Whether nothing of this sender waits here."""
         return not self.place_of[sender] and not self.unplaced[sender]
 
-    def push(self, messages: Sequence[Message]) -> Sequence[PurgedBy]:
+    def push(self, run: Run) -> Sequence[PurgedBy]:
         """The next messages of a stream wait for their places; a marker comes by itself."""
-        head = messages[0]
-        if head.deps:
-            self.place(head.deps)
-            self._note_marker(head.seq)
+        first = run.first
+        if run.after:
+            self.place(run.after)
+            self._note_marker(first)
             return ()
-        unplaced, first = self.unplaced[head.sender], head.seq
-        unplaced.update(zip(range(first, first + len(messages)), messages, strict=True))
+        numbers = range(first, first + run.count)
+        self.unplaced[run.sender].update(zip(numbers, run.messages(), strict=True))
         return ()
 
     def withdraw(self, messages: Sequence[Message]) -> int:
@@ -203,6 +204,7 @@ class SequencedOrder(Ordering):
         self.handed = 0  # a position that the application had before this input
         self.held = QuorumCount(members, 1 if recipe.confirms else recipe.f + 1)
         self.taken = QuorumCount(members, members)
+        self.polls = rank == 0
         if rank != 0:
             holdings.wanted[0] = SEQ_MAX  # Markers must come through, however full it is.
 
@@ -221,8 +223,6 @@ class SequencedOrder(Ordering):
 
     def poll(self, last: Seq, now: float) -> After:
         """The sequencer places what it has. [SRM §4.4]"""
-        if self.rank != 0:
-            return ()
         frontier, ordered = self.frontier, self.ordered
         new = [r for r in range(1, len(ordered)) if frontier[r] > ordered[r]]
         if last > ordered[0]:
@@ -248,17 +248,24 @@ class SequencedOrder(Ordering):
     def settle(self, now: float, out: Effects) -> None:
         """Count the own progress, and tell the others soon."""
         queue = self.queue
-        self.held.on_report(self.rank, self.frontier[0])
-        queue.finalize(self.held.agreed)
-        if queue.has_next:
+        if self.frontier[0] > self.held.reports[self.rank]:
+            self.held.on_report(self.rank, self.frontier[0])
+        if queue.bounds and queue.bounds[0][0] <= self.held.agreed:
+            queue.finalize(self.held.agreed)
+        if queue.open_to >= queue.cursor and queue.has_next:
             self._hand_over(out)
         # What was delivered before is with the application, unless it still lies in these outputs.
         if self.handed != queue.position and not any(type(o) is Delivery for o in out.outputs):
             self.handed = queue.position
-        self.taken.on_report(self.rank, queue.position)
+        if queue.position > self.taken.reports[self.rank]:
+            self.taken.on_report(self.rank, queue.position)
         if queue.unconfirmed and queue.unconfirmed[0][0] <= self.taken.agreed:
             self._confirm(out)
-        self._tell(now, out)
+        last = self.last_report
+        if queue.position > last.delivered if self.confirms else queue.last_order > last.held:
+            self._tell(now, out)
+        else:
+            self.tell_at = NEVER
         self.deadline = min(self.order_at, self.tell_at)
 
     def _hand_over(self, out: Effects) -> None:
@@ -280,17 +287,14 @@ class SequencedOrder(Ordering):
             self.holdings.trace.confirmed(sender, seq, out)
 
     def _tell(self, now: float, out: Effects) -> None:
-        queue, last = self.queue, self.last_report
-        news = queue.position > last.delivered if self.confirms else queue.last_order > last.held
-        if not news or self.members == 1:
-            self.tell_at = NEVER
+        if self.members == 1:
             return
         if self.tell_at == NEVER:
             self.tell_at = max(now, self.tell_last + self.tell_s)
         if now >= self.tell_at:
             self.last_report = OrderProgress(self.view, self.frontier[0], self.handed)
             self.tell_last = now
-            is_told = not self.confirms or self.handed == queue.position
+            is_told = not self.confirms or self.handed == self.queue.position
             self.tell_at = NEVER if is_told else now + self.tell_s
             out.send.append((EVERYONE, self.last_report))
 

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.storage import Storage
 from semcast.core.pubsub.tracking import Tracker
+from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVER, DISCARD, RECEIVE, SKIP, Event
 from semcast.terms.ids import SEQ_MAX, Rank, Seq
@@ -109,7 +110,7 @@ class SubscriberDelivery:
         self._hand_over(message, source, out)
 
     def _hand_over(self, message: Message, source: Rank, out: Effects) -> None:
-        out.outputs.append(Delivery((message,)))
+        out.outputs.append(Delivery(run_of([message])))
         if out.events is not None:
             out.events.append(
                 Event(DELIVER, self.pid, message.sender, message.seq, message, 0, "", source)

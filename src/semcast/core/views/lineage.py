@@ -52,6 +52,8 @@ class LineageGuard:
         self.view = NO_VIEW
         self.members: dict[Pid, int] = {}  # of the view, with their incarnations
         self.latest: dict[Pid, int] = {}
+        # What the members of the view stamp, while no later life of theirs was heard.
+        self.usual: dict[Pid, tuple[Lineage, int]] = {}
         self.discarded: Counter[str] = Counter()
         self.rivals: dict[Lineage, tuple[float, float]] = {}  # primary: first and last heard
         self.reported: set[Lineage] = set()
@@ -66,13 +68,15 @@ class LineageGuard:
         self.members = dict(view.members)
         for pid, inc in view.members:
             self.latest[pid] = max(inc, self.latest.get(pid, inc))
+        latest, lineage = self.latest, view.lineage
+        self.usual = {pid: (lineage, inc) for pid, inc in view.members if inc == latest[pid]}
 
     def admits(self, source: Pid, stamped: Stamped, now: float) -> bool:
         """Whether the other machines may see the datagram; if not, it is counted."""
         lineage, inc, datagram = stamped.lineage, stamped.inc, stamped.datagram
         own = self.view.lineage
-        if lineage == own and inc == self.members.get(source) == self.latest[source]:
-            return True  # a member of the view, which nearly all are
+        if self.usual.get(source) == (lineage, inc):
+            return True
         if own not in (lineage, NO_LINEAGE):
             is_joiner = lineage == NO_LINEAGE and isinstance(datagram, Heartbeat)
             if not is_joiner:
@@ -81,6 +85,8 @@ class LineageGuard:
         if inc < self.latest.get(source, 0) or not self._is_of_member(source, stamped):
             self.discarded["incarnation"] += 1
             return False
+        if inc > self.latest.get(source, -1):
+            self.usual.pop(source, None)
         self.latest[source] = inc
         return True
 

@@ -39,6 +39,7 @@ from semcast.terms.views import (
     Stamped,
     StateChunk,
     View,
+    ViewDatagram,
     WantState,
 )
 
@@ -63,7 +64,8 @@ class ViewMember(Machine):
         self.members: deque[Member] = deque()
         self.giving: dict[ViewId, bool] = {}  # of views not yet shown: whether state is wanted
         self.donor: Life | None = None  # of the state that this life begins with
-        self.past: Member | None = None  # for those who have not left it yet
+        # By view: the current member, and for those who have not left it yet the one before.
+        self.by_view: dict[ViewId, Member] = {}
         self.shown = NO_VIEW
         self.ready = 0  # what the application will take, before anything is shown
         self.ended = ""
@@ -145,17 +147,26 @@ class ViewMember(Machine):
         """Something came from a process; raises RemoteProtocolError if it cannot be meant."""
         if self.ended or source == self.life.pid:
             return
-        self.suspicion.on_wake(now)
-        if self.guard.admits(source, stamped, now):
+        guard, usual = self.guard, (stamped.lineage, stamped.inc)
+        if guard.usual.get(source) == usual or guard.admits(source, stamped, now):
             self.suspicion.on_heard(source, now)
-            self._on_admitted(source, stamped, now, out)
+            datagram = stamped.datagram
+            if isinstance(datagram, Enclosed):
+                member = self.by_view.get(datagram.view)
+                if member is not None:
+                    rank = member.port.rank_of.get(source)
+                    if rank is None:
+                        raise RemoteProtocolError(f"process {source} is not in view {member.view}")
+                    member.on_datagram(rank, datagram.datagram, now, out)
+            else:
+                self._on_other(source, datagram, now, out)
+        else:
+            self.suspicion.on_wake(now)
         self._settle(now, out)
 
-    def _on_admitted(self, source: Pid, stamped: Stamped, now: float, out: Effects) -> None:
-        datagram = stamped.datagram
-        if isinstance(datagram, Enclosed):
-            self._on_enclosed(source, datagram, now, out)
-        elif isinstance(datagram, OrderProgress):
+    def _on_other(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
+        """What is not said by a member of a view to the others as such."""
+        if isinstance(datagram, OrderProgress):
             self._on_reached(source, datagram, now, out)
         elif isinstance(datagram, Heartbeat):
             self.policy.on_heartbeat(source, datagram, now, out)
@@ -168,17 +179,6 @@ class ViewMember(Machine):
             self.transfer.on_chunk(source, datagram, now, out)
         else:
             self.policy.on_datagram(source, datagram, now, out)
-
-    def _on_enclosed(self, source: Pid, enclosed: Enclosed, now: float, out: Effects) -> None:
-        member = self.members[-1] if self.members else None
-        if member is None or enclosed.view != member.view.id:
-            member = self.past
-            if member is None or enclosed.view != member.view.id:
-                return
-        rank = member.port.rank_of.get(source)
-        if rank is None:
-            raise RemoteProtocolError(f"view {enclosed.view}: process {source} is not a member")
-        member.on_datagram(rank, enclosed.datagram, now, out)
 
     def _on_reached(
         self, source: Pid, r: OrderProgress | Heartbeat, now: float, out: Effects
@@ -249,8 +249,8 @@ class ViewMember(Machine):
         if now >= self.heartbeat_at:
             self._beat(now, out)
         self.policy.on_time(now, out)
-        if self.past is not None and self.policy.all_have_entered:
-            self.past = None
+        if len(self.by_view) > 1 and self.policy.all_have_entered:
+            self.by_view = {self.view.id: self.members[-1]}
         self._settle(now, out)
 
     def _beat(self, now: float, out: Effects) -> None:
@@ -270,14 +270,10 @@ class ViewMember(Machine):
 
     def _settle(self, now: float, out: Effects) -> None:
         """After every input: change the view if it is agreed, show what is due, set the timer."""
-        steady = len(self.members) == 1 and self.told == MEMBER and self.policy.is_steady
-        if steady and not self.guard.rivals:  # The usual case: there is only a timer to set.
-            self.deadline = min(
-                self.heartbeat_at,
-                self.policy.deadline,
-                self.transfer.deadline,
-                self.members[0].deadline,
-            )
+        is_usual = len(self.members) == 1 and self.told == MEMBER and not self.guard.rivals
+        if is_usual and (until := self.policy.steady_until) is not None:
+            timers = self.heartbeat_at, self.transfer.deadline, self.members[0].deadline
+            self.deadline = min(until, *timers)
         elif not self.ended:
             self._advance(now, out)
         if out.send:
@@ -315,10 +311,12 @@ class ViewMember(Machine):
 
     def _install(self, change: Change, now: float, out: Effects) -> None:
         """Leave the view behind, with everything up to the cut, and enter the next."""
+        self.by_view.clear()
         if self.members:
             old = self.members[-1]
             old.finish(change.cut, now, out)
-            self.past = old if change.cut is not None else None
+            if change.cut is not None:
+                self.by_view[old.view.id] = old
         is_stateful = self.shown.id > 0 or not self.recipe.is_primary
         if change.cut is not None:
             gives = self.pid == change.donor
@@ -343,6 +341,7 @@ class ViewMember(Machine):
         self.guard.enter(view)
         recipe, rank = self.recipe.recipe_of(len(view.members)), view.members.index(self.life)
         self.members.append(Member(recipe, rank, self.rng, view))
+        self.by_view[view.id] = self.members[-1]
         for life in view.members:
             if life != self.life:
                 self.suspicion.watch(life.pid, now)

@@ -80,9 +80,10 @@ class PartitionableViews(ViewPolicy):
         return 0 if self.member is None else self.member.last
 
     @property
-    def is_steady(self) -> bool:
-        """Whether the view goes on, and there is nothing to poll for."""
-        return not (self.is_bound or self.is_leaving) and self.next is None
+    def steady_until(self) -> float | None:
+        """The deadline, if the view goes on and there is nothing to poll for."""
+        is_steady = not (self.is_bound or self.is_leaving) and self.next is None
+        return self.deadline if is_steady else None
 
     @property
     def phase(self) -> str:

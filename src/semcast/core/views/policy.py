@@ -33,8 +33,9 @@ class Exit(NamedTuple):
 class ViewPolicy(Protocol):
     """Lives as long as one incarnation of the process.
 
-    `is_steady`: the view goes on, and there is nothing to poll for.  `has_quorum`: enough members
-    are in reach to go on.  `expels` are those that this member wants put out.
+    `steady_until`: the deadline, if the view goes on and there is nothing to poll for, else None.
+    `has_quorum`: enough members are in reach to go on.  `expels` are those that this member wants
+    put out.
     """
 
     is_leaving: bool
@@ -49,7 +50,7 @@ class ViewPolicy(Protocol):
 
     @property
     @abstractmethod
-    def is_steady(self) -> bool: ...
+    def steady_until(self) -> float | None: ...
 
     @property
     @abstractmethod

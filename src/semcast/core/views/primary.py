@@ -63,16 +63,19 @@ class PrimaryViews(ViewPolicy):
         return f"PrimaryViews({self.member}, {self.agreement})"
 
     @property
-    def is_steady(self) -> bool:
-        """Whether the view can go on, and nobody wants to change it."""
+    def steady_until(self) -> float | None:
+        """The deadline, if the view can go on and nobody wants to change it."""
         agreement = self.agreement
-        return (
-            agreement is not None
-            and self.has_quorum
-            and not agreement.promised
-            and agreement.decided is None
-            and not (self.is_leaving or self.is_excluded)
-        )
+        if (
+            agreement is None
+            or not self.has_quorum
+            or agreement.promised
+            or agreement.decided is not None
+            or self.is_leaving
+            or self.is_excluded
+        ):
+            return None
+        return NEVER if self.reason_at == NEVER else self.deadline
 
     @property
     def deadline(self) -> float:

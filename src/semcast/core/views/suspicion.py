@@ -49,11 +49,18 @@ class Suspicion:
         stalled_s = now - self.awake_at
         self.awake_at = now
         if stalled_s > self.stall_s:
-            for pid in self.heard:
-                self.heard[pid] += stalled_s
+            self._excuse(stalled_s)
+
+    def _excuse(self, stalled_s: float) -> None:
+        for pid in self.heard:
+            self.heard[pid] += stalled_s
 
     def on_heard(self, pid: Pid, now: float) -> None:
-        """A sign of life."""
+        """A sign of life, which is an input, too."""
+        stalled_s = now - self.awake_at
+        self.awake_at = now
+        if stalled_s > self.stall_s:
+            self._excuse(stalled_s)
         self.heard[pid] = now
         if pid in self.suspects:
             self.suspects.remove(pid)

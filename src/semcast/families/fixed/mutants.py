@@ -4,7 +4,7 @@ Each mutant replaces one method for one run and is named after the mistake.  The
 here: nothing in the API leads to them.  A mutant that survives is a missing test.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from semcast.core.detector import QuorumDetector
@@ -17,6 +17,7 @@ from semcast.core.reception import Reception
 from semcast.core.recovery import RepairRequester
 from semcast.core.retransmission import RetransmissionStore
 from semcast.families.testing import MutantTable
+from semcast.kernel import Run, run_of, runs_of
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import Message, Purged
@@ -29,11 +30,11 @@ MUTANTS = MutantTable()
 def drop_deliveries(original: Any) -> Callable[..., Any]:
     """The canary: every third message is not delivered, and nobody is told."""
 
-    def deliver(self: Holdings, messages: Sequence[Message], out: Effects) -> None:
-        kept = [message for message in messages if message.seq % 3]
-        self.ready -= len(messages) - len(kept)
-        if kept:
-            original(self, kept, out)
+    def deliver(self: Holdings, run: Run, out: Effects) -> None:
+        kept = [message for message in run.messages() if message.seq % 3]
+        self.ready -= run.count - len(kept)
+        for part in runs_of(kept):
+            original(self, part, out)
 
     return deliver
 
@@ -115,9 +116,9 @@ def skip_without_notice(original: Any) -> Callable[..., Any]:
     def keep_ahead(self: Reception, message: Message, source: Rank, out: Effects) -> None:
         sender = message.sender
         first = self.frontier[sender] + 1
-        if first < message.seq and not message.deps:
+        if first < message.seq and not message.after:
             self._skip(Purged(sender, first, message.seq - 1, message.seq), source, out)
-            self._enqueue(message, source, out)
+            self._admit(message, source, out)
             self._advance(sender, source, out)
         else:
             original(self, message, source, out)
@@ -148,7 +149,7 @@ def resurrect_duplicates(original: Any) -> Callable[..., Any]:
         queue = self.holdings.queue
         if late and not held and queue and isinstance(queue, FifoQueue):
             self.holdings.take(message)
-            queue.push((message,))
+            queue.push(run_of([message]))
             queue.lanes[message.sender].index.add(message)
         else:
             original(self, message, why, source, out)
@@ -163,7 +164,7 @@ def deliver_twice(original: Any) -> Callable[..., Any]:
     def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
         newest = why == "duplicate" and message.seq == self.frontier[message.sender]
         if newest and self.holdings.ready > 0 and not self.holdings.queue:
-            self.holdings._deliver((message,), out)
+            self.holdings._deliver(run_of([message]), out)
         else:
             original(self, message, why, source, out)
 
@@ -199,11 +200,11 @@ def tail_loss_undetected(original: Any) -> Callable[..., Any]:
 def purge_the_newer(original: Any) -> Callable[..., Any]:
     """The newcomer goes, the obsolete message stays."""
 
-    def push(self: FifoQueue, messages: Sequence[Message]) -> list[tuple[Message, Seq]]:
+    def push(self: FifoQueue, run: Run) -> list[tuple[Message, Seq]]:
         purged: list[tuple[Message, Seq]] = []
-        for message in messages:
+        for message in run.messages():
             older = self.would_purge(message)
-            purged += [(message, older[0].seq)] if older else original(self, (message,))
+            purged += [(message, older[0].seq)] if older else original(self, run_of([message]))
         return purged
 
     return push

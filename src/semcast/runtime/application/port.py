@@ -10,7 +10,6 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from semcast.kernel import letters
 from semcast.runtime.application.group_events import Confirmed, View, ViewChange
 from semcast.runtime.application.mailbox import Mailbox, Message
 from semcast.runtime.driver import Driver
@@ -148,8 +147,8 @@ class GroupPort:
         return self.mailbox.put(messages, markers) if messages or markers else 0
 
     def _app_messages(self, delivery: Delivery) -> list[Message]:
-        messages, position, skipped = delivery.messages, delivery.position, delivery.skipped
-        made = letters(Message, self._names, messages, position)
+        run, skipped = delivery.run, delivery.skipped
+        made = run.letters(Message, self._names[run.sender], delivery.position)
         if skipped:
             self.skipped += skipped
             made[0] = msgspec.structs.replace(made[0], skipped=skipped)

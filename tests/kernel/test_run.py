@@ -1,4 +1,4 @@
-"""Batches are what msgspec would have decoded, or nothing; and sequences like any other."""
+"""Runs are what msgspec would have decoded, or nothing; and sequences like any other."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from semcast.kernel import ITEM_MAX, NAME_MAX
 from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import RANK_MAX, SEQ_MAX
@@ -49,22 +50,29 @@ def by_msgspec(data):
 
 
 def agrees(build, data):
-    """Whether these bytes are a batch, which is then what they are to msgspec."""
-    batch = build.scan(data)
-    if batch is None:
+    """Whether these bytes are a run, which is then what they are to msgspec."""
+    found = build.scan(data)
+    if found is None:
         return False
-    assert by_msgspec(data) == Data(tuple(batch), safe=batch.safe)
-    assert batch.payload_bytes == sum(len(message.payload) for message in batch)
+    run, safe = found
+    assert by_msgspec(data) == Data(tuple(run), safe=safe)
+    assert run.payload_bytes == sum(len(message.payload) for message in run)
     return True
+
+
+def scanned(build, messages):
+    """A run as it lies in a datagram."""
+    return build.scan(encode(Data(tuple(messages), safe=7)))[0]
 
 
 @given(run=runs(), safe=st.integers(0, SEQ_MAX))
 @BUILDS
 def test_what_is_usual_is_recognised(build, run, safe):
     data = encode(Data(run, safe=safe))
-    batch = build.scan(data)
-    assert (batch.sender, batch.first, batch.safe) == (3, run[0].seq, safe)
-    assert list(batch) == list(run)
+    found, told = build.scan(data)
+    assert (found.sender, found.first, told) == (3, run[0].seq, safe)
+    assert list(found) == list(run)
+    assert found.is_packed
     assert agrees(build, data)
 
 
@@ -165,7 +173,7 @@ def test_names_byte_by_byte(build, name, is_batch):
         Data((RUN[0], Message(2, 251))),
         Data((Message(0, 2, covers=b"\x01"),)),
         Data((Message(0, 2, covers=(1,)),)),
-        Data((Message(0, 2, deps=((1, 1),)),)),
+        Data((Message(0, 2, after=((1, 1),)),)),
     ],
 )
 def test_the_unusual_is_left_to_msgspec(build, datagram):
@@ -188,8 +196,12 @@ def test_an_array_that_claims_to_be_huge(build):
     assert not agrees(build, bytes.fromhex("9501dcffff"))
 
 
-def test_a_batch_is_a_sequence(build):
-    batch = build.scan(encode(Data(RUN, safe=7)))
+FORMS = {"packed": scanned, "made": lambda build, messages: build.run_of([*messages])}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_is_a_sequence(build, form):
+    batch = FORMS[form](build, RUN)
     assert isinstance(batch, Sequence)
     assert len(batch) == len(RUN)
     assert list(batch) == list(RUN)
@@ -205,34 +217,79 @@ def test_a_batch_is_a_sequence(build):
             batch[place]
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("start", [None, 0, 1, 3, 5, -2, 9])
 @pytest.mark.parametrize("stop", [None, 0, 2, 5, -1, 9])
-def test_a_slice_is_a_batch(build, start, stop):
-    part = build.scan(encode(Data(RUN, safe=7)))[start:stop]
+def test_a_slice_is_a_run(build, start, stop, form):
+    part = FORMS[form](build, RUN)[start:stop]
     expected = RUN[start:stop]
-    assert isinstance(part, build.Batch)
+    assert isinstance(part, build.Run)
     assert (len(part), list(part)) == (len(expected), list(expected))
     assert part.payload_bytes == sum(len(message.payload) for message in expected)
     if expected:
-        assert (part.sender, part.first, part.safe) == (1, expected[0].seq, 7)
+        assert (part.sender, part.first) == (1, expected[0].seq)
+        assert part.packed() == encode(expected)
         assert part[1:] == expected[1:]
 
 
 def test_steps_give_a_list(build):
-    assert build.scan(encode(Data(RUN)))[::-2] == list(RUN[::-2])
+    assert scanned(build, RUN)[::-2] == list(RUN[::-2])
 
 
-def test_letters_of_a_batch_are_those_of_its_messages(build):
-    batch = build.scan(encode(Data(RUN)))
-    for position in (0, 7):
-        made = build.letters(Letter, ["ada", "bob"], batch, position)
-        assert made == build.letters(Letter, ["ada", "bob"], RUN, position)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("position", [0, 7])
+def test_letters_speak_of_names(build, form, position):
+    made = FORMS[form](build, RUN).letters(Letter, "ada", position)
+    assert made == [
+        Letter("ada", m.name or None, m.payload, m.seq, 0, m.keep, position and position + n)
+        for n, m in enumerate(RUN)
+    ]
 
 
-def test_batches_that_continue_each_other_are_one(build):
-    parts = [build.scan(encode(Data(RUN[a:b], safe=b))) for a, b in ((0, 2), (2, 3), (3, 5))]
+def but(place, **fields):
+    """The run with another message in one place."""
+    changed = [*RUN]
+    changed[place] = msgspec.structs.replace(RUN[place], **fields)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("messages", "counts"),
+    [
+        (RUN, [5]),
+        ((), []),
+        (but(2, seq=900), [2, 1, 2]),
+        (but(1, sender=0), [1, 1, 3]),
+        (but(1, after=((0, 1),)), [1, 1, 3]),
+        (but(4, after=((0, 1),)), [4, 1]),
+    ],
+)
+def test_messages_are_cut_into_runs(build, messages, counts):
+    found = build.runs_of(messages)
+    assert [run.count for run in found] == counts
+    assert [m for run in found for m in run] == [*messages]
+    assert all(bool(run.after) == any(m.after for m in run) for run in found)
+    whole = scanned(build, RUN)
+    assert build.runs_of(whole) == (whole,)
+
+
+def test_what_is_plain(build):
+    assert build.run_of([*RUN]).is_plain
+    assert build.run_of(but(1, item=ITEM_MAX, name="a" * NAME_MAX)).is_plain
+    for fields in (
+        {"covers": b"\x01"},
+        {"after": ((0, 1),)},
+        {"item": ITEM_MAX + 1},
+        {"name": "a" * (NAME_MAX + 1)},
+    ):
+        assert not build.run_of(but(1, **fields)).is_plain
+    assert not build.run_of([Message(1, 1)]).is_tagged
+
+
+def test_runs_that_continue_each_other_are_one(build):
+    parts = [scanned(build, RUN[a:b]) for a, b in ((0, 2), (2, 3), (3, 5))]
     whole = build.join(parts)
-    assert isinstance(whole, build.Batch)
+    assert isinstance(whole, build.Run)
     assert whole == RUN
     assert whole.payload_bytes == sum(len(message.payload) for message in RUN)
     assert whole[1:4] == RUN[1:4]
@@ -241,8 +298,8 @@ def test_batches_that_continue_each_other_are_one(build):
 
 
 def test_others_are_joined_one_by_one(build):
-    first, second = (build.scan(encode(Data(RUN[a:b]))) for a, b in ((0, 2), (3, 5)))
-    other = build.scan(encode(Data((Message(2, 252),))))
+    first, second = (scanned(build, RUN[a:b]) for a, b in ((0, 2), (3, 5)))
+    other = scanned(build, [Message(2, 252)])
     assert build.join([first, second]) == RUN[:2] + RUN[3:]
     assert build.join([first, other]) == (*RUN[:2], Message(2, 252))
     assert build.join([first, RUN[2:3]]) == RUN[:3]
