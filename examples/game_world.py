@@ -11,8 +11,9 @@ creature that dies gets a tombstone: that supersedes its positions, and nothing 
 import asyncio
 import os
 import random
+import signal
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import Pool
 
 import semcast
 
@@ -79,9 +80,10 @@ def run(group_name: str, player: str) -> tuple[World, World, int, int]:
 
 def main() -> int:
     group_name = f"game-{os.getpid()}"  # Two runs at the same time must not meet.
-    with ProcessPoolExecutor(max_workers=len(PLAYERS)) as processes:
-        ran = [processes.submit(run, group_name, player) for player in PLAYERS]
-    owned, worlds, deaths, skipped = zip(*(each.result() for each in ran), strict=True)
+    # Ctrl-C reaches this process alone, and `with` ends the others.
+    with Pool(len(PLAYERS), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as processes:
+        ran = processes.starmap(run, [(group_name, player) for player in PLAYERS], chunksize=1)
+    owned, worlds, deaths, skipped = zip(*ran, strict=True)
 
     truth = {creature: position for mine in owned for creature, position in mine.items()}
     agreed = all(world == truth for world in worlds)
@@ -97,4 +99,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -10,10 +10,11 @@ Nothing here is `async`: `semcast.sync` is for scripts like this one.
 
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import Pool
 
 from semcast import Update, sync
 
@@ -87,12 +88,14 @@ def control(group_name: str) -> tuple[dict[str, list[str]], dict[str, str], int,
 
 def main() -> int:
     group_name = f"fleet-{os.getpid()}"  # Two runs at the same time must not meet.
-    with ProcessPoolExecutor(max_workers=MEMBERS) as processes:
-        room = processes.submit(control, group_name)
-        stations = [processes.submit(measure, group_name, station) for station in STATIONS]
-    alarms, summaries, read, skipped = room.result()
-    raised = {name: ran.result()[0] for name, ran in zip(STATIONS, stations, strict=True)}
-    last = {name: ran.result()[1] for name, ran in zip(STATIONS, stations, strict=True)}
+    # Ctrl-C reaches this process alone, and `with` ends the others.
+    with Pool(MEMBERS, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as processes:
+        room = processes.apply_async(control, (group_name,))
+        stations = [processes.apply_async(measure, (group_name, station)) for station in STATIONS]
+        alarms, summaries, read, skipped = room.get()
+        measured = dict(zip(STATIONS, (station.get() for station in stations), strict=True))
+    raised = {name: of_station for name, (of_station, _) in measured.items()}
+    last = {name: summary for name, (_, summary) in measured.items()}
 
     no_alarm_lost = alarms == raised
     is_current = summaries == last
@@ -106,4 +109,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -18,8 +18,8 @@ from multiprocessing import Process, SimpleQueue
 import semcast
 
 SHELVES = ["bolts", "nuts", "screws", "nails", "hooks"]
-ON_SHELF = 60
-SALES = 150  # that each clerk tries to make: more than there is
+ON_SHELF = 90
+SALES = 150  # that each clerk tries to make: about as many as there are
 CLERKS = ["ada", "bob", "cy"]
 VICTIM, NEWCOMER = "bob", "dora"
 
@@ -61,9 +61,7 @@ async def work(group_name: str, name: str, said: "SimpleQueue[tuple[str, object]
         selling = asyncio.create_task(sell(group))
         async for event in group.events():
             if isinstance(event, semcast.ViewChange):
-                print(
-                    f"{name}: view {event.view.id} of {', '.join(event.view.members)}", flush=True
-                )
+                show(f"{name}: view {event.view.id} of {', '.join(event.view.members)}")
                 said.put((name, list(event.view.members)))
             elif isinstance(event, semcast.Message):
                 room.apply(event)
@@ -81,15 +79,24 @@ async def sell(group: semcast.Group) -> None:
     await group.multicast(b"that was all", never_purge=True)
 
 
+def show(line: str) -> None:
+    """Print in one write, so that lines of several processes do not mix."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def run(group_name: str, name: str, said: "SimpleQueue[tuple[str, object]]") -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process.
     asyncio.run(work(group_name, name, said))
 
 
 def main() -> int:
     group_name = f"stock-room-{os.getpid()}"  # Two runs at the same time must not meet.
     said: SimpleQueue[tuple[str, object]] = SimpleQueue()
-    clerks = {name: Process(target=run, args=(group_name, name, said)) for name in CLERKS}
-    clerks[NEWCOMER] = Process(target=run, args=(group_name, NEWCOMER, said))
+    clerks = {
+        name: Process(target=run, args=(group_name, name, said), daemon=True) for name in CLERKS
+    }
+    clerks[NEWCOMER] = Process(target=run, args=(group_name, NEWCOMER, said), daemon=True)
     for name in CLERKS:
         clerks[name].start()
     rooms: dict[str, object] = {}
@@ -100,14 +107,20 @@ def main() -> int:
         elif len(what) == len(CLERKS) and clerks[VICTIM].is_alive() and name == CLERKS[0]:
             os.kill(clerks[VICTIM].pid or 0, signal.SIGKILL)
             clerks[VICTIM].join()
-            print(f"{VICTIM} is killed; {NEWCOMER} takes over", flush=True)
+            show(f"{VICTIM} is killed; {NEWCOMER} takes over")
             clerks[NEWCOMER].start()
     for clerk in clerks.values():
         clerk.join()
     agreed = len({json.dumps(room) for room in rooms.values()}) == 1
-    print(f"\nWhat {', '.join(sorted(rooms))} know: {rooms[NEWCOMER]}\nThey agree: {agreed}.")
+    print()
+    for name, room in sorted(rooms.items()):
+        print(f"{name:>5} has {room}")
+    print(f"They agree, without ever asking each other: {agreed}.")
     return 0 if agreed else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -8,6 +8,7 @@
 
 # %%
 import csv
+import signal
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from semcast.pipeline.report.report import report
 from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.pipeline.sweep.sweep import plan, run_sweep
 
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this at once, without a traceback.
 folder = Path(tempfile.mkdtemp(prefix="semcast-"))
 
 # %% [markdown]

@@ -15,8 +15,9 @@ superseded by newer quotes; `message.skipped` tells it how many those were.
 import asyncio
 import os
 import random
+import signal
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import Pool
 
 import semcast
 
@@ -69,13 +70,14 @@ def run_watcher(group_name: str, seconds_per_quote: float) -> tuple[dict[str, st
 
 def main() -> int:
     group_name = f"ticker-{os.getpid()}"  # Two runs at the same time must not meet.
-    with ProcessPoolExecutor(max_workers=MEMBERS) as processes:
-        publisher = processes.submit(run_publisher, group_name)
-        fast = processes.submit(run_watcher, group_name, 0.0)
-        slow = processes.submit(run_watcher, group_name, 0.005)
-    prices = publisher.result()
-    fast_prices, fast_read, fast_skipped = fast.result()
-    slow_prices, slow_read, slow_skipped = slow.result()
+    # Ctrl-C reaches this process alone, and `with` ends the others.
+    with Pool(MEMBERS, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as processes:
+        publisher = processes.apply_async(run_publisher, (group_name,))
+        fast = processes.apply_async(run_watcher, (group_name, 0.0))
+        slow = processes.apply_async(run_watcher, (group_name, 0.005))
+        prices = publisher.get()
+        fast_prices, fast_read, fast_skipped = fast.get()
+        slow_prices, slow_read, slow_skipped = slow.get()
 
     accounted = fast_read + fast_skipped == slow_read + slow_skipped == QUOTES
     agreed = prices == fast_prices == slow_prices
@@ -89,9 +91,12 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["publish"]:
-        run_publisher("ticker")
-    elif sys.argv[1:2] == ["watch"]:
-        run_watcher("ticker", float(sys.argv[2]) if sys.argv[2:] else 0.0)
-    else:
-        sys.exit(main())
+    try:
+        if sys.argv[1:2] == ["publish"]:
+            run_publisher("ticker")
+        elif sys.argv[1:2] == ["watch"]:
+            run_watcher("ticker", float(sys.argv[2]) if sys.argv[2:] else 0.0)
+        else:
+            sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

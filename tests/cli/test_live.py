@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -14,7 +15,14 @@ from itertools import islice
 import pytest
 
 from semcast.cli.joining import MOST_USED
-from semcast.cli.piping import Pace, parse_json, read_lines, show_json
+from semcast.cli.piping import (
+    Pace,
+    parse_json,
+    read_lines,
+    show_json,
+    show_payload,
+    show_text,
+)
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.options.options import option_help
 from semcast.terms.errors import ConfigError
@@ -88,7 +96,9 @@ def test_a_file_goes_to_two_readers(member, tmp_path):
     everything = member(
         "sub", "--members", "3", "--protocol", "rm", "--name", "s", "--json", "--count", "4"
     )
-    only_b = member("sub", "--members", "3", "--protocol", "rm", "--item", "b", "--count", "2")
+    only_b = member(
+        "sub", "--members", "3", "--protocol", "rm", "--item", "b", "--count", "2", "--raw"
+    )
     with quotes.open() as stdin:
         sender = member(
             "pub",
@@ -143,7 +153,7 @@ def test_a_slow_reader_skips_what_is_superseded_and_ends_up_to_date(member):
 
 def test_two_join_and_hear_each_other_and_themselves(member):
     ada = member("join", "--members", "2", "--name", "ada", "--json", "--count", "4")
-    bob = member("join", "--members", "2", "--name", "bob", "--count", "4", "--item", "x")
+    bob = member("join", "--members", "2", "--name", "bob", "--count", "4", "--item", "x", "--raw")
     ada.say('{"payload": "hello"}', '{"payload_base64": "/w==", "never_purge": true}')
     ada.hang_up()  # It goes on listening.
     bob.say("good", "bye")
@@ -174,7 +184,7 @@ def test_two_join_and_hear_each_other_and_themselves(member):
 )
 def test_what_stands_before_a_bad_line_is_sent(member, options, lines, reason):
     common = options if "--message-max" in options else []
-    reader = member("sub", "--members", "2", "--count", "1", *common)
+    reader = member("sub", "--members", "2", "--count", "1", "--raw", *common)
     sender = member("pub", "--members", "2", *options)
     sender.say(*lines, "never read")
     out, err = sender.ended(code=2)
@@ -185,7 +195,7 @@ def test_what_stands_before_a_bad_line_is_sent(member, options, lines, reason):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_sender_that_waits_for_input(member, number):
-    reader = member("sub", "--members", "2")
+    reader = member("sub", "--members", "2", "--raw")
     sender = member("pub", "--members", "2", "--json")
     sender.say("one")
     assert list(islice(reader.lines(), 1)) == ["one"]
@@ -203,7 +213,7 @@ def test_count_and_rate_of_a_sender(member):
 
 
 def test_a_reader_that_goes_away(member):
-    reader = member("sub", "--members", "2")
+    reader = member("sub", "--members", "2", "--raw")
     sender = member("pub", "--members", "2", "--json")
     sender.say("one")
     assert list(islice(reader.lines(), 1)) == ["one"]
@@ -250,6 +260,13 @@ def test_what_is_printed_can_be_sent(payload, kept):
     assert line.count(b"\n") == 1
     update = parse_json(line, None)
     assert (update.payload, update.item, update.never_purge) == (payload, "x", kept)
+
+
+def test_a_line_for_people_has_time_sender_item_payload_and_skips():
+    line = show_text(Message("ada", "x", b"101.25", seq=7, skipped=1_200)).decode()
+    assert re.fullmatch(r"[0-9:]{8}\.\d{3}  ada  x  101\.25  \(skipped 1,200\)\n", line)
+    assert show_text(Message("ada", None, b"1", seq=8, skipped=0)).endswith(b"  ada  -  1\n")
+    assert show_payload(Message("ada", "x", b"1", seq=8, skipped=3)) == b"1\n"
 
 
 def test_the_item_of_lines_that_name_none():
@@ -332,7 +349,7 @@ def test_help_names_every_option_and_explains_those_most_used(command, semcast):
 def test_lines_go_through_a_group_that_others_join_and_leave(member):
     """The same command line founds the group, joins it later, and comes back."""
     views = ("--protocol", "s-vsm", "--members", "2")
-    printing = member("sub", *views, "--name", "ada", "--count", "4")
+    printing = member("sub", *views, "--name", "ada", "--count", "4", "--raw")
     first = member("pub", *views, "--name", "bob", "--json")
     first.say("one", "two")
     first.hang_up()
@@ -350,3 +367,4 @@ def test_lines_go_through_a_group_that_others_join_and_leave(member):
     lines, err = printing.ended()
     assert lines == ["one", "two", "three", "four"]
     assert "joined" in err
+    assert "view 2: ada; bob left" in err  # Changes of the membership are printed.

@@ -8,23 +8,37 @@ from itertools import count
 import pytest
 
 from semcast.cli import members
+from semcast.cli.group_changes import GroupWatch, HeldUp, by_process, member_changes
 from semcast.runtime.operations.control import Survey
+from semcast.runtime.operations.slow_members import SlowMember
 from semcast.runtime.operations.snapshot import ViewSeen
+
+
+def slow(name, since_s=31.0):
+    return SlowMember(
+        name=name,
+        since_s=since_s,
+        why="reads 200 of 1,000 messages/s, skips 80%",
+        rate=200.0,
+        offered_rate=1_000.0,
+        share=0.8,
+        oldest_waiting_s=0.7,
+    )
 
 
 @pytest.fixture
 def looks(live, snapshot, monkeypatch):
-    """`looks(first, second, …)`: a member that says one after the other, then the last."""
-    monkeypatch.setattr(members, "LOOK_S", 0.01)
+    """`looks(first, second, …)`: a member that reports one after the other, then the last."""
+    monkeypatch.setattr(members, "REFRESH_S", 0.01)
 
-    def script(*said):
+    def script(*reports):
         turns = count()
-        return live.add(said[0], take=lambda: said[min(next(turns), len(said) - 1)])
+        return live.add(reports[0], take=lambda: reports[min(next(turns), len(reports) - 1)])
 
     return script
 
 
-def test_a_line_for_each_member_and_a_roster_for_each_group(semcast, live, snapshot, peer):
+def test_each_group_has_its_members_and_the_answer_comes_first(semcast, live, snapshot, peer):
     live.add(
         snapshot(
             "ada",
@@ -32,35 +46,49 @@ def test_a_line_for_each_member_and_a_roster_for_each_group(semcast, live, snaps
             sent=12345,
             delivered=12300,
             skipped=45,
+            queued=7,
+            oldest_waiting_s=0.7,
             held=17,
-            slowest="bob",
+            slow=[slow("bob")],
             peers=[peer("bob", 1), peer("cy", 2, is_forgotten=True)],
         )
     )
     live.add(snapshot("zed", group="games", order="item"))
     done = semcast("members")
     assert (done.code, done.err) == (0, "")
-    header, games, quotes, *rest = done.out.splitlines()
-    columns = "group name rank pid protocol order up sent delivered skipped held slowest"
-    assert header.split() == columns.split()
-    pid = str(os.getpid())
-    assert games.split() == f"games zed 0 {pid} s-rm item 1 s 0 0 0 0/100 –".split()
-    assert quotes.split() == (
-        f"quotes ada 0 {pid} s-rm fifo 1 h 2 min 12,345 12,300 45 17/100 bob".split()
-    )
-    assert rest == [
-        "roster of games: 0 zed",
-        "roster of quotes: 0 ada, 1 bob, 2 cy (forgotten by ada)",
+    assert done.out.splitlines() == [
+        "2 members of 2 groups on this machine; bob is slow",
+        "",
+        "games  s-rm item, no key",
+        "  member  state  up   sent  delivered  skipped  waiting  oldest  buffer",
+        "  zed     ok     1 s     0          0  0%             0  –       0%",
+        "",
+        "quotes  s-rm fifo, no key",
+        "  member  state  up           sent  delivered  skipped  waiting  oldest  buffer",
+        "  ada     ok     1 h 2 min  12,345     12,300  0%             7  0.7 s   17%",
+        "  elsewhere: bob",
+        "  left or forgotten: cy",
+        "  bob is slow for 31 s: reads 200 of 1,000 messages/s, skips 80%",
+        "",
+        "next: semcast members --watch · semcast top",
     ]
-    assert semcast("members", "--group", "games").out.splitlines()[2:] == rest[:1]
+    assert "quotes" not in semcast("members", "--group", "games").out
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(columns, semcast, live, snapshot, peer, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    live.add(snapshot("exchange-in-london", up_s=9e4, sent=10**6, delivered=10**6, queued=10**4))
+    assert max(map(len, semcast("members").out.splitlines())) <= columns
 
 
 def test_a_program_gets_everything(semcast, live, snapshot, peer):
-    live.add(snapshot("ada", sent=3, peers=[peer("bob", 1, is_forgotten=True)]))
+    live.add(snapshot("ada", sent=3, slow=[slow("bob")], peers=[peer("bob", 1, is_forgotten=True)]))
     answer = semcast("members", "--json").answer
     assert answer.keys() == {"members", "silent", "groups", "views"}
     (member,) = answer["members"]
     assert (member["name"], member["sent"], member["pid"]) == ("ada", 3, os.getpid())
+    assert member["slow"][0]["why"] == "reads 200 of 1,000 messages/s, skips 80%"
     assert answer["groups"] == [
         {
             "group": "quotes",
@@ -72,18 +100,27 @@ def test_a_program_gets_everything(semcast, live, snapshot, peer):
     ]
 
 
-def test_nobody_is_no_failure(semcast, sockets):
+def test_no_members_at_all_is_no_failure(semcast, sockets):
     done = semcast("members")
     assert done.code == 0
     assert done.out == (
         "no live members on this machine; start one with semcast join quotes --members 3\n"
     )
-    assert "of group 'games' on this machine" in semcast("members", "--group", "games").out
     nothing = {"members": [], "silent": [], "groups": [], "views": []}
     assert semcast("members", "--json").answer == nothing
 
 
-def test_who_does_not_answer_is_named(semcast, sockets, monkeypatch):
+@pytest.mark.parametrize("command", ["members", "top"])
+def test_a_group_that_is_not_there_is_an_error(command, semcast, sockets):
+    done = semcast(command, "--group", "games")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "semcast: group: no live members of 'games' on this machine; "
+        "start one with semcast join games --members 3\n"
+    )
+
+
+def test_a_process_that_does_not_answer_is_shown(semcast, sockets, monkeypatch):
     monkeypatch.setattr(members, "ANSWER_S", 0.05)
     sockets.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as stopped:
@@ -91,21 +128,27 @@ def test_who_does_not_answer_is_named(semcast, sockets, monkeypatch):
         stopped.listen()
         done = semcast("members")
     assert done.code == 0
-    assert done.out.startswith(f"process {os.getpid()} does not answer: ")
+    assert done.out.startswith("0 members of 0 groups on this machine; 1 do not answer\n")
+    assert f"process {os.getpid()} does not answer (process {os.getpid()} is stuck" in done.out
 
 
-def test_a_watch_tells_changes_and_ends_by_count(semcast, looks, snapshot):
-    calm, slow = snapshot("ada", sent=1), snapshot("ada", sent=2, slowest="bob")
-    looks(calm, slow, snapshot("ada", sent=3, is_blocked=True))
-    done = semcast("members", "--watch", "--count", "2", "--json")
+def test_a_watch_prints_changes_and_ends_by_count(semcast, looks, snapshot, peer):
+    calm = snapshot("ada", sent=1, peers=[peer("cy", 2)])
+    behind = snapshot("ada", sent=2, slow=[slow("bob")], peers=[peer("cy", 2)])
+    looks(calm, behind, snapshot("ada", sent=3, peers=[peer("cy", 2, is_forgotten=True)]))
+    done = semcast("members", "--watch", "--count", "3", "--json")
     assert done.code == 0
-    told = ["quotes ada finds bob slowest", "quotes ada is blocked: its buffer is full"]
-    assert done.answer["changes"] == told
-    assert [line.partition("  ")[2] for line in done.err.splitlines()[-2:]] == told
+    changes = [
+        "quotes  bob is slow: reads 200 of 1,000 messages/s, skips 80%",
+        "quotes  bob keeps up again",
+        "quotes  cy left the group",
+    ]
+    assert done.answer["changes"] == changes
+    assert [line.partition("  ")[2] for line in done.err.splitlines()[-3:]] == changes
 
 
 def test_ctrl_c_is_the_way_to_end_a_watch(semcast, live, snapshot, monkeypatch):
-    monkeypatch.setattr(members, "LOOK_S", 0.01)
+    monkeypatch.setattr(members, "REFRESH_S", 0.01)
     turns = count()
 
     def take():
@@ -119,27 +162,48 @@ def test_ctrl_c_is_the_way_to_end_a_watch(semcast, live, snapshot, monkeypatch):
     assert done.answer["changes"] == []
 
 
-def test_what_counts_as_a_change(snapshot, peer):
-    here = snapshot("ada", pid=7, peers=[peer("bob", 1)])
-    without_bob = snapshot("ada", pid=7, peers=[peer("bob", 1, is_forgotten=True)])
-    slow, blocked = snapshot("ada", pid=7, slowest="b"), snapshot("ada", pid=7, is_blocked=True)
-    nothing, stuck = Survey([], []), Survey([], [7])
-    silence = "process 7 does not answer: stopped, stuck, or running a different version"
-    arrival = "quotes ada is live: process 7, rank 0 of 2, s-rm fifo"
-    for before, after, told in (
-        (nothing, Survey([here], []), [arrival]),
-        (Survey([here], []), nothing, ["quotes ada left: process 7"]),
-        (Survey([here], []), stuck, [silence]),
-        (stuck, stuck, []),
-        (stuck, nothing, ["process 7 left"]),
-        (stuck, Survey([here], []), [arrival]),
-        (Survey([here], []), Survey([without_bob], []), ["quotes ada forgot bob"]),
-        (Survey([without_bob], []), Survey([without_bob], []), []),
-        (Survey([slow], []), Survey([here], []), ["quotes ada finds no slow member any more"]),
-        (Survey([blocked], []), Survey([here], []), ["quotes ada is no longer blocked"]),
-        (Survey([here], []), Survey([snapshot("ada", pid=7, sent=9)], []), []),
+def test_changes_of_processes(snapshot, peer):
+    here = snapshot("ada", pid=999_999_999, peers=[peer("bob", 1)])
+    pid, nothing = here.pid, Survey([], [])
+    stuck = f"(process {pid} is stuck or runs a different version)"
+    for before, after, changes in (
+        (nothing, Survey([here], []), [f"quotes  ada started: process {pid}, s-rm fifo"]),
+        (Survey([here], []), nothing, [f"quotes  ada ended: process {pid}"]),
+        (Survey([here], []), Survey([], [pid]), [f"quotes  ada does not answer {stuck}"]),
+        (Survey([], [pid]), Survey([], [pid]), []),
+        (Survey([], [pid]), nothing, [f"process {pid} ended: process {pid}"]),
+        (Survey([], [pid]), Survey([here], []), ["quotes  ada answers again"]),
+        (Survey([here], []), Survey([snapshot("ada", pid=pid, sent=9)], []), []),
     ):
-        assert list(members.changes(before, after)) == told
+        assert GroupWatch(before).changes(after) == changes
+
+
+def test_a_member_that_stopped_answering_keeps_its_name(snapshot):
+    here = snapshot("ada", pid=999_999_999)
+    watch = GroupWatch(Survey([here], []))
+    assert watch.changes(Survey([], [here.pid]))[0].startswith("quotes  ada does not answer")
+    assert watch.changes(Survey([], [])) == [f"quotes  ada ended: process {here.pid}"]
+
+
+def test_what_several_members_see_is_printed_once(snapshot):
+    quiet = Survey([snapshot(name, pid=7 + n) for n, name in enumerate("abc")], [])
+    named = [snapshot(s.name, pid=s.pid, slow=[slow("c")]) for s in quiet.snapshots]
+    assert GroupWatch(quiet).changes(Survey(named, [])) == [
+        "quotes  c is slow: reads 200 of 1,000 messages/s, skips 80%"
+    ]
+
+
+def test_a_sender_that_is_blocked_again_and_again_is_held_up_once(snapshot):
+    """Its buffer is full four fifths of the time, in turns."""
+    watch, found = HeldUp(), []
+    for second in range(1, 20):
+        blocked_s = 0.8 * min(second, 10)
+        ada = snapshot("ada", up_s=float(second), blocked_s_total=blocked_s, blocked_by="tokyo")
+        found += watch.changes(by_process([ada]))
+    assert found == [
+        "quotes  ada is held up by tokyo: its buffer is full 80% of the time",
+        "quotes  ada is no longer held up",
+    ]
 
 
 def seen(number, *members, status="member", suspected=()):
@@ -153,23 +217,25 @@ def seen(number, *members, status="member", suspected=()):
     )
 
 
-def test_views_are_shown_with_who_is_in_them_and_what_it_is_there(semcast, live, snapshot):
+def test_views_are_shown_with_their_members_and_what_they_are(semcast, live, snapshot):
     view = seen(4, "ada", "bob", "cy", suspected=["cy"])
     live.add(snapshot("ada", protocol="s-vsm", view=view))
     live.add(snapshot("bob", protocol="s-vsm", rank=1, view=view))
     alone = seen(3, "cy", "dan", "eve", status="minority", suspected=["dan", "eve"])
     live.add(snapshot("cy", protocol="s-vsm", rank=2, view=alone))
-    assert semcast("members").out.splitlines()[4:] == [
-        "view 4 of quotes: ada, bob, cy; member: ada, bob; cy is suspected by ada, bob",
+    lines = [line.strip() for line in semcast("members").out.splitlines()]
+    assert "view 4 of quotes: ada, bob, cy; member: ada, bob; cy is suspected by ada, bob" in lines
+    assert (
         "view 3 of quotes: cy, dan, eve; minority: cy; "
-        "dan is suspected by cy; eve is suspected by cy",
-    ]
+        "dan is suspected by cy; eve is suspected by cy"
+    ) in lines
+    assert any(line.startswith("cy      minority") for line in lines)
     first, second = semcast("members", "--json").answer["views"]
     assert (first["view"], first["at"]) == (4, {"ada": "member", "bob": "member"})
     assert (second["members"], second["is_primary"]) == (["cy", "dan", "eve"], False)
 
 
-def test_what_counts_as_a_change_of_views(snapshot):
+def test_changes_of_views(snapshot):
     def look(*views):
         pairs = zip(("ada", "bob"), views, strict=False)
         return Survey([snapshot(name, pid=7, view=view) for name, view in pairs], [])
@@ -178,31 +244,37 @@ def test_what_counts_as_a_change_of_views(snapshot):
     two = seen(2, "ada", "bob")
     worried = seen(1, "ada", "bob", "cy", suspected=["cy"])
     alone = seen(1, "ada", "bob", "cy", status="minority", suspected=["bob", "cy"])
-    for before, after, told in (
+    for before, after, changes in (
         (look(three, three), look(three, three), []),
-        (look(three), look(worried), ["quotes ada suspects cy"]),
-        (look(worried), look(three), ["quotes ada no longer suspects cy"]),
+        (look(three), look(worried), ["quotes  ada suspects cy"]),
+        (look(worried), look(three), ["quotes  ada no longer suspects cy"]),
+        (look(three, three), look(two, two), ["quotes  view 2: ada, bob; cy left"]),
+        (look(two), look(seen(3, "ada", "cy")), ["quotes  view 3: ada, cy; cy joined; bob left"]),
+        # A member that comes back was in no view and says nothing about the one before.
         (
-            look(three, three),
-            look(two, two),
-            ["quotes view 2: ada, bob; left: cy; installed by ada, bob"],
+            look(two, seen(0, status="joining")),
+            look(seen(3, "ada", "bob"), seen(3, "ada", "bob")),
+            ["quotes  view 3: ada, bob"],
         ),
-        (look(two), look(seen(3, "ada", "cy")), [
-            "quotes view 3: ada, cy; joined: cy; left: bob; installed by ada"
-        ]),
         (look(worried), look(alone), [
-            "quotes ada is in a minority and waits: reaches 1 of 3 members of view 1, needs 2",
-            "quotes ada suspects bob",
+            "quotes  ada is in a minority and waits: reaches 1 of 3 members of view 1, needs 2",
+            "quotes  ada suspects bob",
         ]),
         (look(alone), look(three), [
-            "quotes ada is in the majority again",
-            "quotes ada no longer suspects bob",
-            "quotes ada no longer suspects cy",
+            "quotes  ada is in the majority again",
+            "quotes  ada no longer suspects bob",
+            "quotes  ada no longer suspects cy",
         ]),
-        (look(three), look(seen(0, status="joining")), ["quotes ada is joining"]),
-        (look(), look(two), ["quotes ada is live: process 7, view 2 (ada, bob), s-rm fifo"]),
+        (look(three), look(seen(0, status="joining")), ["quotes  ada is joining"]),
+        (look(), look(two), ["quotes  ada started: process 7, s-rm fifo"]),
     ):  # fmt: skip
-        assert list(members.changes(before, after)) == told
+        assert GroupWatch(before).changes(after) == changes
+
+
+def test_a_member_reports_the_changes_of_its_own_group(snapshot, peer):
+    before = snapshot("ada", peers=[peer("bob", 1)])
+    after = snapshot("ada", peers=[peer("bob", 1, is_forgotten=True)], slow=[slow("cy")])
+    assert list(member_changes(before, after)) == ["quotes  bob left the group"]
 
 
 def test_a_count_of_nothing_is_refused(semcast, sockets):
@@ -210,6 +282,6 @@ def test_a_count_of_nothing_is_refused(semcast, sockets):
     assert (done.code, done.err) == (2, "semcast: count: 0 is not at least 1\n")
 
 
-def test_times_are_told_in_two_units():
+def test_times_have_two_units():
     told = {9.9: "9 s", 61: "1 min 1 s", 7260: "2 h 1 min", 90000: "1 d 1 h"}
     assert {seconds: members.duration(seconds) for seconds in told} == told

@@ -5,14 +5,27 @@ import pty
 import signal
 import subprocess
 import sys
-from io import StringIO
 from itertools import count
+from time import monotonic, sleep
 
+import msgspec
 import pytest
-from rich.console import Console
 
-from semcast.cli import top
+from semcast.cli.top import TopScreen
+from semcast.cli.top_rows import rows
 from semcast.runtime.operations.control import Survey
+from semcast.runtime.operations.slow_members import SlowMember
+from semcast.terms.palette import SLOW
+
+CY = SlowMember(
+    name="cy",
+    since_s=31.0,
+    why="reads 200 of 1,000 messages/s, skips 80%",
+    rate=200.0,
+    offered_rate=1_000.0,
+    share=0.8,
+    oldest_waiting_s=0.7,
+)
 
 
 @pytest.fixture
@@ -38,7 +51,9 @@ def after(snapshot, peer):
         datagrams_out=150,
         held=25,
         is_blocked=True,
-        slowest="cy",
+        slow=[CY],
+        blocked_s_total=1.6,
+        blocked_by="cy",
         peers=[peer("bob", 1, lag=3, held=4), peer("cy", 2, lag=40), dan],
     )
     cy = snapshot(
@@ -48,13 +63,15 @@ def after(snapshot, peer):
         skipped=50,
         discarded={"key": 1, "replay": 4},
         held=100,
+        queued=60,
+        oldest_waiting_s=0.7,
         peers=[peer("ada", 0, lag=1), peer("bob", 1, lag=8, held=6, heard_ago_s=0.01), dan],
     )
     return Survey([ada, cy], [])
 
 
 def test_rates_are_differences_over_the_members_own_time(before, after):
-    ada, bob, cy, dan = top.rows(before, after)
+    ada, bob, cy, dan = rows(before, after)
     assert (ada.name, ada.sent_rate, ada.delivered_rate, ada.purged_rate) == (
         "ada",
         1000,
@@ -70,16 +87,17 @@ def test_rates_are_differences_over_the_members_own_time(before, after):
 
 
 def test_a_member_seen_once_has_no_rates(snapshot, after):
-    (ada, *_) = top.rows(Survey([], []), after)
+    (ada, *_) = rows(Survey([], []), after)
     assert (ada.sent_rate, ada.held) == (None, 25)
     restarted = Survey([snapshot("ada", pid=1, sent=9_999)], [])
-    assert top.rows(restarted, after)[0].sent_rate is None
+    assert rows(restarted, after)[0].sent_rate is None
 
 
 def test_groups_do_not_mix(snapshot, peer):
-    quotes = snapshot("ada", slowest="bob", peers=[peer("bob", 1, lag=5)])
+    bob = msgspec.structs.replace(CY, name="bob")
+    quotes = snapshot("ada", slow=[bob], peers=[peer("bob", 1, lag=5)])
     games = snapshot("ada", group="games", peers=[peer("bob", 1, lag=7)])
-    found = top.rows(Survey([], []), Survey([games, quotes], []))
+    found = rows(Survey([], []), Survey([games, quotes], []))
     assert [(row.group, row.name, row.lag, row.is_slow) for row in found] == [
         ("games", "ada", None, False),
         ("games", "bob", 7, False),
@@ -88,21 +106,59 @@ def test_groups_do_not_mix(snapshot, peer):
     ]
 
 
-def test_the_table_fits_80_columns_and_the_slow_one_stands_out(before, after):
-    console = Console(width=80, record=True, file=StringIO(), force_terminal=True)
-    console.print(top.picture(top.rows(before, after), ["a [remark]"]))
-    styled = console.export_text(styles=True, clear=False).splitlines()
-    lines = console.export_text().splitlines()
-    assert max(map(len, lines)) <= 80
-    told = {words[0]: " ".join(words) for words in map(str.split, lines)}
-    assert told["ada"] == "ada 1,000 1,000 0 4.5 100 0 1 █▎ 25% blocked"
-    assert told["bob"] == "bob – – – – – – 8 6 held remote"
-    assert told["cy"] == "cy 0 0 10 0 0 5 40 █████ 100% slow"
-    assert told["dan"].startswith("dan – – – – – – – 0 held forgotten")
-    assert lines[-1] == "a [remark]"
-    assert [line for line in styled if "\x1b[1;31m" in line] == [
-        line for line in styled if "slow" in line
-    ]
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_screen_fits_and_names_the_slow_member(columns, before, after):
+    screen = TopScreen(before)
+    screen.look(after, rows(before, after))
+    lines = list(screen.lines(columns))
+    assert max(len(line) for line, _ in lines) <= columns
+    sentence = " ".join(line for line, colour in lines if colour == SLOW)
+    assert " ".join(sentence.split()).startswith(
+        "! cy is slow for 31 s: reads 200 of 1,000 messages/s, skips 80%; "
+        "ada waits for it 80% of the time"
+    )
+    found = {line.split()[0]: " ".join(line.split()) for line, _ in lines if line.strip()}
+    assert found["quotes"].startswith("quotes · s-rm fifo · 3 members · up 12 s")
+    if columns == 60:
+        assert found["member"] == "member deliv/s skip % waiting state"
+        assert found["cy"] == "cy 0 100 60 slow"
+    else:
+        assert found["ada"].startswith("ada 1,000 1,000 0 0 – █▎ 25% waits for cy")
+        assert found["bob"].startswith("bob – – – 0 – 6 held elsewhere")
+        assert found["cy"].startswith("cy 0 0 100 60 0.7 s █████ 100% slow")
+        assert found["dan"].startswith("dan – – – 0 – 0 held left")
+    assert ("last minute" in found["member"]) == (columns == 120)
+
+
+def test_keys_sort_and_explain(before, after):
+    screen = TopScreen(before)
+    screen.look(after, rows(before, after))
+
+    def first_names():
+        lines = [line for line, _ in screen.lines(80)]
+        start = next(n for n, line in enumerate(lines) if line.startswith("member"))
+        return [line.split()[0] for line in lines[start + 1 : start + 5]]
+
+    assert first_names() == ["ada", "bob", "cy", "dan"]
+    screen.on_key("s")
+    screen.on_key("s")  # by waiting messages
+    assert first_names()[0] == "cy"
+    screen.on_key("h")
+    assert any(line.startswith("skip %: share of its messages") for line, _ in screen.lines(80))
+
+
+def test_a_counter_that_begins_again_gives_no_negative_rate(snapshot):
+    old = Survey([snapshot("ada", up_s=1.0, purged=500)], [])
+    new = Survey([snapshot("ada", up_s=2.0, purged=3)], [])
+    assert rows(old, new)[0].purged_rate == 0
+
+
+def test_a_member_that_does_not_answer_is_named(snapshot):
+    ada = snapshot("ada", pid=999_999_999)
+    screen = TopScreen(Survey([ada], []))
+    screen.look(Survey([], [ada.pid]), [])
+    (line, *_), _colour = next(iter(screen.lines(120)))[0].split(" ("), None
+    assert line == "! quotes  ada does not answer"
 
 
 @pytest.fixture
@@ -120,10 +176,10 @@ def sender(live, snapshot):
 def test_without_a_terminal_it_prints_lines(semcast, sender):
     done = semcast("top", "--seconds", "0.3", "--every", "0.1")
     assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert len(lines) == 9
-    assert lines[0].split()[:4] == ["group", "member", "sent/s", "delivered/s"]
-    assert [line.split()[:3] for line in lines[1::3]] == [["quotes", "ada", "100"]] * 3
+    lines = [line.split() for line in done.out.splitlines()]
+    assert done.out.startswith("1 members of 1 group on this machine; all keep up\n")
+    assert lines[3][:3] == ["member", "sent/s", "deliv/s"]
+    assert [line[:2] for line in lines if line[:1] == ["ada"]] == [["ada", "100"]] * 3
 
 
 def test_a_program_gets_the_last_table(semcast, sender):
@@ -147,6 +203,23 @@ def test_on_a_terminal_it_draws_in_place(sender):
     assert done.returncode == 0
     assert "ada" in shown
     assert "\x1b[2K" in shown  # It clears a line to draw it again.
+
+
+def test_q_ends_it(sender):
+    master, terminal = pty.openpty()
+    command = [sys.executable, "-m", "semcast", "top"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, env=environment) as process:
+        deadline = monotonic() + 30
+        while process.poll() is None and monotonic() < deadline:
+            os.write(master, b"hq")
+            sleep(0.2)
+        process.kill()
+    assert process.returncode == 0
+    shown = os.read(master, 1 << 16).decode()
+    os.close(master)
+    os.close(terminal)
+    assert "q quit" in shown
 
 
 def test_nobody_is_no_failure(semcast, sockets):

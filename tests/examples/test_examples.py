@@ -31,7 +31,8 @@ def test_an_example(example, tmp_path):
         timeout=DEADLINE_S,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert all(line.startswith("no key: ") for line in ran.stderr.splitlines()), ran.stderr
+    for line in ran.stderr.splitlines():  # A slow member may say that it is slow.
+        assert line.startswith("no key: ") or ": this member is slow: " in line, ran.stderr
     assert "False" not in ran.stdout
 
 

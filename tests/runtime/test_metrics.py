@@ -8,6 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from semcast.runtime.operations import metrics
+from semcast.runtime.operations.slow_members import SlowMember
+from semcast.runtime.operations.snapshot import ViewSeen
 from semcast.runtime.transport.addresses import show
 from semcast.terms.errors import ConfigError
 
@@ -41,6 +43,17 @@ def scrape(server):
     return found
 
 
+SLOW = SlowMember(
+    name="bob",
+    since_s=31.0,
+    why="reads 200 of 1,000 messages/s, skips 80%",
+    rate=200.0,
+    offered_rate=1_000.0,
+    share=0.8,
+    oldest_waiting_s=0.7,
+)
+
+
 def test_a_scrape_finds_what_the_member_says(serve, snapshot, peer):
     said = snapshot(
         "ada",
@@ -55,8 +68,22 @@ def test_a_scrape_finds_what_the_member_says(serve, snapshot, peer):
         bytes_in=9,
         bytes_out=10,
         discarded={"key": 11, "replay": 12},
+        is_blocked=True,
+        blocked_s_total=1.5,
+        oldest_waiting_s=0.5,
+        repairs_asked_total=17,
+        repairs_answered_total=18,
+        slow=[SLOW],
+        view=ViewSeen(
+            id=3,
+            members=["ada", "bob"],
+            status="minority",
+            is_primary=False,
+            needed=2,
+            suspected=["bob"],
+        ),
         peers=[
-            peer("bob", 1, lag=13, skipped=14),
+            peer("bob", 1, lag=13, skipped=14, heard_ago_s=0.25),
             peer("cy", 2, lag=15, skipped=16, is_forgotten=True),
         ],
     )
@@ -76,6 +103,18 @@ def test_a_scrape_finds_what_the_member_says(serve, snapshot, peer):
         ("semcast_discarded_total", ("reason", "replay")): 12,
         ("semcast_peer_lag_messages", ("peer", "bob")): 13,
         ("semcast_peer_skipped_total", ("peer", "bob")): 14,
+        ("semcast_peer_heard_seconds", ("peer", "bob")): 0.25,
+        ("semcast_oldest_waiting_seconds",): 0.5,
+        ("semcast_blocked",): 1,
+        ("semcast_blocked_seconds_total",): 1.5,
+        ("semcast_slow_seconds", ("peer", "bob")): 31,
+        ("semcast_view",): 3,
+        ("semcast_view_members",): 2,
+        ("semcast_status", ("status", "minority")): 1,
+        ("semcast_suspected", ("peer", "bob")): 1,
+        ("semcast_repairs_asked_total",): 17,
+        ("semcast_repairs_answered_total",): 18,
+        ("semcast_info", ("version", "0")): 1,
     }
 
 

@@ -1,12 +1,14 @@
-"""`semcast doctor`: whether live groups work on this machine, and what to do where they do not."""
+"""`semcast doctor`: whether live groups work on this machine, and how to fix what does not."""
 
+from collections.abc import Iterator
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output, table
-from semcast.terms.palette import HOLDS, WRONG
+from semcast.cli.output import Output, table, width
+from semcast.terms.palette import HOLDS, SLOW, WRONG, Colour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +16,18 @@ if TYPE_CHECKING:
     from semcast.runtime.operations.doctor import Check
 
 EXAMPLE = "Example: semcast doctor --interface eth0 --json"
-UNFIT: Final = 2  # the exit code of an environment that does not do
+UNFIT: Final = 2  # the exit code of an environment in which live groups do not work
+# The checks by what they are about, by the beginnings of their names.
+SECTIONS: Final = {
+    "software": ("python", "semcast", "msgspec", "cryptography", "kernel", "uvloop"),
+    "network": ("udp", "tcp", "multicast", "group", "socket buffers"),
+    "machine": ("clock", "wall clock", "incarnation", "control sockets", "open files"),
+    "keys": ("keys",),
+    "extras": ("pyarrow", "prometheus-client", "pyspark", "pandas", "grpcio", "java"),
+}
+OPTIONAL: Final = "extras"
+MARKS: Final = {"ok": "[ok]", "warn": "[! ]", "fail": "[XX]"}
+COLOURS: Final = {"ok": HOLDS, "warn": SLOW, "fail": WRONG}
 
 
 def doctor(
@@ -30,6 +43,9 @@ def doctor(
         str | None,
         typer.Option(metavar="NAME", help="Also check the multicast address of this group."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print every check in a table.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Check whether live groups can run on this machine.
@@ -47,29 +63,55 @@ def doctor(
         output.progress(check.name)
         checks.append(check)
     verdict = worst(checks)
-    output.say(
-        *describe(checks), "", output.paint(summary(checks), WRONG if verdict == FAIL else HOLDS)
-    )
+    output.say(summary(checks), colour=COLOURS[verdict])
+    if verbose:
+        output.say("", *table([_row(each) for each in checks]))
+    output.say("")
+    for line, colour in describe(checks):
+        output.say(line, colour=colour)
+    output.next(*(["semcast demo"] if verdict != FAIL else []), "semcast doctor -v")
     output.answer({"checks": checks, "verdict": verdict})
     if verdict == FAIL:
         raise typer.Exit(UNFIT)
 
 
-def describe(checks: "Sequence[Check]") -> list[str]:
-    """What was found, and below it what to do."""
-    rows = [{"check": each.name, "status": each.status, "found": each.found} for each in checks]
-    advised = [each for each in checks if each.advice]
-    longest = max((len(each.name) for each in advised), default=0)
-    lines = [f"  {each.name:<{longest}}  {each.advice}" for each in advised]
-    return [*table(rows), *(["", "What to do:", *lines] if lines else [])]
+def _row(check: "Check") -> dict[str, object]:
+    return {"check": check.name, "status": check.status, "found": check.found}
+
+
+def describe(checks: "Sequence[Check]") -> "Iterator[tuple[str, Colour | None]]":
+    """A line for each section, and below it the checks that found something, with the remedy."""
+    for section, names in SECTIONS.items():
+        here = [each for each in checks if each.name.startswith(names)]
+        good = [each for each in here if each.status == "ok"]
+        if good:
+            told = f"{MARKS['ok']} {section}: {', '.join(map(_short, good))}"
+            yield from ((line, None) for line in wrap(told, width(), subsequent_indent="     "))
+        for each in here:
+            if each.status == "ok":
+                continue
+            mark = "[ -]" if section == OPTIONAL else MARKS[each.status]
+            colour = None if section == OPTIONAL else COLOURS[each.status]
+            yield f"{mark} {each.name}: {each.found}", colour
+            if each.advice:
+                yield f"     fix: {each.advice}", None
+
+
+def _short(check: "Check") -> str:
+    """The name of a check, with what it found if that is a word or a version."""
+    found = check.found.split(" on ")[0]
+    return f"{check.name} {found}" if len(found) <= 14 else check.name
 
 
 def summary(checks: "Sequence[Check]") -> str:
-    """One line for who reads no other."""
+    """The answer, in one line."""
     broken = [each.name for each in checks if each.status == "fail"]
-    doubtful = sum(each.status == "warn" for each in checks)
+    optional = SECTIONS[OPTIONAL]
+    doubtful = [
+        each.name for each in checks if each.status == "warn" and not each.name.startswith(optional)
+    ]
     if broken:
         return f"Live groups do not work properly on this machine; failed: {', '.join(broken)}."
     if doubtful:
-        return f"Live groups work on this machine; warnings in {doubtful} of {len(checks)} checks."
+        return f"Live groups work on this machine; worth a look: {', '.join(doubtful)}."
     return "Live groups work on this machine."

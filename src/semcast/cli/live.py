@@ -5,14 +5,13 @@ of `join` and `sub` is data, so what they tell people goes to standard error; wi
 data are JSON lines too and the last line is one object of another kind: the facts.
 """
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output, cell
+from semcast.cli.output import STDERR, Output, cell
 
 if TYPE_CHECKING:
     from semcast.cli.piping import Parse, Printing, Stay, Work
@@ -30,6 +29,9 @@ SUB_EXAMPLE = "Example: semcast sub quotes --members 3 --json-lines --item ACME 
 GroupName: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
 JsonLines: TypeAlias = Annotated[
     bool, typer.Option("--json-lines", help="Read and print JSON objects instead of plain lines.")
+]
+Raw: TypeAlias = Annotated[
+    bool, typer.Option("--raw", help="Print only the payloads, for other programs.")
 ]
 SentItem: TypeAlias = Annotated[
     str | None, typer.Option(metavar="NAME", help="Item for input lines that do not name one.")
@@ -60,20 +62,24 @@ def join(
     json_lines: JsonLines = False,
     count: PrintedCount = None,
     rate: TakenRate = None,
+    raw: Raw = False,
     json: Json = False,
 ) -> None:
     """Join a group: multicast standard input, print messages.
 
-    Each line of standard input is one message; each message of the group is printed as a line.
+    Each line of standard input is one message; each message of the group is printed as a line
+    with its time, sender, item, payload and the messages skipped before it.  Changes of the
+    membership go to standard error.
     Printing continues after the input ends, until you interrupt it.  JSON lines have the format
     of `semcast pub` and `semcast sub`; --json uses them too and prints a summary object last.
     """
-    from semcast.cli.piping import Pace, publish
+    from semcast.cli.piping import Pace, publish, report_changes
 
     output = Output(json)
-    printing = _printing(json_lines or json, None, count, rate)
+    printing = _printing(json_lines or json, None, count, rate, raw=raw)
     send = partial(publish, parse=_parse(json_lines or json, item), count=None, pace=Pace(None))
-    stay = _stay(group, ctx, output, printing.run, send)
+    watch = partial(report_changes, report=_print_changes)
+    stay = _stay(group, ctx, output, printing.run, send, watch)
     _tell_printed(stay, printing.lines, output, {"sent": stay.snapshot.sent})
 
 
@@ -114,19 +120,24 @@ def sub(
     json_lines: JsonLines = False,
     count: PrintedCount = None,
     rate: TakenRate = None,
+    raw: Raw = False,
     json: Json = False,
 ) -> None:
     """Join a group and print each message as a line.
 
-    Printing continues until you interrupt it.
+    A line has the time, the sender, the item, the payload and the number of messages that were
+    skipped before it; --raw prints only the payload.  Printing continues until you interrupt it.
 
     A JSON line is {"sender": ..., "item": ..., "seq": ..., "skipped": ..., "payload": ...}, with
     "payload_base64" instead for bytes that are not text, and "never_purge" if the sender set it.
     --json prints such lines too, and a summary object last.
     """
+    from semcast.cli.piping import report_changes
+
     output = Output(json)
-    printing = _printing(json_lines or json, item, count, rate)
-    stay = _stay(group, ctx, output, printing.run)
+    printing = _printing(json_lines or json, item, count, rate, raw=raw)
+    watch = partial(report_changes, report=_print_changes)
+    stay = _stay(group, ctx, output, printing.run, watch)
     _tell_printed(stay, printing.lines, output, {})
 
 
@@ -146,35 +157,43 @@ def _parse(json_lines: bool, item: str | None) -> "Parse":
 
 
 def _printing(
-    json_lines: bool, item: str | None, count: int | None, rate: float | None
+    json_lines: bool, item: str | None, count: int | None, rate: float | None, *, raw: bool
 ) -> "Printing":
-    from semcast.cli.piping import Pace, Printing, show_json, show_text
+    from semcast.cli.piping import Pace, Printing, show_json, show_payload, show_text
 
     _check(count, rate)
-    return Printing(show_json if json_lines else show_text, item, count, Pace(rate))
+    show = show_json if json_lines else show_payload if raw else show_text
+    return Printing(show, item, count, Pace(rate))
 
 
 def _stay(group: str, ctx: typer.Context, output: Output, work: "Work", *beside: "Work") -> "Stay":
     from semcast.cli.piping import take_part
     from semcast.runtime.event_loop import run
+    from semcast.runtime.options.options import Options
 
-    output.progress(f"waiting for the other members of {group}")
-    try:
-        return run(take_part(group, ctx.obj, partial(_tell_joined, output), work, *beside))
-    finally:
-        output.clear()
+    limit_s = Options.resolve(group, ctx.obj).join_timeout
+    with output.waiting(f"waiting for the other members of {group}", limit_s):
+        return run(take_part(group, ctx.obj, _tell_joined, work, *beside))
 
 
-def _tell_joined(output: Output, snapshot: "Snapshot") -> None:
-    output.clear()
+def _tell_joined(snapshot: "Snapshot") -> None:
     others = ", ".join(peer.name for peer in snapshot.peers) or "no other members"
-    print(f"joined {snapshot.group} as {snapshot.name} with {others}", file=sys.stderr)
+    STDERR.line(f"joined {snapshot.group} as {snapshot.name} with {others}")
+
+
+def _print_changes(before: "Snapshot", now: "Snapshot") -> None:
+    """Print how the membership changed between two looks."""
+    from semcast.cli.group_changes import member_changes
+    from semcast.cli.members import clock_time
+
+    for change in member_changes(before, now):
+        STDERR.line(f"{clock_time()}  {change}")
 
 
 def _tell_printed(stay: "Stay", lines: int, output: Output, more: dict[str, object]) -> None:
     skipped = stay.snapshot.skipped
     told = f"received {cell(lines)} messages in {stay.seconds:.1f} s, skipped {cell(skipped)}"
-    print(told, file=sys.stderr)
+    STDERR.line(told)
     facts = {"received": lines, "skipped": skipped, "rate": lines / stay.seconds}
     output.answer({**_facts(stay), **more, **facts})
 

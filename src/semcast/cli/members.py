@@ -1,11 +1,11 @@
-"""`semcast members`: who is live on this machine, as the members themselves say.  It never joins.
+"""`semcast members`: the live members of this machine, as they report themselves.  It never joins.
 
-Only changes are told while it watches: who came, left, went silent, is blocked, was forgotten,
-who is slowest, and how views change.  Counters move all the time; `semcast top` shows those.
+While it watches, only changes are printed: members that start, end, leave, do not answer, are slow
+or held up, and views.  Counters change all the time; `semcast top` shows those.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from shlex import quote
 from time import localtime, sleep, strftime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output, table
-from semcast.cli.views_seen import describe_views, view_changes, views
+from semcast.cli.group_changes import GroupWatch, slow_members, why_silent
+from semcast.cli.output import Output, table, terminal_columns
+from semcast.cli.views_seen import describe_views, views
+from semcast.terms.errors import ConfigError
+from semcast.terms.palette import HOLDS, SLOW, WRONG, Colour
 
 if TYPE_CHECKING:
     from semcast.runtime.operations.control import Survey
     from semcast.runtime.operations.snapshot import Snapshot
 
 EXAMPLE = "Example: semcast members --group quotes --watch"
-LOOK_S: Final = 0.5
+REFRESH_S: Final = 0.5
 ANSWER_S: Final = 0.5
 CHANGES_MAX: Final = 1_000
+NARROW: Final = 76  # columns below which the table has fewer
+OPTIONAL_COLUMNS: Final = ("sent", "oldest", "buffer")
 
 GroupName: TypeAlias = Annotated[
     str | None,
@@ -48,49 +53,105 @@ def members(
         within("count", count, 1)
     output = Output(json)
     seen = survey(group, ANSWER_S)
-    output.say(*describe(seen, group))
-    told: deque[str] = deque(maxlen=count or CHANGES_MAX)
+    check_group(seen, group)
+    sentence, colour = summary(seen)
+    output.say(sentence, colour=colour)
+    output.say(*describe(seen))
+    changed: deque[str] = deque(maxlen=count or CHANGES_MAX)
+    watched = GroupWatch(seen)
     try:
-        while (watch or count) and len(told) != count:
-            sleep(LOOK_S)
-            before, seen = seen, survey(group, ANSWER_S)
-            for change in list(changes(before, seen))[: count and count - len(told)]:
-                output.say(f"{strftime('%H:%M:%S', localtime())}  {change}")
-                told.append(change)
+        while (watch or count) and len(changed) != count:
+            sleep(REFRESH_S)
+            seen = survey(group, ANSWER_S)
+            for change in watched.changes(seen)[: count and count - len(changed)]:
+                output.say(f"{clock_time()}  {change}", colour=colour_of(change))
+                changed.append(change)
     except KeyboardInterrupt:
-        pass  # The way to end it.
+        pass  # The usual end.
+    if not watch and not count and seen.snapshots:
+        output.next("semcast members --watch", "semcast top")
     facts: dict[str, object] = {"members": seen.snapshots, "silent": seen.silent}
     facts["groups"] = rosters(seen.snapshots)
     facts["views"] = views(seen.snapshots)
-    output.answer({**facts, "changes": list(told)} if watch or count else facts)
+    output.answer({**facts, "changes": list(changed)} if watch or count else facts)
 
 
-def remarks(seen: "Survey", group: str | None) -> list[str]:
-    """Who does not answer, or what to do when there is nobody."""
-    if seen.snapshots or seen.silent:
-        return [_silence(pid) for pid in seen.silent]
-    of, name = ("", "quotes") if group is None else (f" of group {group!r}", group)
-    return [
-        f"no live members{of} on this machine; "
-        f"start one with semcast join {quote(name)} --members 3"
-    ]
+def clock_time() -> str:
+    """The time of day."""
+    return strftime("%H:%M:%S", localtime())
 
 
-def describe(seen: "Survey", group: str | None) -> Iterator[str]:
-    """A line for each member, the rosters, and who does not answer."""
-    yield from table([_row(snapshot) for snapshot in seen.snapshots])
-    yield from describe_views(seen.snapshots)
-    for roster in rosters(seen.snapshots):
-        names = [
-            f"{member['rank']} {member['name']}" + _forgotten(member["forgotten_by"])
-            for member in roster["roster"]
-        ]
-        yield f"roster of {roster['group']}: {', '.join(names)}"
-    yield from remarks(seen, group)
+def colour_of(change: str) -> Colour | None:
+    """Yellow for what is slow, red for what is wrong."""
+    if " is slow: " in change or " is held up" in change:
+        return SLOW
+    if " does not answer" in change or " minority " in change or " excluded " in change:
+        return WRONG
+    return None
+
+
+def check_group(seen: "Survey", group: str | None) -> None:
+    """Refuse the name of a group that is not on this machine."""
+    if group is not None and not seen.snapshots and not seen.silent:
+        raise ConfigError(
+            f"group: no live members of {group!r} on this machine; "
+            f"start one with semcast join {quote(group)} --members 3"
+        )
+
+
+def summary(seen: "Survey") -> tuple[str, Colour | None]:
+    """The answer in one sentence, and its colour."""
+    groups = {snapshot.group for snapshot in seen.snapshots}
+    if not groups and not seen.silent:
+        return (
+            "no live members on this machine; start one with semcast join quotes --members 3",
+            None,
+        )
+    problems = [f"{name} is slow" for _, name in slow_members(seen.snapshots)]
+    colour = SLOW if problems else HOLDS
+    if seen.silent:
+        problems.append(f"{len(seen.silent)} do not answer")
+        colour = WRONG
+    counts = (
+        f"{len(seen.snapshots)} members of {len(groups)} group{'s' if len(groups) != 1 else ''} "
+        "on this machine"
+    )
+    return f"{counts}; {', '.join(problems) or 'all keep up'}", colour
+
+
+def describe(seen: "Survey") -> Iterator[str]:
+    """Each group with its members, and the processes that do not answer."""
+    for group in dict.fromkeys(snapshot.group for snapshot in seen.snapshots):
+        local = [snapshot for snapshot in seen.snapshots if snapshot.group == group]
+        first = local[0]
+        yield ""
+        sealed = "sealed" if first.is_sealed else "no key"
+        yield f"{group}  {first.protocol} {first.order}, {sealed}"
+        rows = [_row(snapshot) for snapshot in local]
+        if terminal_columns() < NARROW:
+            rows = [{k: v for k, v in row.items() if k not in OPTIONAL_COLUMNS} for row in rows]
+        yield from (f"  {line}" for line in table(rows, terminal_columns() - 2))
+        yield from (f"  {line}" for line in describe_views(local))
+        yield from (f"  {line}" for line in _describe_roster(local))
+        for (_, name), slow in slow_members(local).items():
+            yield f"  {name} is slow for {duration(slow.since_s)}: {slow.why}"
+    yield from (f"process {pid} does not answer ({why_silent(pid)})" for pid in seen.silent)
+
+
+def _describe_roster(snapshots: list["Snapshot"]) -> Iterator[str]:
+    here = {snapshot.name for snapshot in snapshots}
+    for roster in rosters(snapshots):
+        left = [m["name"] for m in roster["roster"] if m["forgotten_by"]]
+        elsewhere = [m["name"] for m in roster["roster"] if m["name"] not in here]
+        elsewhere = [name for name in elsewhere if name not in left]
+        if elsewhere:
+            yield f"elsewhere: {', '.join(elsewhere)}"
+        if left:
+            yield f"left or forgotten: {', '.join(left)}"
 
 
 def rosters(snapshots: Iterable["Snapshot"]) -> list[dict[str, Any]]:
-    """Every fixed group's members by rank, and which local members go on without whom."""
+    """The members of every fixed group by rank, and which local members have forgotten them."""
     groups: dict[str, dict[tuple[int, str], list[str]]] = {}
     for snapshot in snapshots:
         if snapshot.view is not None:
@@ -113,70 +174,31 @@ def rosters(snapshots: Iterable["Snapshot"]) -> list[dict[str, Any]]:
     ]
 
 
-def changes(before: "Survey", after: "Survey") -> Iterator[str]:
-    """What differs between two looks, a sentence each."""
-    old, new = by_process(before.snapshots), by_process(after.snapshots)
-    for key, snapshot in new.items():
-        who = f"{snapshot.group} {snapshot.name}"
-        if key not in old:
-            size = 1 + len(snapshot.peers)
-            place = f"rank {snapshot.rank} of {size}"
-            if snapshot.view is not None:
-                place = f"view {snapshot.view.id} ({', '.join(snapshot.view.members)})"
-            yield (
-                f"{who} is live: process {snapshot.pid}, {place}, "
-                f"{snapshot.protocol} {snapshot.order}"
-            )
-        else:
-            yield from (f"{who} {what}" for what in _differences(old[key], snapshot))
-    for key, snapshot in old.items():
-        if key not in new and snapshot.pid not in after.silent:
-            yield f"{snapshot.group} {snapshot.name} left: process {snapshot.pid}"
-    yield from (_silence(pid) for pid in after.silent if pid not in before.silent)
-    yield from view_changes(old, new)
-    alive = {*after.silent, *(snapshot.pid for snapshot in after.snapshots)}
-    yield from (f"process {pid} left" for pid in before.silent if pid not in alive)
-
-
-def _silence(pid: int) -> str:
-    return f"process {pid} does not answer: stopped, stuck, or running a different version"
-
-
-def _differences(old: "Snapshot", new: "Snapshot") -> Iterator[str]:
-    if old.is_blocked != new.is_blocked:
-        yield "is blocked: its buffer is full" if new.is_blocked else "is no longer blocked"
-    if old.slowest != new.slowest:
-        yield f"finds {new.slowest} slowest" if new.slowest else "finds no slow member any more"
-    forgotten = {peer.name for peer in old.peers if peer.is_forgotten}
-    for peer in new.peers:
-        if peer.is_forgotten and peer.name not in forgotten:
-            yield f"forgot {peer.name}"
-
-
-def by_process(snapshots: Iterable["Snapshot"]) -> "Mapping[tuple[str, str, int], Snapshot]":
-    """Snapshots by what stays the same for as long as a member lives."""
-    return {(snapshot.group, snapshot.name, snapshot.pid): snapshot for snapshot in snapshots}
-
-
 def _row(snapshot: "Snapshot") -> dict[str, object]:
+    handled = snapshot.delivered + snapshot.skipped
     return {
-        "group": snapshot.group,
-        "name": snapshot.name,
-        "rank": snapshot.rank,
-        "pid": str(snapshot.pid),
-        "protocol": snapshot.protocol,
-        "order": snapshot.order,
+        "member": snapshot.name,
+        "state": state_of(snapshot),
         "up": duration(snapshot.up_s),
         "sent": snapshot.sent,
         "delivered": snapshot.delivered,
-        "skipped": snapshot.skipped,
-        "held": f"{snapshot.held}/{snapshot.buffer}",
-        "slowest": snapshot.slowest,
+        "skipped": f"{snapshot.skipped / handled if handled else 0.0:.0%}",
+        "waiting": snapshot.queued,
+        "oldest": f"{snapshot.oldest_waiting_s:.1f} s" if snapshot.queued else "–",
+        "buffer": f"{snapshot.held / snapshot.buffer:.0%}",
     }
 
 
-def _forgotten(by: list[str]) -> str:
-    return f" (forgotten by {', '.join(by)})" if by else ""
+def state_of(snapshot: "Snapshot") -> str:
+    """The state of a member, in words."""
+    states = []
+    if any(slow.name == snapshot.name for slow in snapshot.slow):
+        states.append("slow")
+    if snapshot.is_blocked:
+        states.append(f"waits for {snapshot.blocked_by}" if snapshot.blocked_by else "blocked")
+    if snapshot.view is not None and snapshot.view.status != "member":
+        states.append(snapshot.view.status)
+    return ", ".join(states) or "ok"
 
 
 def duration(seconds: float) -> str:

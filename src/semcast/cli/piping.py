@@ -15,6 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -32,6 +33,7 @@ CHUNK_BYTES: Final = 1 << 16
 LINE_BYTES_MAX: Final = 64 << 20
 SMOOTH_S: Final = 0.01  # what a paced command does at once, and what it may be late and make up for
 WRITE_S: Final = 1.0  # what a reader has to make room after a signal
+WATCH_S: Final = 0.5  # between two looks at the members of the group
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 T = TypeVar("T")
@@ -77,9 +79,18 @@ def parse_json(line: bytes, item: str | None) -> Update:
     return Update(payload, about, said.never_purge, said.obsoletes)
 
 
-def show_text(message: Message) -> bytes:
+def show_payload(message: Message) -> bytes:
     """The payload as a line."""
     return message.payload + b"\n"
+
+
+def show_text(message: Message) -> bytes:
+    """The time, the sender, the item, the payload and the number of skipped messages, as a line."""
+    item = "-" if message.item is None else message.item
+    now = datetime.now(UTC).astimezone()
+    head = f"{now:%H:%M:%S}.{now.microsecond // 1000:03}  {message.sender}  {item}  "
+    skips = f"  (skipped {message.skipped:,})" if message.skipped else ""
+    return head.encode() + message.payload + skips.encode() + b"\n"
 
 
 def show_json(message: Message) -> bytes:
@@ -228,6 +239,16 @@ class Printing:
             if chosen:
                 await write(sys.stdout.fileno(), b"".join(map(self._show, chosen)))
             await self._pace.keep(len(batch))
+
+
+async def report_changes(group: Group, report: Callable[[Snapshot, Snapshot], None]) -> None:
+    """Compare the group with what it was, again and again."""
+    before = group.snapshot()
+    while True:
+        await asyncio.sleep(WATCH_S)
+        now = group.snapshot()
+        report(before, now)
+        before = now
 
 
 async def take_all(group: Group) -> None:

@@ -1,60 +1,62 @@
-"""`semcast top`: the groups of this machine at work, refreshed until Ctrl-C.  It never joins.
+"""`semcast top`: the groups of this machine at work, refreshed until `q` or Ctrl-C.
 
-Rates are differences of two snapshots over the time between them on the member's own clock.  Of a
-member elsewhere only that is shown which its local peers know: how far it lags and what it holds.
+It never joins a group.
 """
 
+import os
+import select
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated, Final
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import msgspec
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.members import ANSWER_S, GroupName, by_process, remarks
-from semcast.cli.output import Output, bar, cell, table
+from semcast.cli.group_changes import GroupWatch, slow_members
+from semcast.cli.members import ANSWER_S, GroupName, check_group, clock_time, duration, summary
+from semcast.cli.output import Output, bar, sparkline, table, terminal_columns
+from semcast.cli.top_rows import TopRow, rows
+from semcast.terms.palette import SLOW, WRONG, Colour
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from semcast.runtime.operations.control import Survey
-    from semcast.runtime.operations.snapshot import Peer, Snapshot
 
 EXAMPLE = "Example: semcast top --group quotes --seconds 30"
-EVERY_S_MIN: Final = 0.1  # Looking must not disturb.
-BAR_COLUMNS: Final = 5
-HYPHENATED: Final = {
-    "delivered/s": "deliv-\nered/s",
-    "skipped/s": "skip-\nped/s",
-    "datagrams/s": "data-\ngrams/s",
-    "discards": "dis-\ncards",
+REFRESH_S_MIN: Final = 0.1  # Looking must not disturb.
+BUFFER_BAR: Final = 5
+HISTORY: Final = 60  # looks
+SPARKLINE_MIN: Final = 8
+# The columns and the width from which each is shown: 60, 80 and more columns.
+COLUMNS: Final = {
+    "member": 0,
+    "sent/s": 76,
+    "deliv/s": 0,
+    "skip %": 0,
+    "waiting": 0,
+    "oldest": 76,
+    "buffer": 76,
+    "state": 0,
 }
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One member between two looks.  `lag` is the most messages of one local member that it is
-    not known to have received; what nobody here knows is None."""
-
-    group: str
-    name: str
-    rank: int
-    pid: int | None = None
-    sent_rate: float | None = None
-    delivered_rate: float | None = None
-    skipped_rate: float | None = None
-    purged_rate: float | None = None
-    datagrams_rate: float | None = None
-    discarded: int | None = None
-    lag: int | None
-    held: int
-    buffer: int | None = None
-    is_blocked: bool = False
-    is_slow: bool
-    is_forgotten: bool
-    status: str | None = None  # with views, what it is in its view
+SORTS: Final[dict[str, Callable[[TopRow], Any]]] = {
+    "rank": lambda row: row.rank,
+    "rate": lambda row: -(row.delivered_rate or 0.0),
+    "waiting": lambda row: -row.waiting,
+    "name": lambda row: row.name,
+}
+KEYS: Final = "q quit  s sort  h help"
+HELP: Final = (
+    "sent/s, deliv/s: messages per second that the member sends, and that its application gets",
+    "skip %: share of its messages that newer ones replaced before it read them",
+    "waiting, oldest: messages that wait for its application, and for how long the oldest has",
+    "buffer: share of its buffer in use; a full buffer makes senders wait",
+    "elsewhere: a member on another machine; only its peers' knowledge of it is shown",
+)
 
 
 def top(
@@ -66,14 +68,14 @@ def top(
     every: Annotated[float, typer.Option(help="Refresh interval in seconds.")] = 1.0,
     json: Json = False,
 ) -> None:
-    """Show rates, lag and buffers, and which members are slow.
+    """Show rates, waiting messages and buffers, and which members are slow.
 
     Shows the live members on this machine and, as far as they know them, their peers.
     """
     from semcast.faults.limits import finite, positive
     from semcast.runtime.operations.control import survey
 
-    finite("every", every, EVERY_S_MIN)
+    finite("every", every, REFRESH_S_MIN)
     looks = 0
     if seconds is not None:
         positive("seconds", seconds)
@@ -81,153 +83,197 @@ def top(
         every = seconds / looks
     output = Output(json)
     looked_at, seen = monotonic(), survey(group, ANSWER_S)
+    check_group(seen, group)
+    screen = TopScreen(seen)
     found = rows(seen, seen)
     try:
-        with _screen(output) as show:
+        with _screen(output, screen) as show, _keys() as pressed:
             for _ in range(looks) if looks else count():
-                sleep(max(0.0, looked_at + every - monotonic()))
+                while key := pressed(looked_at + every - monotonic()):
+                    if key == "q":
+                        raise KeyboardInterrupt
+                    screen.on_key(key)
+                    show()
                 before, looked_at, seen = seen, monotonic(), survey(group, ANSWER_S)
                 found = rows(before, seen)
-                show(found, remarks(seen, group))
+                screen.look(seen, found)
+                show()
     except KeyboardInterrupt:
-        pass  # The way to end it.
+        pass  # The usual end.
     output.answer({"members": found, "silent": seen.silent})
 
 
-def rows(before: "Survey", after: "Survey") -> list[Row]:
-    """Every member of the groups that have one here, by group and rank."""
-    old = by_process(before.snapshots)
-    new = by_process(after.snapshots)
-    found = []
-    for group in {snapshot.group for snapshot in after.snapshots}:
-        here = {key: snapshot for key, snapshot in new.items() if snapshot.group == group}
-        peers: dict[str, list[Peer]] = {}
-        for snapshot in here.values():
-            for peer in snapshot.peers:
-                peers.setdefault(peer.name, []).append(peer)
-        slow = {snapshot.slowest for snapshot in here.values()}
-        for key, snapshot in here.items():
-            seen = peers.pop(snapshot.name, [])
-            found.append(_local(snapshot, old.get(key, snapshot), seen, slow))
-        found += [_remote(group, seen, slow) for seen in peers.values()]
-    return sorted(found, key=lambda row: (row.group, row.rank, row.pid or 0))
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Waits for this long, or returns the key that was pressed earlier."""
+    if not sys.stdin.isatty():
+        from time import sleep
+
+        def wait(timeout_s: float) -> str:
+            sleep(max(0.0, timeout_s))
+            return ""
+
+        yield wait
+        return
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def read(timeout_s: float) -> str:
+        if select.select([descriptor], [], [], max(0.0, timeout_s))[0]:
+            return os.read(descriptor, 1).decode(errors="replace")
+        return ""
+
+    try:
+        tty.setcbreak(descriptor, termios.TCSANOW)  # Keys that were pressed before count.
+        yield read
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _local(new: "Snapshot", old: "Snapshot", seen: list["Peer"], slow: set[str | None]) -> Row:
-    elapsed_s = new.up_s - old.up_s
+class TopScreen:
+    """What the terminal shows: a title, the answer, a table for each group, and the keys."""
 
-    def rate(now: int, then: int) -> float | None:
-        return (now - then) / elapsed_s if elapsed_s > 0 else None
+    def __init__(self, seen: "Survey") -> None:
+        self._seen = seen
+        self._rows: list[TopRow] = []
+        self._watch = GroupWatch(seen)
+        self._history: dict[tuple[str, str], deque[float]] = {}
+        self._sorts = list(SORTS)
+        self._shows_help = False
+        self._changes: deque[str] = deque(maxlen=3)
 
-    return Row(
-        group=new.group,
-        name=new.name,
-        rank=new.rank,
-        pid=new.pid,
-        sent_rate=rate(new.sent, old.sent),
-        delivered_rate=rate(new.delivered, old.delivered),
-        skipped_rate=rate(new.skipped, old.skipped),
-        purged_rate=rate(new.purged, old.purged),
-        datagrams_rate=rate(
-            new.datagrams_in + new.datagrams_out, old.datagrams_in + old.datagrams_out
-        ),
-        discarded=sum(new.discarded.values()),
-        lag=_lag(seen),
-        held=new.held,
-        buffer=new.buffer,
-        is_blocked=new.is_blocked,
-        is_slow=new.name in slow,
-        is_forgotten=any(peer.is_forgotten for peer in seen),
-        status=new.view.status if new.view else None,
-    )
+    def look(self, seen: "Survey", found: list[TopRow]) -> None:
+        """Take another look."""
+        self._seen, self._rows = seen, found
+        self._changes.extend(f"{clock_time()}  {each}" for each in self._watch.changes(seen))
+        for row in found:
+            history = self._history.setdefault((row.group, row.name), deque(maxlen=HISTORY))
+            history.append(row.delivered_rate or 0.0)
 
+    def on_key(self, key: str) -> None:
+        """Sort by another column, or show the meaning of the columns."""
+        if key == "s":
+            self._sorts.append(self._sorts.pop(0))
+        elif key in ("h", "?"):
+            self._shows_help = not self._shows_help
 
-def _remote(group: str, seen: list["Peer"], slow: set[str | None]) -> Row:
-    latest = min(seen, key=lambda peer: peer.heard_ago_s)
-    return Row(
-        group=group,
-        name=latest.name,
-        rank=latest.rank,
-        lag=_lag(seen),
-        held=latest.held,
-        is_slow=latest.name in slow,
-        is_forgotten=any(peer.is_forgotten for peer in seen),
-    )
+    def answer(self) -> tuple[str, Colour | None]:
+        """One sentence: the slow members, why, and what it costs whom."""
+        sentences = []
+        for (group, name), slow in slow_members(self._seen.snapshots).items():
+            waiting = [
+                f"{row.name} waits for it {row.blocked_share:.0%} of the time"
+                for row in self._rows
+                if row.group == group and row.blocked_by == name and (row.blocked_share or 0) >= 0.1
+            ]
+            cost = ", ".join(waiting) or "nobody waits for it"
+            sentences.append(f"! {name} is slow for {duration(slow.since_s)}: {slow.why}; {cost}")
+        silent = [f"! {self._watch.silence(pid)}" for pid in self._seen.silent]
+        if sentences or silent:
+            return ". ".join([*silent, *sentences]), WRONG if silent else SLOW
+        return summary(self._seen)
 
+    def lines(self, columns: int) -> Iterator[tuple[str, Colour | None]]:
+        """Every line with its colour, none wider than `columns`."""
+        from semcast.cli.output import fit
 
-def _lag(seen: list["Peer"]) -> int | None:
-    return max((peer.lag for peer in seen if not peer.is_forgotten), default=None)
+        sentence, colour = self.answer()
+        for line in fit(sentence, columns):
+            yield line, colour
+        for group in dict.fromkeys(row.group for row in self._rows):
+            yield "", None
+            yield self._title(group)[:columns], None
+            local = [row for row in self._rows if row.group == group]
+            local.sort(key=SORTS[self._sorts[0]])
+            header, *shown = table([self._cells(row, columns) for row in local], columns)
+            yield f"{header}", None
+            for row, line in zip(local, shown, strict=False):
+                yield line, SLOW if row.is_slow else None
+        for change in self._changes:
+            yield from ((part, None) for part in fit(change, columns))
+        if self._shows_help:
+            yield from ((part, None) for text in HELP for part in fit(text, columns))
 
+    def _title(self, group: str) -> str:
+        local = [snapshot for snapshot in self._seen.snapshots if snapshot.group == group]
+        first = local[0]
+        size = len([row for row in self._rows if row.group == group and not row.is_forgotten])
+        view = ""
+        if first.view is not None:
+            newest = max((each.view for each in local if each.view), key=lambda seen: seen.id)
+            view = f" · view {newest.id}"
+        discards = sum(sum(each.discarded.values()) for each in local)
+        repairs = sum(each.repairs_asked_total for each in local)
+        return (
+            f"{group} · {first.protocol} {first.order} · {size} members{view} · up "
+            f"{duration(max(each.up_s for each in local))} · discards {discards:,} · "
+            f"repairs {repairs:,}"
+        )
 
-def cells(row: Row) -> dict[str, object]:
-    """A row of the table as people see it."""
-    states = {
-        "slow": row.is_slow,
-        "blocked": row.is_blocked,
-        "forgotten": row.is_forgotten,
-        "remote": row.pid is None,
-        row.status or "": row.status not in (None, "member"),
-    }
-    return {
-        "group": row.group,
-        "member": row.name,
-        "sent/s": _rate(row.sent_rate),
-        "delivered/s": _rate(row.delivered_rate),
-        "skipped/s": _rate(row.skipped_rate),
-        "purged/s": _rate(row.purged_rate),
-        "datagrams/s": _rate(row.datagrams_rate),
-        "discards": row.discarded,
-        "lag": row.lag,
-        "buffer": _fill(row),
-        "state": ", ".join(state for state, is_so in states.items() if is_so),
-    }
+    def _cells(self, row: TopRow, columns: int) -> dict[str, object]:
+        values = {
+            "member": row.name,
+            "sent/s": _rate(row.sent_rate),
+            "deliv/s": _rate(row.delivered_rate),
+            "skip %": None if row.skipped_share is None else round(100 * row.skipped_share),
+            "waiting": row.waiting,
+            "oldest": f"{row.oldest_waiting_s:.1f} s" if row.oldest_waiting_s else "–",
+            "buffer": _fill(row),
+            "state": row.state,
+        }
+        shown: dict[str, object] = {
+            name: values[name] for name, width in COLUMNS.items() if columns >= width
+        }
+        room = columns - 76
+        if room >= SPARKLINE_MIN:
+            history = self._history.get((row.group, row.name), ())
+            shown["last minute"] = sparkline(history, min(room, HISTORY, 30), self._top(row.group))
+        return shown
+
+    def _top(self, group: str) -> float:
+        """The largest rate of a group, which all its sparklines share."""
+        return max(
+            (max(h, default=0.0) for k, h in self._history.items() if k[0] == group), default=0
+        )
 
 
 def _rate(rate: float | None) -> float | None:
-    return rate if rate is None or rate < 10 else round(rate)
+    return rate if rate is None or 0 < rate < 10 else round(rate)
 
 
-def _fill(row: Row) -> str:
+def _fill(row: TopRow) -> str:
     if not row.buffer:
         return f"{row.held} held"
     share = row.held / row.buffer
-    return f"{bar(share, BAR_COLUMNS):<{BAR_COLUMNS}} {share:4.0%}"
+    return f"{bar(share, BUFFER_BAR):<{BUFFER_BAR}} {share:4.0%}"
 
 
 @contextmanager
-def _screen(output: Output) -> Iterator[Callable[[list[Row], list[str]], None]]:
-    """Shows rows and remarks: in place on a terminal, otherwise line after line."""
+def _screen(output: Output, screen: TopScreen) -> Iterator[Callable[[], None]]:
+    """Shows the screen: in place on a terminal, otherwise line after line."""
     if not output.people.isatty():
-        yield lambda found, said: output.say(*table(list(map(cells, found))), *said, "")
+        yield lambda: output.say(*(line for line, _ in screen.lines(terminal_columns())), "")
         return
     from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(file=output.people), auto_refresh=False) as live:
-        yield lambda found, said: live.update(picture(found, said), refresh=True)
+    with Live(console=Console(file=output.people, highlight=False), auto_refresh=False) as live:
+        yield lambda: live.update(render(screen), refresh=True)
 
 
-def picture(found: list[Row], said: list[str]) -> "Group":
-    """The table for a terminal, in 80 columns, with the slow ones in red."""
+def render(screen: TopScreen) -> "Group":
+    """The screen for a terminal: a title line, the lines in their colours, the keys."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    shown = [cells(row) for row in found]
-    drawn = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for name in list(shown[0])[1:] if shown else ():
-        words = all(isinstance(line[name], str) for line in shown)
-        drawn.add_column(
-            HYPHENATED.get(name, name),
-            justify="left" if words else "right",
-            no_wrap=name != "state",
-        )
-    group = None
-    for row, line in zip(found, shown, strict=True):
-        if row.group != group:
-            group = row.group
-            drawn.add_row(Text(group), style="bold")
-        style = "bold red" if row.is_slow else "yellow" if row.is_blocked else ""
+    columns = terminal_columns()
+    title = f"semcast top{clock_time():>{columns - 12}}"
+    lines = [Text(title, "bold")]
+    for line, colour in screen.lines(columns - 1):
         # As Text, since a name may look like markup.
-        drawn.add_row(*(Text(cell(value)) for value in list(line.values())[1:]), style=style)
-    return Group(drawn, *map(Text, said))
+        lines.append(Text(line, f"color({colour.terminal})" if colour else "", no_wrap=True))
+    keys = KEYS if sys.stdin.isatty() else "Ctrl-C ends it"
+    return Group(*lines, Text(), Text(keys, "dim"))

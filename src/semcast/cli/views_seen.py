@@ -57,24 +57,26 @@ def describe_views(snapshots: Iterable["Snapshot"]) -> Iterator[str]:
 def view_changes(
     old: Mapping[Process, "Snapshot"], new: Mapping[Process, "Snapshot"]
 ) -> Iterator[str]:
-    """What differs between two looks: views first, each told once for all who entered it."""
-    entered: dict[tuple[str, int, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    """Differences between two looks: views first, each once for all members that entered it."""
+    entered: dict[tuple[str, int, tuple[str, ...]], set[tuple[str, ...]]] = {}
     for key, snapshot in new.items():
         seen, before = snapshot.view, old[key].view if key in old else None
         if seen is not None and before is not None and seen.id != before.id and seen.id:
-            change = (snapshot.group, seen.id, tuple(seen.members), tuple(before.members))
-            entered.setdefault(change, []).append(snapshot.name)
-    for (group, number, members, before_members), names in sorted(entered.items()):
-        told = f"{group} view {number}: {', '.join(members)}"
-        for word, those in (
+            change = (snapshot.group, seen.id, tuple(seen.members))
+            # A member that was in no view knows nothing of the view before.
+            entered.setdefault(change, set()).update([tuple(before.members)] if before.id else [])
+    for (group, number, members), views_before in sorted(entered.items()):
+        before_members = max(views_before, key=len, default=members)
+        line = f"{group}  view {number}: {', '.join(members)}"
+        for word, names in (
             ("joined", [name for name in members if name not in before_members]),
             ("left", [name for name in before_members if name not in members]),
         ):
-            told += f"; {word}: {', '.join(those)}" if those else ""
-        yield f"{told}; installed by {', '.join(names)}"
+            line += f"; {', '.join(names)} {word}" if names else ""
+        yield line
     for key, snapshot in new.items():
         if key in old and snapshot.view is not None and (before := old[key].view) is not None:
-            who = f"{snapshot.group} {snapshot.name}"
+            who = f"{snapshot.group}  {snapshot.name}"
             yield from (f"{who} {what}" for what in _differences(before, snapshot.view))
 
 

@@ -12,7 +12,7 @@ from semcast.runtime.transport.addresses import Address
 from semcast.runtime.transport.tcp import Bulk
 from semcast.runtime.transport.udp import Transport
 from semcast.terms.ids import EVERYONE, Pid
-from semcast.terms.messages import Data
+from semcast.terms.messages import Data, Nack
 from semcast.terms.views import StateChunk
 from semcast.wire import encode
 from semcast.wire.codec import Codec
@@ -48,6 +48,8 @@ class MemberChannel:
         self.decode = codec.decode
         self._directory = directory
         self._addresses = directory.addresses
+        self.repairs_asked = 0
+        self.repairs_answered = 0
 
     def discard(self, error: Exception, now: float) -> None:
         """Handling a datagram raised this error."""
@@ -59,6 +61,7 @@ class MemberChannel:
 
     def send(self, sends: Sequence[Send], *, is_repair: bool) -> None:
         """Send datagrams, in order; large repairs to one member go over TCP if they can."""
+        self._count_repairs(sends)
         if is_repair:
             sends = self._send_bulk(sends)
         if len(sends) == 1 and sends[0][0] is EVERYONE:
@@ -67,6 +70,14 @@ class MemberChannel:
         for audience, group in groupby(sends, itemgetter(0)):
             to = self._directory.group_addresses if audience is EVERYONE else self._known(audience)
             self.transport.send_all(WHOLE, [encode(datagram) for _, datagram in group], to)
+
+    def _count_repairs(self, sends: Sequence[Send]) -> None:
+        for _, datagram in sends:
+            inner = getattr(datagram, "datagram", datagram)
+            if isinstance(inner, Nack):
+                self.repairs_asked += 1
+            elif isinstance(inner, Data) and inner.answers:
+                self.repairs_answered += 1
 
     def _known(self, audience: Sequence[Pid]) -> list[Address | None]:
         return [self._addresses[pid] for pid in audience if pid in self._addresses]

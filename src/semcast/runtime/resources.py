@@ -15,7 +15,7 @@ from semcast.runtime.membership.versions import Versions
 from semcast.runtime.operations.control import ControlServer
 from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
 from semcast.runtime.options.options import Options
-from semcast.runtime.storage.keyring import KeyRing, KeyRingWatch, keys_path
+from semcast.runtime.storage.keyring import KeyRing, KeyRingWatch, id_text, keys_path
 from semcast.runtime.tasks import start_task
 from semcast.runtime.transport.addresses import Address, show
 from semcast.runtime.transport.endpoints import find_interface, open_ports
@@ -150,6 +150,10 @@ class Equipment:
             if watch.problem is not None:
                 log.warning("%s", watch.problem)
             if ring is not None and ring.keys:
+                log.info(
+                    "the key ring has changed: %d keys, frames are sealed with %s",
+                    *(len(ring.keys), id_text(ring.active.id) if ring.active else "none"),
+                )
                 self.opener.use(ring.keys)
                 self.sealer.use(ring.active)
                 self._prober.use(ring.active)

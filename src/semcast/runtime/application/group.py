@@ -174,7 +174,7 @@ class Group:
             accepted = self._offer(batch[start:] if start else batch)
             start += accepted
             if not accepted:
-                await port.can_send.wait()
+                await port.wait_for_room()
         last = driver.machine.sent
         if driver.sent_since_yield >= YIELD_AFTER_MESSAGES:
             await asyncio.sleep(0)  # A sender that never waits must not starve the protocol.

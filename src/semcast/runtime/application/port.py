@@ -6,6 +6,7 @@ for more has handled everything before, so its state is taken or replaced there.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import ClassVar, NamedTuple, Protocol
 
 import msgspec
@@ -80,6 +81,8 @@ class GroupPort:
         self.can_send = asyncio.Event()  # set whenever a refused sender may try again
         self.delivered = 0
         self.skipped = 0
+        self._senders_waiting = 0
+        self._blocked_s = self._blocked_at = 0.0
         self.phase = self._notified = MEMBER if view.id else JOINING
         self._directory = directory
         self._membership = membership
@@ -153,6 +156,22 @@ class GroupPort:
             self.skipped += skipped
             made[0] = msgspec.structs.replace(made[0], skipped=skipped)
         return made
+
+    async def wait_for_room(self) -> None:
+        """Wait until a refused sender may try again, and count the time."""
+        if not self._senders_waiting:
+            self._blocked_at = monotonic()
+        self._senders_waiting += 1
+        try:
+            await self.can_send.wait()
+        finally:
+            self._senders_waiting -= 1
+            if not self._senders_waiting:
+                self._blocked_s += monotonic() - self._blocked_at
+
+    def blocked_s(self, now: float) -> float:
+        """How long senders have waited."""
+        return self._blocked_s + (now - self._blocked_at if self._senders_waiting else 0.0)
 
     def _on_room(self, _room: Room) -> None:
         self.can_send.set()

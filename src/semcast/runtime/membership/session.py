@@ -21,6 +21,7 @@ from semcast.runtime.clock import LoopClock
 from semcast.runtime.driver import Driver, EventSink
 from semcast.runtime.membership.directory import Directory
 from semcast.runtime.membership.gathering import Envelope
+from semcast.runtime.operations.group_log import GroupLog
 from semcast.runtime.operations.snapshot import ViewSeen
 from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
 from semcast.runtime.options.options import Options
@@ -69,6 +70,8 @@ class Session(ABC):
         self.driver: Driver | None = None
         self._arrived = asyncio.Event()  # something decisive came
         self._reporting: asyncio.TimerHandle | None = None
+        self._builder: SnapshotBuilder | None = None
+        self._log = GroupLog()
 
     async def open(self) -> Group:
         """Get into the group; raises SemcastError, and then nothing is left open."""
@@ -156,6 +159,9 @@ class Session(ABC):
 
     def _report_regularly(self) -> None:
         self._report()
+        if self._builder is not None:
+            self._builder.observe()
+            self._log.note(self._builder.snapshot())
         self._reporting = asyncio.get_running_loop().call_later(
             REPORT_PERIOD_S, self._report_regularly
         )
@@ -172,9 +178,11 @@ class Session(ABC):
             self.port,
             self.directory,
             self.transport,
+            self.channel,
             self,
             is_sealed=self.equipment.is_sealed,
         )
+        self._builder = builder
         await self.equipment.show(builder)
         return Group(options, driver, self.port, builder.snapshot, self.forget, self.close)
 

@@ -7,10 +7,10 @@ threads of its own, so that a slow scraper keeps nobody waiting.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Thread
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from wsgiref.simple_server import WSGIServer
 
-from semcast.runtime.operations.snapshot import Snapshot
+from semcast.runtime.operations.snapshot import Peer, Snapshot
 from semcast.runtime.transport.addresses import Address, parse_address, show
 from semcast.terms.errors import ConfigError
 
@@ -86,63 +86,129 @@ class MetricFamily(NamedTuple):
 
     name: str
     about: str
-    values: Mapping[str, int]
+    values: Mapping[str, float]
     label: str | None = None
+
+
+Values: TypeAlias = Callable[[Snapshot], Mapping[str, float]]
+
+# Every metric of a member: its name, its help, its values from a snapshot, and their label.
+METRICS: Final[tuple[tuple[str, str, Values, str | None], ...]] = (
+    ("messages_sent_total", "Messages multicast by this member", lambda s: {"": s.sent}, None),
+    (
+        "messages_delivered_total",
+        "Messages delivered to the application",
+        lambda s: {"": s.delivered},
+        None,
+    ),
+    (
+        "messages_skipped_total",
+        "Messages purged before delivery because newer ones superseded them",
+        lambda s: {"": s.skipped},
+        None,
+    ),
+    (
+        "purged_total",
+        "Messages purged from the retransmission buffer",
+        lambda s: {"": s.purged},
+        None,
+    ),
+    ("buffer_messages", "Messages in the buffer", lambda s: {"": s.held}, None),
+    ("buffer_limit", "Maximum number of messages in the buffer", lambda s: {"": s.buffer}, None),
+    ("queue_messages", "Messages waiting for delivery", lambda s: {"": s.queued}, None),
+    (
+        "oldest_waiting_seconds",
+        "How long the oldest message has waited for the application",
+        lambda s: {"": s.oldest_waiting_s},
+        None,
+    ),
+    ("blocked", "1 while a multicast waits for room", lambda s: {"": s.is_blocked}, None),
+    (
+        "blocked_seconds_total",
+        "How long multicasts have waited for room",
+        lambda s: {"": s.blocked_s_total},
+        None,
+    ),
+    (
+        "slow_seconds",
+        "How long a member has been slow, as this member sees it",
+        lambda s: {slow.name: slow.since_s for slow in s.slow},
+        "peer",
+    ),
+    ("view", "Number of the view", lambda s: {"": s.view.id} if s.view else {}, None),
+    (
+        "view_members",
+        "Number of members of the view, or of the fixed group",
+        lambda s: {"": len(s.view.members) if s.view else 1 + len(_peers(s))},
+        None,
+    ),
+    (
+        "status",
+        "1 for the status of this member in its view",
+        lambda s: {s.view.status: 1} if s.view else {},
+        "status",
+    ),
+    (
+        "suspected",
+        "1 for a member that seems to have crashed",
+        lambda s: dict.fromkeys(s.view.suspected, 1) if s.view else {},
+        "peer",
+    ),
+    ("repairs_asked_total", "Repair requests sent", lambda s: {"": s.repairs_asked_total}, None),
+    (
+        "repairs_answered_total",
+        "Repair requests answered",
+        lambda s: {"": s.repairs_answered_total},
+        None,
+    ),
+    (
+        "peer_lag_messages",
+        "Own messages not yet confirmed by the peer",
+        lambda s: {peer.name: peer.lag for peer in _peers(s)},
+        "peer",
+    ),
+    (
+        "peer_skipped_total",
+        "Messages skipped, as reported by the peer",
+        lambda s: {peer.name: peer.skipped for peer in _peers(s)},
+        "peer",
+    ),
+    (
+        "peer_heard_seconds",
+        "Time since the last frame of the peer",
+        lambda s: {peer.name: peer.heard_ago_s for peer in _peers(s)},
+        "peer",
+    ),
+    (
+        "datagrams_total",
+        "Datagrams sent and received",
+        lambda s: {"in": s.datagrams_in, "out": s.datagrams_out},
+        "direction",
+    ),
+    (
+        "bytes_total",
+        "Bytes sent and received",
+        lambda s: {"in": s.bytes_in, "out": s.bytes_out},
+        "direction",
+    ),
+    (
+        "discarded_total",
+        "Datagrams received and discarded, by reason",
+        lambda s: s.discarded,
+        "reason",
+    ),
+    ("info", "1, with the version of this member", lambda s: {s.version: 1}, "version"),
+)
 
 
 def families(s: Snapshot) -> list[MetricFamily]:
     """A snapshot as metrics."""
-    datagrams = {"in": s.datagrams_in, "out": s.datagrams_out}
-    size = {"in": s.bytes_in, "out": s.bytes_out}
     return [
-        MetricFamily(
-            "semcast_messages_sent_total", "Messages multicast by this member", {"": s.sent}
-        ),
-        MetricFamily(
-            "semcast_messages_delivered_total",
-            "Messages delivered to the application",
-            {"": s.delivered},
-        ),
-        MetricFamily(
-            "semcast_messages_skipped_total",
-            "Messages purged before delivery because newer ones superseded them",
-            {"": s.skipped},
-        ),
-        MetricFamily(
-            "semcast_purged_total", "Messages purged from the retransmission buffer", {"": s.purged}
-        ),
-        MetricFamily("semcast_buffer_messages", "Messages in the buffer", {"": s.held}),
-        MetricFamily(
-            "semcast_buffer_limit", "Maximum number of messages in the buffer", {"": s.buffer}
-        ),
-        MetricFamily("semcast_queue_messages", "Messages waiting for delivery", {"": s.queued}),
-        *_of_peers(s),
-        MetricFamily(
-            "semcast_datagrams_total", "Datagrams sent and received", datagrams, "direction"
-        ),
-        MetricFamily("semcast_bytes_total", "Bytes sent and received", size, "direction"),
-        MetricFamily(
-            "semcast_discarded_total",
-            "Datagrams received and discarded, by reason",
-            s.discarded,
-            "reason",
-        ),
+        MetricFamily(f"semcast_{name}", about, values(s), label)
+        for name, about, values, label in METRICS
     ]
 
 
-def _of_peers(s: Snapshot) -> list[MetricFamily]:
-    """The metrics that have a value for each peer; a forgotten member is no peer."""
-    peers = [peer for peer in s.peers if not peer.is_forgotten]
-    lag = {peer.name: peer.lag for peer in peers}
-    skipped = {peer.name: peer.skipped for peer in peers}
-    return [
-        MetricFamily(
-            "semcast_peer_lag_messages", "Own messages not yet confirmed by the peer", lag, "peer"
-        ),
-        MetricFamily(
-            "semcast_peer_skipped_total",
-            "Messages skipped, as reported by the peer",
-            skipped,
-            "peer",
-        ),
-    ]
+def _peers(s: Snapshot) -> list[Peer]:
+    """The members that have not left."""
+    return [peer for peer in s.peers if not peer.is_forgotten]

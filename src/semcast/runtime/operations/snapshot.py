@@ -3,6 +3,8 @@ and the metrics endpoint.  Counters go on from the moment it joined; rates are f
 
 import msgspec
 
+from semcast.runtime.operations.slow_members import SlowMember
+
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Another member, as this one sees it.
@@ -45,8 +47,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `sent` counts its own messages, `delivered` what its application was handed, `skipped` what
     was purged before it could be (by notices or in its queue), `purged` what left its
     retransmission store as obsolete.  `held` of `buffer` messages are held now, `queued` of them
-    wait for the application.  `is_blocked`: a multicast waits for room.  `slowest` names the
-    member that has most waiting, lags or lately skipped most, unless that is little.  `view` is
+    wait for the application.  `is_blocked`: a multicast waits for room.  `slow` has the
+    members that do not keep up, as this one sees them, and `slowest` names the first of them, or
+    the member that a sender waits for.  `blocked_s_total` is how long multicasts have waited for
+    room, `blocked_by` the member they last waited for.  `oldest_waiting_s` is how long the oldest
+    message has waited for the application.  `repairs_asked_total` counts requests for repair that
+    were sent, `repairs_answered_total` those that were answered.  `view` is
     there if the membership may change; then `peers` are the others in it, and `purged` counts since
     it began.
     """
@@ -78,3 +84,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     slowest: str | None
     peers: list[Peer]
     view: ViewSeen | None = None
+    slow: list[SlowMember] = []
+    blocked_s_total: float = 0.0
+    blocked_by: str | None = None
+    oldest_waiting_s: float = 0.0
+    repairs_asked_total: int = 0
+    repairs_answered_total: int = 0

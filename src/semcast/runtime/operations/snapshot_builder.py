@@ -8,9 +8,11 @@ from typing import Final, Protocol
 
 from semcast import __version__
 from semcast.runtime.application.port import GroupPort
+from semcast.runtime.channel import MemberChannel
 from semcast.runtime.driver import Driver
 from semcast.runtime.membership.directory import Directory, ReportFigures
 from semcast.runtime.membership.reports import MemberReport
+from semcast.runtime.operations.slow_members import MemberFigures, SlowMember, SlowMembers
 from semcast.runtime.operations.snapshot import Peer, Snapshot, ViewSeen
 from semcast.runtime.options.options import Options
 from semcast.runtime.transport.udp import Transport
@@ -18,7 +20,6 @@ from semcast.terms.ids import Pid, Rank
 from semcast.terms.machine import Status
 
 SCRAPE_S: Final = 5.0
-SLOW_SHARE_MIN: Final = 1 / 16  # of the buffer: less comes and goes with everyone
 
 _NO_REPORT: Final[tuple[ReportFigures, ReportFigures]] = (
     MemberReport(0, 0, 0, 0),
@@ -52,6 +53,7 @@ class SnapshotBuilder:
         port: GroupPort,
         directory: Directory,
         transport: Transport,
+        channel: MemberChannel,
         rules: MembershipRules,
         *,
         is_sealed: bool,
@@ -61,8 +63,11 @@ class SnapshotBuilder:
         self._port = port
         self._directory = directory
         self._transport = transport
+        self._channel = channel
         self._rules = rules
         self._is_sealed = is_sealed
+        self._slow_members = SlowMembers()
+        self._blocked_by: str | None = None
         self._since = monotonic()
         self._loop = asyncio.get_running_loop()
 
@@ -83,6 +88,8 @@ class SnapshotBuilder:
         status, now = self._driver.status(), monotonic()
         pids, own = self._rules.pids(status), self._directory.own_pid
         rank = pids.index(own) if own in pids else 0
+        slow = self._slow_members.slow(now)
+        self._blocker(pids, slow, status)
         return Snapshot(
             group=options.group,
             name=options.name,
@@ -109,9 +116,15 @@ class SnapshotBuilder:
             bytes_in=transport.bytes_in,
             bytes_out=transport.bytes_out,
             discarded=dict(transport.discarded + self._driver.discarded),
-            slowest=self._slowest(pids, status),
+            slowest=slow[0].name if slow else self._blocked_by if status.is_blocked else None,
             peers=[self._peer(r, pid, status, now) for r, pid in enumerate(pids) if pid != own],
             view=self._rules.view_seen(status),
+            slow=slow,
+            blocked_s_total=port.blocked_s(now),
+            blocked_by=self._blocked_by,
+            oldest_waiting_s=self._slow_members.oldest_waiting_s(options.name, now),
+            repairs_asked_total=self._channel.repairs_asked,
+            repairs_answered_total=self._channel.repairs_answered,
         )
 
     def _peer(self, rank: Rank, pid: Pid, status: Status, now: float) -> Peer:
@@ -129,18 +142,30 @@ class SnapshotBuilder:
             is_forgotten=rank in status.forgotten,
         )
 
-    def _slowest(self, pids: Sequence[Pid], status: Status) -> str | None:
-        """Who has most waiting, lags or lately skipped most; nobody if that is little."""
-        burdens = {
-            pid: self._burden(rank, pid, status)
-            for rank, pid in enumerate(pids)
-            if rank not in status.forgotten
-        }
-        pid = max(burdens, key=lambda each: burdens[each], default=self._directory.own_pid)
-        noticeable = self._options.buffer * SLOW_SHARE_MIN
-        return self._directory.name_of(pid) if burdens.get(pid, 0) > noticeable else None
+    def observe(self) -> None:
+        """Note the pace of every member; called about once a second."""
+        status, now = self._driver.status(), monotonic()
+        known, own = self._directory, self._directory.own_pid
+        names = []
+        for rank, pid in enumerate(self._rules.pids(status)):
+            if rank in status.forgotten:
+                continue
+            names.append(known.name_of(pid))
+            _, report = known.reports.get(pid, _NO_REPORT)
+            if pid == own:
+                skipped = max(status.skipped, self._port.skipped)
+                figures = MemberFigures(self._port.delivered, skipped, status.queued)
+            else:
+                waiting = report.queued + status.lags.get(rank, 0)
+                figures = MemberFigures(report.delivered, report.skipped, waiting)
+            self._slow_members.note(names[-1], figures, now)
+        self._slow_members.keep(names)
 
-    def _burden(self, rank: Rank, pid: Pid, status: Status) -> int:
-        before, latest = self._directory.reports.get(pid, _NO_REPORT)
-        queued = status.queued if pid == self._directory.own_pid else latest.queued
-        return latest.skipped - before.skipped + queued + status.lags.get(rank, 0)
+    def _blocker(self, pids: Sequence[Pid], slow: Sequence[SlowMember], status: Status) -> None:
+        """Remember the member that a blocked sender waits for."""
+        if not status.is_blocked:
+            return
+        lags = {pid: status.lags.get(rank, 0) for rank, pid in enumerate(pids)}
+        pid = max(lags, key=lambda each: lags[each], default=self._directory.own_pid)
+        others = [each.name for each in slow if each.name != self._options.name]
+        self._blocked_by = next(iter(others), self._directory.name_of(pid) if lags else None)
