@@ -12,9 +12,9 @@ from random import Random
 
 from side_by_side import report, side_by_side
 
-from semcast.core.obsolescence import annotator
 from semcast.core.order.fifo import FifoQueue
 from semcast.core.recipe import Recipe
+from semcast.core.relation import annotator
 from semcast.terms.messages import Message, Submission
 from semcast.workloads.lists import name_predecessors
 from semcast.workloads.stock import quotes

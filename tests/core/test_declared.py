@@ -5,10 +5,11 @@ from random import Random
 import pytest
 
 from semcast.core.member import Member
-from semcast.core.obsolescence import BitmapAnnotator, ChainAnnotator
 from semcast.core.pubsub.participant import Participant
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.recipe import Recipe
+from semcast.core.relation.bitmap import BitmapAnnotator
+from semcast.core.relation.item import ChainAnnotator
 from semcast.terms.declared import Declared, declared_by
 from semcast.terms.effects import Effects
 from semcast.terms.events import MULTICAST

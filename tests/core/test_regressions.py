@@ -148,7 +148,7 @@ def test_an_item_of_many_values_is_purged_in_proportion():
 
 
 def test_a_request_without_fin_is_remembered_within_bounds(wire, monkeypatch):
-    monkeypatch.setattr("semcast.core.obsolescence.ITEMS_REMEMBERED", 50)
+    monkeypatch.setattr("semcast.core.relation.protocols.ITEMS_REMEMBERED", 50)
     w = wire(Recipe(members=2, relation="update-fin", buffer=10), recording=False)
     for _ in range(200):
         w.items(0, 1)

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.core.obsolescence import annotator
 from semcast.core.recipe import Recipe
+from semcast.core.relation import annotator
 from semcast.terms.messages import Submission
 
 

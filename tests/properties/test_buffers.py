@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast import kernel
-from semcast.core.obsolescence import annotator
 from semcast.core.order import ORDERS
 from semcast.core.purging import PurgingBuffer
 from semcast.core.recipe import Recipe
+from semcast.core.relation import annotator
 from semcast.core.retransmission import RetransmissionStore
 from semcast.terms.messages import Data, Message, Submission
 from semcast.wire import encode

@@ -90,7 +90,7 @@ def test_words_of_the_glossary_are_not_replaced() -> None:
 
 
 def test_every_relation_is_in_the_glossary() -> None:
-    from semcast.core.recipe import RELATIONS
+    from semcast.core.relation import RELATIONS
 
     glossary = (ROOT / "docs" / "glossary.md").read_text()
     assert all(f"`{relation}`" in glossary for relation in RELATIONS)

@@ -16,8 +16,8 @@ from operator import attrgetter
 from typing import Any
 
 from semcast import kernel
-from semcast.core.index import ItemIndex, index
 from semcast.core.recipe import Recipe
+from semcast.core.relation import RELATIONS, index
 from semcast.terms.ids import SEQ_MAX, Seq
 from semcast.terms.messages import Message
 
@@ -42,9 +42,8 @@ class PurgingBuffer:
         self._tagged = 0  # of them
         self.index = index(recipe)
         self.indexed: Seq = 0  # up to where messages are in the index
-        # Of the usual relation, the table itself: the kernel goes through it by whole batches.
-        self.by_item = self.index.held if isinstance(self.index, ItemIndex) else None
-        self.purges = recipe.relation != "none"
+        self.by_item = self.index.by_item
+        self.purges = RELATIONS[recipe.relation].purges
         self._unapplied: deque[Message] = deque()
 
     def __repr__(self) -> str:

@@ -8,10 +8,10 @@ gives the sender-reliable ones, and it is one code [SRM §5.3].
 from dataclasses import dataclass, field
 from math import inf
 
+from semcast.core.relation import RELATIONS
 from semcast.terms.errors import ConfigError, one_of
 from semcast.terms.promises import check_runnable, promised
 
-RELATIONS = ("item", "bitmap", "list", "all", "update-fin", "none")
 PURGING = ("eager", "lazy")
 OVERFLOWS = ("block", "error")
 POSITIVE = ("k", "buffer", "buffer_bytes", "message_bytes", "fanout", "datagram_bytes")
@@ -74,7 +74,7 @@ class Recipe:
         if self.members < 1:
             raise ConfigError(f"members: {self.members} is not at least 1")
         (promised if self.in_view else check_runnable)(self.protocol, self.order)
-        if self.relation not in RELATIONS:
+        if self.relation not in tuple(RELATIONS):  # Whatever it is, it may have no hash.
             raise one_of("relation", self.relation, RELATIONS)
         if self.purge not in PURGING:
             raise one_of("purge", self.purge, PURGING)
@@ -138,4 +138,4 @@ class Recipe:
     @property
     def needs_safety(self) -> bool:
         """Whether a message must be safe before it purges others from retransmission."""
-        return self.elsewhere and self.relation != "none"
+        return self.elsewhere and RELATIONS[self.relation].purges

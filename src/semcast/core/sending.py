@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from semcast import kernel
 from semcast.core.holdings import Holdings
-from semcast.core.obsolescence import TagAnnotator, annotator
 from semcast.core.order.protocols import After, Ordering
 from semcast.core.outbox import Outbox
 from semcast.core.reception import Reception
 from semcast.core.recipe import Recipe
+from semcast.core.relation import annotator
 from semcast.core.vetting import Vetting
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
@@ -45,7 +45,7 @@ class Sending:
         self.ordering = ordering
         # Others come after something or need an annotation each, so they are made one by one.
         is_plain = ordering is None or type(ordering).after is Ordering.after
-        self.makes_runs = is_plain and isinstance(self.annotator, TagAnnotator)
+        self.makes_runs = is_plain and self.annotator.is_plain
         self.holdings = holdings
         self.reception = reception
         self.vetting = vetting

@@ -12,11 +12,11 @@ from semcast import kernel
 from semcast.core.order import ORDERS
 from semcast.core.recipe import Recipe
 from semcast.core.recovery import RANGES_MAX
+from semcast.core.relation import RELATIONS
 from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import (
-    COVERS_MAX,
     Ballot,
     Data,
     Datagram,
@@ -28,8 +28,6 @@ from semcast.terms.messages import (
     WindowEmpty,
 )
 
-FORMS: dict[str, type] = {"bitmap": bytes, "list": tuple, "update-fin": tuple}
-
 
 class Vetting:
     """One per member; changes nothing, raises `RemoteProtocolError`."""
@@ -40,8 +38,8 @@ class Vetting:
         self.elsewhere = recipe.elsewhere
         self.message_bytes = recipe.message_bytes
         self.relation = recipe.relation
-        self.form = FORMS.get(recipe.relation)
-        self.covers_max = (recipe.k + 7) // 8 if recipe.relation == "bitmap" else COVERS_MAX
+        self.form = RELATIONS[recipe.relation].covers
+        self.covers_max = RELATIONS[recipe.relation].covers_max(recipe)
         self.after_max = recipe.members - 1 if recipe.order == "causal" else 0
         # Then the first member's messages may be markers.
         self.places = ORDERS[recipe.order].gives_places

@@ -1,6 +1,6 @@
 """What an application declared of a message, beside what the protocol made of it.
 
-A sender turns a declaration into an annotation that travels (`core/obsolescence.py`).  Whether it
+A sender turns a declaration into an annotation that travels (`core/relation/`).  Whether it
 did so rightly is judged by the declaration, which the `multicast` event has: the numbers of the own
 messages that the application called obsolete (`Event.declared`), its item and whether it may never
 be purged.  The last two are those of the message, unless `Event.declares` says otherwise.

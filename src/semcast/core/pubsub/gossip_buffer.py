@@ -7,9 +7,10 @@ goes at once.  Whatever is gone is a logger's matter: who asks is told that it w
 
 from collections import deque
 
-from semcast.core.index import Index, index
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.ranges import Ranges, spans_of
+from semcast.core.relation import index
+from semcast.core.relation.protocols import Index
 from semcast.kernel import size_of
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import Message

@@ -10,11 +10,11 @@ index sees a stream in order whatever came late.
 
 from collections import deque
 
-from semcast.core.index import index
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.storage import Storage
 from semcast.core.pubsub.tracking import Tracker
 from semcast.core.ranges import Ranges
+from semcast.core.relation import index
 from semcast.terms.effects import Effects
 from semcast.terms.events import APPEND, PURGE, RETRANSMISSION, Event
 from semcast.terms.ids import Rank, Seq, Span

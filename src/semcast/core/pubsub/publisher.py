@@ -9,13 +9,13 @@ up, subscribers never.
 from collections import deque
 from collections.abc import Sequence
 
-from semcast.core.obsolescence import annotator
 from semcast.core.outbox import batches
 from semcast.core.pubsub.census import CensusTaker
 from semcast.core.pubsub.heartbeats import Heartbeats
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.storage import Restored, Storage
 from semcast.core.ranges import Ranges
+from semcast.core.relation import annotator
 from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX, size_of
 from semcast.terms.declared import declare
 from semcast.terms.effects import Effects

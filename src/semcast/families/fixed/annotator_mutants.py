@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from semcast.core.obsolescence import (
-    Annotation,
-    BitmapAnnotator,
-    ChainAnnotator,
-    ListAnnotator,
-    UpdateFinAnnotator,
-)
+from semcast.core.relation.bitmap import BitmapAnnotator
+from semcast.core.relation.item import ChainAnnotator
+from semcast.core.relation.listed import ListAnnotator
+from semcast.core.relation.protocols import Annotation
+from semcast.core.relation.update_fin import UpdateFinAnnotator
 from semcast.families.testing import MutantTable
 from semcast.terms.ids import Seq
 from semcast.terms.messages import COVERS_MAX, Submission

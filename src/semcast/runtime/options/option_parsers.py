@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from semcast.core.recipe import RELATIONS
+from semcast.core.relation import RELATIONS
 from semcast.runtime.options.units import parse_bytes
 from semcast.terms.errors import ConfigError, one_of
 
@@ -98,6 +98,6 @@ def parse_key(value: object, field: str) -> Path | Literal[False]:
 def parse_relation(value: object, field: str) -> object:
     """The name of a relation, or an object that is one."""
     methods = (getattr(value, name, None) for name in ("obsoletes", "sent"))
-    if all(map(callable, methods)) or value in RELATIONS:
+    if all(map(callable, methods)) or value in tuple(RELATIONS):
         return value
     raise one_of(field, value, [*RELATIONS, "an object with methods obsoletes and sent"])

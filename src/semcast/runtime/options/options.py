@@ -16,7 +16,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from semcast.core.recipe import OVERFLOWS, PURGING, RELATIONS
+from semcast.core.recipe import OVERFLOWS, PURGING
+from semcast.core.relation import RELATIONS
 from semcast.core.views.recipe import OVERFLOWS as VIEW_OVERFLOWS
 from semcast.families import default_order, find, joinable
 from semcast.runtime.options.option_parsers import (

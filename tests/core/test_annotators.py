@@ -2,9 +2,8 @@
 
 import pytest
 
-from semcast.core import obsolescence
-from semcast.core.obsolescence import annotator
 from semcast.core.recipe import Recipe
+from semcast.core.relation import annotator, listed, protocols
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Submission
 
@@ -136,7 +135,7 @@ class TestList:
         assert rows[-1][1] == (1, 2, 3)
 
     def test_a_list_has_no_horizon(self):
-        far = obsolescence.LISTS_REMEMBERED * 3
+        far = listed.LISTS_REMEMBERED * 3
         *_, last = annotated(
             Recipe(members=1, relation="list"), *[Submission()] * far, covering(1, far)
         )
@@ -145,12 +144,12 @@ class TestList:
     def test_the_closure_reaches_as_far_as_lists_are_remembered(self):
         """A chain longer than that is closed in part; what was remembered stays bounded."""
         made = annotator(Recipe(members=1, relation="list"))
-        length = obsolescence.LISTS_REMEMBERED + 5
+        length = listed.LISTS_REMEMBERED + 5
         for seq in range(1, length + 1):
             row = made.annotate(seq, covering(seq - 1) if seq > 1 else Submission())
             made.remember(seq, row)
-        assert row[1] == tuple(range(1, obsolescence.LISTS_REMEMBERED + 1))
-        assert len(made.recent) == obsolescence.LISTS_REMEMBERED
+        assert row[1] == tuple(range(1, listed.LISTS_REMEMBERED + 1))
+        assert len(made.recent) == listed.LISTS_REMEMBERED
 
 
 class TestUpdateFin:
@@ -196,7 +195,7 @@ class TestUpdateFin:
         assert [keep for *_, keep in rows] == [True, False]
 
     def test_remembered_items_are_bounded(self, monkeypatch):
-        monkeypatch.setattr(obsolescence, "ITEMS_REMEMBERED", 3)
+        monkeypatch.setattr(protocols, "ITEMS_REMEMBERED", 3)
         made = annotator(self.recipe)
         for seq in range(1, 41):
             made.remember(seq, made.annotate(seq, self.fin if seq % 2 == 0 else self.update(seq)))
@@ -236,7 +235,7 @@ class TestChainLimit:
         assert [keep for *_, keep in rows] == [False, False, True, False, True]
 
     def test_a_forgotten_count_can_only_shorten_a_chain(self, monkeypatch):
-        monkeypatch.setattr(obsolescence, "ITEMS_REMEMBERED", 2)
+        monkeypatch.setattr(protocols, "ITEMS_REMEMBERED", 2)
         made = annotator(Recipe(members=1, chain_limit=5))
         keeps = []
         for seq, item in enumerate([1, 2, 3, 1], start=1):

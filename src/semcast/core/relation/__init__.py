@@ -1,0 +1,59 @@
+"""Relations: which message makes which obsolete.  One value for each in `RELATIONS`.
+
+A relation is an annotator, an index, and the form in which a message lists what it covers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from semcast.core.relation.bitmap import BitmapAnnotator, BitmapIndex
+from semcast.core.relation.every import AllIndex, NoIndex
+from semcast.core.relation.item import ItemIndex, TagAnnotator, item_annotator
+from semcast.core.relation.listed import ListAnnotator, ListIndex
+from semcast.core.relation.protocols import Annotator, Index, RelationSettings
+from semcast.core.relation.update_fin import UpdateFinAnnotator
+from semcast.terms.ids import Seq
+from semcast.terms.messages import COVERS_MAX
+
+
+def _bitmap_bytes(settings: RelationSettings) -> int:
+    return (settings.k + 7) // 8
+
+
+def _longest_list(settings: RelationSettings) -> int:
+    return COVERS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class RelationKind:
+    """`annotator` is made from a recipe and the number that the own stream starts after.
+
+    `covers` is the type of `Message.covers`, if it has one, and `covers_max` its greatest length.
+    If not `purges`, nothing is ever obsolete.
+    """
+
+    annotator: Callable[[RelationSettings, Seq], Annotator]
+    index: Callable[[RelationSettings], Index]
+    covers: type | None = None
+    covers_max: Callable[[RelationSettings], int] = _longest_list
+    purges: bool = True
+
+
+RELATIONS: dict[str, RelationKind] = {
+    "item": RelationKind(item_annotator, ItemIndex),
+    "bitmap": RelationKind(BitmapAnnotator, BitmapIndex, bytes, _bitmap_bytes),
+    "list": RelationKind(ListAnnotator, ListIndex, tuple),
+    "all": RelationKind(TagAnnotator, AllIndex),
+    "update-fin": RelationKind(UpdateFinAnnotator, ListIndex, tuple),
+    "none": RelationKind(TagAnnotator, NoIndex, purges=False),
+}
+
+
+def annotator(settings: RelationSettings, base: Seq = 0) -> Annotator:
+    """The annotator of a recipe's relation, for a stream that goes on after `base`."""
+    return RELATIONS[settings.relation].annotator(settings, base)
+
+
+def index(settings: RelationSettings) -> Index:
+    """An empty index for the recipe's relation."""
+    return RELATIONS[settings.relation].index(settings)

@@ -1,0 +1,40 @@
+"""Relations `all` and `none`: every message supersedes all before it, or none does."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from semcast.core.relation.protocols import Index, RelationSettings
+from semcast.terms.ids import Seq
+from semcast.terms.messages import Message
+
+
+class NoIndex(Index):
+    """The empty relation: plain reliability."""
+
+    def __init__(self, settings: RelationSettings) -> None:
+        pass
+
+    def add(self, message: Message) -> None:
+        pass
+
+    def remove(self, message: Message) -> None:
+        pass
+
+    def obsoleted_by(self, message: Message) -> Sequence[Seq]:
+        return ()
+
+
+class AllIndex(Index):
+    """Every message obsoletes all before it: a stubborn channel [SRM §3.1]."""
+
+    def __init__(self, settings: RelationSettings) -> None:
+        self.held: dict[Seq, None] = {}  # in order of arrival, which is that of the stream
+
+    def add(self, message: Message) -> None:
+        self.held[message.seq] = None
+
+    def remove(self, message: Message) -> None:
+        del self.held[message.seq]
+
+    def obsoleted_by(self, message: Message) -> Sequence[Seq]:
+        return list(takewhile(lambda seq: seq < message.seq, self.held))

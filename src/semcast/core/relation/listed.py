@@ -1,0 +1,54 @@
+"""Relation `list`: a message lists the distances of those that it supersedes."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from semcast.core.relation.protocols import (
+    Annotation,
+    Annotator,
+    Index,
+    RelationSettings,
+    distances,
+)
+from semcast.terms.ids import Seq
+from semcast.terms.messages import COVERS_MAX, Message, Submission
+
+LISTS_REMEMBERED = 1 << 10  # messages; past it purging is less complete, never wrong
+
+
+class ListAnnotator(Annotator):
+    """Explicit lists, no horizon; the closure reaches as far as recent lists are remembered."""
+
+    def __init__(self, settings: RelationSettings, base: Seq = 0) -> None:
+        self.base = base
+        self.recent: OrderedDict[Seq, tuple[Seq, ...]] = OrderedDict()
+
+    def annotate(self, seq: Seq, submission: Submission) -> Annotation:
+        covered = distances(seq, submission, self.base)
+        for obsolete in tuple(covered):
+            for older in self.recent.get(obsolete, ()):
+                if seq - older <= LISTS_REMEMBERED:
+                    covered[older] = seq - older
+        return submission.item, tuple(sorted(covered.values())[:COVERS_MAX]), submission.never_purge
+
+    def remember(self, seq: Seq, annotation: Annotation) -> None:
+        if annotation[1]:
+            self.recent[seq] = tuple(seq - n for n in annotation[1])
+        while self.recent and next(iter(self.recent)) <= seq - LISTS_REMEMBERED:
+            self.recent.popitem(last=False)
+
+
+class ListIndex(Index):
+    """Explicit distances, looked up one by one."""
+
+    def __init__(self, settings: RelationSettings) -> None:
+        self.held: set[Seq] = set()
+
+    def add(self, message: Message) -> None:
+        self.held.add(message.seq)
+
+    def remove(self, message: Message) -> None:
+        self.held.remove(message.seq)
+
+    def obsoleted_by(self, message: Message) -> Sequence[Seq]:
+        return [message.seq - n for n in message.covers if message.seq - n in self.held]
