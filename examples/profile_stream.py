@@ -6,6 +6,9 @@ Each `# %%` is a cell for editors that know them; `python examples/profile_strea
 # %% A stream: ten thousand quotes of 875 stocks, half of them of 25.  It could be any file with
 # keys (`semcast.pipeline.reading.keyed_files.read_keyed`) or a recorded trace (`read_trace`).
 import signal
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this at once, without a traceback.
+
 from itertools import islice
 from random import Random
 
@@ -14,7 +17,6 @@ from semcast.pipeline.profile.spark_profile import profile_rows
 from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.workloads.stock import quotes
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this at once, without a traceback.
 stream = islice(quotes(Random(1)), 10_000)
 rows = [("exchange", place, str(quote.item), "U") for place, quote in enumerate(stream, start=1)]
 

@@ -7,8 +7,11 @@
 #     python examples/sweep_and_report.py        or cell by cell, in an editor that knows `# %%`
 
 # %%
-import csv
 import signal
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this at once, without a traceback.
+
+import csv
 import tempfile
 from pathlib import Path
 
@@ -16,7 +19,6 @@ from semcast.pipeline.report.report import report
 from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.pipeline.sweep.sweep import plan, run_sweep
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this at once, without a traceback.
 folder = Path(tempfile.mkdtemp(prefix="semcast-"))
 
 # %% [markdown]
