@@ -78,12 +78,16 @@ def test_page_shows_all_figures_with_readings_beside_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "run_point", fake_run)
-    monkeypatch.setattr(plot, "draw", lambda figure, results: b"picture")
+
+    def drawn(figure: Figure, results: Results) -> plot.Pictures:
+        return plot.Pictures(b"png", b"svg", (b"panel",) * len(figure.panels))
+
+    monkeypatch.setattr(plot, "draw", drawn)
     rendered = render(["all"], tmp_path, jobs=1)
     assert [files["name"] for files in rendered] == list(FIGURES)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     html = (tmp_path / "index.html").read_text()
-    assert html.count("<img ") == len(FIGURES)
+    assert html.count("<img ") == sum(len(figure.panels) for figure in FIGURES.values())
     assert "r = 0.25: 75 in the text" in html
     assert "not run" not in html.partition('id="buffers"')[0]
 

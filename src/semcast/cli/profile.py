@@ -86,6 +86,7 @@ def profile(
     from semcast.pipeline.profile.profile_files import facts_of, write_profile
     from semcast.pipeline.reading.keyed_text import KeyedColumns
     from semcast.traces.arrow import spare_pandas
+    from semcast.traces.kept_results import PROFILE, keep
 
     spare_pandas()
     rates = Rates.given(sender_rate, receiver_rate)
@@ -97,14 +98,14 @@ def profile(
         (found, way), bad = _profile_trace(output, source, rates, target), None
     else:
         found, bad, way = _profile_file(output, source, columns, rates, target)
-    bad_rows = 0 if bad is None else bad.rows
-    facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad_rows}
+    facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad.rows if bad else 0}
     if out is not None:
         facts["files"] = write_profile(out, found, rates, facts)
     if bad is not None and bad.rows:
         output.say(f"skipped {bad.rows:,} invalid rows; the first: {bad.first}", "")
     _tell(output, facts)
     output.say(f"profiled {way}")
+    keep(source, PROFILE, facts)
     output.answer(facts)
 
 

@@ -23,9 +23,9 @@ def report(
 ) -> None:
     """Write one self-contained HTML page about a directory of results.
 
-    The page shows runs, verdicts with their counterexamples, profiles, advice, sweeps and
-    figures.  To include the output of a command, save it in the directory:
-    semcast check TRACE --json > DIR/check.json
+    The page has a card for each trace with the last check and profile of it, and sweeps, figures,
+    tables.  To include the output of another command, save it in the directory:
+    semcast bench throughput --json > DIR/bench.json
     """
     from semcast.pipeline.report.report import report as write
 
@@ -34,4 +34,5 @@ def report(
     output.say(f"{facts['html']}: {facts['verdicts']} verdicts, {facts['failed']} failed")
     for source in facts["not_shown"]:
         output.say(f"not shown: {source}")
+    output.next(f"open {facts['html']}")
     output.answer(facts)

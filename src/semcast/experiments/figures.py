@@ -1,4 +1,4 @@
-"""All figures by name, and their rendering: PNG and CSV for each, one page for all.
+"""All figures by name, and their rendering: PNG, SVG and CSV for each, one page for all.
 
 Every distinct point runs once, whichever figures and curves show it, and results are kept in the
 order of the figures, so that the number of workers changes nothing but the time.  Live points run
@@ -58,6 +58,7 @@ class Rendered(TypedDict):
 
     name: str
     png: str
+    svg: str
     csv: str
     source: str
 
@@ -135,9 +136,10 @@ def render(
     pictures = {figure.name: draw(figure, results) for figure in figures}
     with _writing(out_dir) as out:
         for figure in figures:
-            new_file(out / f"{figure.name}.png").write_bytes(pictures[figure.name])
+            new_file(out / f"{figure.name}.png").write_bytes(pictures[figure.name].png)
+            new_file(out / f"{figure.name}.svg").write_bytes(pictures[figure.name].svg)
             new_file(out / f"{figure.name}.csv").write_text(_csv(figure, results))
-        text = page(figures, results, pictures)
+        text = page(figures, results, {name: each.panels for name, each in pictures.items()})
         new_file(out / "index.html").write_text(text, encoding="utf-8")
         return [_rendered(figure, out) for figure in figures]
 
@@ -242,6 +244,7 @@ def _rendered(figure: Figure, out: Path) -> Rendered:
     return {
         "name": figure.name,
         "png": str(out / f"{figure.name}.png"),
+        "svg": str(out / f"{figure.name}.svg"),
         "csv": str(out / f"{figure.name}.csv"),
         "source": figure.source,
     }

@@ -8,29 +8,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from semcast.terms.palette import HOLDS, REFERENCE, SEMANTIC, SLOW, WRONG
-
-_PALETTE: Final = {
-    "reference": REFERENCE,
-    "semantic": SEMANTIC,
-    "slow": SLOW,
-    "bad": WRONG,
-    "wrong": WRONG,
-    "good": HOLDS,
-}
-_LIGHT: Final = "--ink: #1f2328; --soft: #57606a; --paper: #fff; --line: #d0d7de; --tint: #f6f8fa;"
-_DARK: Final = (
-    "--ink: #e6edf3; --soft: #9198a1; --paper: #0d1117; --line: #30363d; --tint: #161b22;"
-)
-
-
-def _variables(paper: str) -> str:
-    return " ".join(f"--{name}: {getattr(colour, paper)};" for name, colour in _PALETTE.items())
-
+from semcast.terms.palette import style_variables
 
 STYLE: Final = (
-    f":root {{ color-scheme: light dark; {_LIGHT} {_variables('light')} }}\n"
-    f"@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} {_variables('dark')} }} }}\n"
+    f":root {{ color-scheme: light dark; {style_variables('light')} }}\n"
+    f"@media (prefers-color-scheme: dark) {{ :root {{ {style_variables('dark')} }} }}\n"
     """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
        max-width: 76rem; margin: 2rem auto; padding: 0 1.25rem; }
@@ -41,15 +23,16 @@ section { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 1.
 .soft { color: var(--soft); margin: .25rem 0 1rem; }
 .warning { border-left: 4px solid var(--slow); padding-left: .75rem; }
 .pass, .fail { font-weight: 600; white-space: nowrap; }
-.pass { color: var(--good); } .fail { color: var(--bad); }
+.pass { color: var(--holds); } .fail { color: var(--wrong); }
 p.fail, p.verdict { white-space: normal; overflow-wrap: anywhere; }
 p.verdict { font-size: 1.15rem; border-left: 4px solid var(--line); padding-left: .75rem; }
-p.verdict.pass { border-color: var(--good); } p.verdict.fail { border-color: var(--bad); }
+p.verdict.pass { border-color: var(--holds); } p.verdict.fail { border-color: var(--wrong); }
 .card { border: 1px solid var(--line); border-radius: 8px; padding: .75rem 1rem; margin: 1rem 0; }
 .card h3 { margin-top: 0; }
-figure { margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .5rem 1rem; }
-figure svg { flex: 1 1 20rem; min-width: 0; max-width: 36rem; width: 100%; height: auto; }
+.panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr));
+          gap: .5rem 1rem; margin: 1rem 0; }
 img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
+img.vector { background: none; width: 100%; max-width: 36rem; }
 code, pre { font: .875em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
 pre { background: var(--tint); padding: .6rem .8rem; border-radius: 6px; white-space: pre-wrap; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
@@ -66,7 +49,7 @@ summary { cursor: pointer; color: var(--soft); }
 }
 @media print {
 """
-    f"  :root {{ {_LIGHT} {_variables('light')} }}\n"
+    f"  :root {{ {style_variables('light')} }}\n"
     """
   body { font-size: 10pt; max-width: none; margin: 0; padding: 0; }
   nav { display: none; }
@@ -92,10 +75,12 @@ def document(title: str, body: str, *, style: str = "") -> str:
     )
 
 
-def picture(title: str, png: bytes) -> str:
-    """A picture that is part of the page."""
-    encoded = b64encode(png).decode()
-    return f'<img alt="{escape(title)}" src="data:image/png;base64,{encoded}">\n'
+def picture(title: str, image: bytes) -> str:
+    """A picture that is part of the page, PNG or SVG; scripts in an SVG do not run there."""
+    is_svg = not image.startswith(b"\x89PNG")
+    kind, look = ("svg+xml", ' class="vector"') if is_svg else ("png", "")
+    encoded = b64encode(image).decode()
+    return f'<img alt="{escape(title)}"{look} src="data:image/{kind};base64,{encoded}">\n'
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:

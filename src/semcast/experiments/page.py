@@ -11,17 +11,20 @@ from semcast.experiments.figures import Results, points
 from semcast.experiments.html import document, picture, table
 
 
-def page(figures: Sequence[Figure], results: Results, pictures: Mapping[str, bytes]) -> str:
+def page(figures: Sequence[Figure], results: Results, panels: Mapping[str, Sequence[bytes]]) -> str:
     """The whole page."""
     links = "".join(f'<a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
     quick = '<p class="warning">A quick rendering: few and short runs.</p>' if results.quick else ""
-    sections = "".join(_section(figure, results, pictures[figure.name]) for figure in figures)
+    sections = "".join(_section(figure, results, panels[figure.name]) for figure in figures)
     body = f"<h1>Semcast: the papers' figures</h1><nav>{links}</nav>{quick}\n{sections}"
     return document("Semcast: figures", body)
 
 
-def _section(figure: Figure, results: Results, png: bytes) -> str:
+def _section(figure: Figure, results: Results, panels: Sequence[bytes]) -> str:
     title, name = escape(figure.title), escape(figure.name)
+    shown = "".join(
+        picture(panel.title, svg) for panel, svg in zip(figure.panels, panels, strict=True)
+    )
     runs = points(figure, results.seed, results.quick)
     broken = sum(int(results.rows[point].get("violations") or 0) for point in runs)
     verdict = (
@@ -31,7 +34,7 @@ def _section(figure: Figure, results: Results, png: bytes) -> str:
         f'<section id="{name}"><h2>{title}</h2>\n'
         f'<p class="soft">{escape(figure.source)}; {len(runs)} runs, seed {results.seed}; '
         f'<a href="{name}.csv">{name}.csv</a></p>\n{verdict}'
-        f"{picture(figure.title, png)}<p>{escape(figure.note)}</p>\n"
+        f'<div class="panels">{shown}</div><p>{escape(figure.note)}</p>\n'
         f"{_readings(figure, results)}</section>\n"
     )
 
@@ -40,7 +43,7 @@ def _readings(figure: Figure, results: Results) -> str:
     lines = list(_lines(figure, results))
     if not lines:
         return ""
-    names = ("panel", "paper", "curve", "x", "paper", "here")
+    names = ("here", "paper", "curve", "x", "what the paper says", "panel")
     return table(names, lines, "Values in the paper's text and values measured here")
 
 
@@ -52,4 +55,4 @@ def _lines(figure: Figure, results: Results) -> Iterator[tuple[object, ...]]:
             else (f"{curve.label}, {curve.style}")
         )
         here = value if isinstance(value, int | float) else "not run"
-        yield panel.title, reading.label, what, reading.x, reading.y, here
+        yield here, reading.y, what, reading.x, reading.label, panel.title

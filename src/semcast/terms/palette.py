@@ -24,3 +24,39 @@ SEMANTIC: Final = Colour(12, "#0969da", "#4493f8")  # blue: Semcast's semantic p
 WRONG: Final = Colour(9, "#cf222e", "#f85149")  # red: only a failure or a wrong value
 SLOW: Final = Colour(3, "#9a6700", "#d29922")  # yellow: slow, late, doubtful
 HOLDS: Final = Colour(2, "#1a7f37", "#3fb950")  # green: only a verdict that passed
+
+# Paper and ink of figures and pages.
+INK: Final = Colour(7, "#1f2328", "#e6edf3")
+LINE: Final = Colour(8, "#d0d7de", "#30363d")
+TINT: Final = Colour(0, "#f6f8fa", "#161b22")
+PAPER: Final = Colour(0, "#ffffff", "#0d1117")
+
+# Curves that differ by a parameter, in this order; none has the colour of a verdict.
+SERIES: Final = (
+    SEMANTIC,
+    Colour(5, "#8250df", "#ab7df8"),
+    Colour(6, "#0f766e", "#2dd4bf"),
+    Colour(13, "#bf3989", "#f778ba"),
+    Colour(14, "#0e8fb3", "#67d4f1"),
+    Colour(7, "#6b5b00", "#c9bd6a"),
+)
+
+# The names of the colours as variables of a style sheet.
+VARIABLES: Final = {
+    "ink": INK,
+    "soft": REFERENCE,
+    "line": LINE,
+    "tint": TINT,
+    "paper": PAPER,
+    "reference": REFERENCE,
+    "semantic": SEMANTIC,
+    "slow": SLOW,
+    "wrong": WRONG,
+    "holds": HOLDS,
+    **{f"series-{number}": colour for number, colour in enumerate(SERIES)},
+}
+
+
+def style_variables(paper: str) -> str:
+    """The colours on "light" or "dark" paper, as declarations of a style sheet."""
+    return " ".join(f"--{name}: {getattr(colour, paper)};" for name, colour in VARIABLES.items())

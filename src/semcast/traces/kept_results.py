@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from semcast.traces.files import new_file
-from semcast.traces.schema import RUNS
+from semcast.traces.schema import CURRENT, EVENTS, RUNS
 
 CHECK: Final = "check.json"
 PROFILE: Final = "profile.json"
@@ -21,9 +21,9 @@ BYTES_MAX: Final = 16 << 20
 
 
 def keep(trace: Path, name: str, facts: Mapping[str, object]) -> None:
-    """Keep a result beside the trace, in place of the last one."""
+    """Keep a result beside the trace, in place of the last one; other sources keep none."""
     with suppress(OSError):
-        if trace.is_dir():
+        if (trace / EVENTS).is_dir() or (trace / CURRENT).exists():
             new_file(trace / name).write_bytes(msgspec.json.encode(facts, enc_hook=float))
 
 

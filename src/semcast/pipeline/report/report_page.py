@@ -20,7 +20,8 @@ from semcast.pipeline.report.result_files import (
 
 FAILURES_MAX: Final = 20
 COLUMNS_MAX: Final = 8
-LINES_OPEN: Final = 40  # A longer table is folded.
+LINES_OPEN: Final = 20  # A longer table is folded.
+LONG: Final = 1 << 53  # A number from here on is a hash, shown by its end.
 DEEP: Final = 60
 ORDER: Final = ("fail", "pass", "not applicable")
 NAMING: Final = frozenset({"seed", "item", "digest", "run_id", "run", "key"})
@@ -45,6 +46,7 @@ def write_page(name: str, found: ResultFiles, now: datetime) -> str:
 def _sections(found: ResultFiles) -> Iterator[tuple[str, str]]:
     of = found.answers
     yield "Verdicts", _verdicts(found)
+    yield "Traces", _join(map(_trace, found.traces))
     yield "Checks", _join(_check(each) for each in of if isinstance(each.answer, CheckResult))
     yield "Profiles", _join(_profile(each) for each in of if isinstance(each.answer, ProfileResult))
     yield "Sweeps", _join(map(_sweep, found.sweeps))
@@ -52,7 +54,6 @@ def _sections(found: ResultFiles) -> Iterator[tuple[str, str]]:
     others = (each for each in of if not isinstance(each.answer, CheckResult | ProfileResult))
     yield "Answers", _join(map(_answer, others))
     yield "Tables", _join(_heading(each.source) + _lines(each) for each in found.tables)
-    yield "Runs", _ran(found)
     yield "Not shown", _not_shown(found)
 
 
@@ -64,7 +65,9 @@ def _overall(found: ResultFiles) -> str:
     if failed:
         return f'<p class="verdict fail">{failed} of {len(verdicts)} verdicts failed.</p>'
     said = "The verdict passed" if len(verdicts) == 1 else f"All {len(verdicts)} verdicts passed"
-    return f'<p class="verdict pass">{said}.</p>'
+    unchecked = sum(trace.check is None for trace in found.traces)
+    also = f" {_count(unchecked, 'trace')} not checked." if unchecked else ""
+    return f'<p class="verdict pass">{said}.{also}</p>'
 
 
 def _verdicts(found: ResultFiles) -> str:
@@ -93,7 +96,7 @@ def _proof(name: str, found: PropertyRow) -> str:
     """Counterexamples that a person can follow, event by event."""
     parts = [f"<h3>Counterexamples to {escape(name)}</h3>\n"]
     for example in found.examples:
-        run = "" if example.run_id is None else f"Run {example.run_id}: "
+        run = "" if example.run_id is None else f"Run {_shown('run', example.run_id)}: "
         parts.append(f"<p>{escape(run + example.what)}</p>\n{_records(example.events)}")
     if found.violations > len(found.examples):
         parts.append(f'<p class="soft">{found.violations - len(found.examples):,} more.</p>\n')
@@ -106,7 +109,8 @@ def _profile(each: CommandOutput) -> str:
     advice = answer.advice
     if advice is None:
         return _heading(each.source) + _facts(each.facts)
-    told = f'<p class="verdict">{escape(advice.reason)}</p>\n'
+    size = "No buffer suffices" if advice.buffer is None else f"Buffer: {advice.buffer:,} messages"
+    told = f'<p class="verdict">{size}. {escape(advice.reason)}</p>\n'
     numbers = {n: v for n, v in each.facts["advice"].items() if n != "reason"}
     return _heading(each.source) + told + _facts({**each.facts, "advice": numbers})
 
@@ -117,16 +121,14 @@ def _sweep(sweep: SweepFound) -> str:
     kind = "live" if plan.is_live else "simulated"
     about = f"{plan.experiment}, {kind}, {plan.repeat} of each, seed {plan.seed}; {axes}"
     parts = [_heading(sweep.source, f"{about}; semcast {plan.version}")]
-    if sweep.png is not None:
-        parts.append(picture(f"{plan.experiment} over {', '.join(plan.grid)}", sweep.png))
+    if sweep.picture is not None:
+        parts.append(picture(f"{plan.experiment} over {', '.join(plan.grid)}", sweep.picture))
     if sweep.failures:
         parts.append(_failures(sweep.failures))
     if sweep.summary is None:
         parts.append("<p>Not finished: run the same command again to resume.</p>\n")
     else:
-        lines, title = _lines(sweep.summary), "Means and 95 % intervals"
-        is_long = len(sweep.summary.rows) > LINES_OPEN
-        parts.append(_folded(title, lines) if is_long else f"<p>{title}</p>\n{lines}")
+        parts.append(f"<p>Means and 95 % intervals</p>\n{_lines(sweep.summary)}")
     return _join(parts)
 
 
@@ -143,33 +145,58 @@ def _failures(failures: Sequence[Mapping[str, str]]) -> str:
     return shown + (left if counts[FAILURES_MAX:] else "")
 
 
-def _figure(source: str, png: bytes, numbers: CsvTable | None) -> str:
+def _figure(source: str, image: bytes, numbers: CsvTable | None) -> str:
     shown = "" if numbers is None else _folded(numbers.source, _lines(numbers))
-    return _heading(source) + picture(source, png) + shown
+    return _heading(source) + picture(source, image) + shown
 
 
 def _answer(each: CommandOutput) -> str:
     return _heading(each.source, f"semcast {each.answer.command}") + _facts(each.facts)
 
 
-def _ran(found: ResultFiles) -> str:
-    names = ("trace", "run", "name", "protocol", "order", "relation", "f", "seed", "complete")
+def _trace(trace: TraceFound) -> str:
+    """A card: what ran, the verdict, the advice, and the command that shows it."""
+    events = sum(trace.events.values())
+    kinds = dict.fromkeys(f"{run.protocol}, order {run.order}" for run in trace.runs)
+    about = f"{'; '.join(kinds)} · {_count(len(trace.runs), 'run')} · {events:,} events"
+    parts = [_heading(trace.source, about)]
+    if trace.check is None:
+        command = f"semcast check {trace.source}"
+        parts.append(f'<p class="soft">Not checked: <code>{escape(command)}</code></p>\n')
+    else:
+        parts.append(_checked(trace.check))
+    if trace.profile is not None:
+        parts.append(_profiled(trace.profile))
+    parts.append(f"<p><code>semcast explain {escape(trace.source)}</code></p>\n")
+    by_kind = table(("kind", "events"), sorted(trace.events.items()))
+    parts.append(_folded("Runs and events", _runs(trace) + by_kind))
+    return f'<div class="card">{_join(parts)}</div>\n'
+
+
+def _runs(trace: TraceFound) -> str:
+    names = ("run", "name", "protocol", "order", "relation", "f", "seed", "complete")
     rows = [
-        (*(trace.source, str(run.run_id), run.name, run.protocol, run.order, run.relation),
-         *(run.f, str(run.seed), run.complete))
-        for trace in found.traces
+        (*(_shown("run", run.run_id), run.name, run.protocol, run.order, run.relation),
+         *(run.f, _shown("seed", run.seed), run.complete))
         for run in trace.runs
     ]  # fmt: skip
-    return table(names, rows) + _events(found.traces) if rows else ""
+    return table(names, rows)
 
 
-def _events(traces: Sequence[TraceFound]) -> str:
-    kinds = sorted({kind for trace in traces for kind in trace.events})
-    rows = [
-        (trace.source, sum(trace.events.values()), *(trace.events.get(kind, 0) for kind in kinds))
-        for trace in traces
-    ]
-    return table(("trace", "events", *kinds), rows, "Events by kind")
+def _checked(each: CommandOutput) -> str:
+    verdict = each.answer.judged()
+    assert verdict is not None
+    state = "pass" if verdict.passed else "fail"
+    line = f'<p class="verdict {state}">{state}: {escape(verdict.said)}</p>\n'
+    return line + _folded("All guarantees", _check(each))
+
+
+def _profiled(each: CommandOutput) -> str:
+    return _folded("Profile", _profile(each)) if each.answer else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _not_shown(found: ResultFiles) -> str:
@@ -215,7 +242,11 @@ def _records(records: Sequence[Mapping[str, Any]]) -> str:
     """One line each; columns in which there is nothing are left out."""
     names = dict.fromkeys(n for each in records for n, v in each.items() if v is not None)
     rows = [[_shown(name, each.get(name)) for name in names] for each in records]
-    return table(list(names), rows)
+    return _fold_long(table(list(names), rows), len(rows))
+
+
+def _fold_long(shown: str, rows: int) -> str:
+    return _folded(f"{rows:,} rows", shown) if rows > LINES_OPEN else shown
 
 
 def _is_plain(value: object) -> bool:
@@ -226,6 +257,8 @@ def _shown(name: str, value: object) -> object:
     """A value for a table; numbers that only name something are words."""
     if not _is_plain(value):
         return Markup(f"<code>{escape(json.dumps(value))}</code>")
+    if isinstance(value, int) and abs(value) >= LONG:
+        return f"…{value & 0xFFFFFFFF:08x}"
     return str(value) if name in NAMING and value is not None else value
 
 
@@ -239,7 +272,7 @@ def _lines(shown: CsvTable) -> str:
         for row in shown.rows
     ]
     left = f'<p class="soft">{shown.left:,} more lines.</p>\n' if shown.left else ""
-    return table(shown.names, rows) + left
+    return _fold_long(table(shown.names, rows) + left, len(rows) + shown.left)
 
 
 def _typed(text: str) -> object:

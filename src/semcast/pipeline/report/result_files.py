@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 
 from semcast.experiments.experiment import Value
 from semcast.pipeline.report.command_results import CommandResult, ResultVerdict, parse_result
-from semcast.pipeline.sweep.results import MANIFEST, PICTURE, RESULTS_CSV, SUMMARY
+from semcast.pipeline.sweep.results import MANIFEST, PICTURE, RESULTS_CSV, SUMMARY, VECTOR
 from semcast.terms.errors import SemcastError
 from semcast.traces.errors import BadFile
 from semcast.traces.files import refuse_links
+from semcast.traces.kept_results import CHECK, PROFILE, kept
 from semcast.traces.parquet import read_runs
 from semcast.traces.schema import EVENTS, JOURNALS, RUNS, RunInfo
 from semcast.traces.tables import check_kinds
@@ -40,11 +41,14 @@ class CommandOutput(NamedTuple):
 
 
 class TraceFound(NamedTuple):
-    """A trace or lake: its runs, and how many events of each kind it has."""
+    """A trace or lake: its runs, how many events of each kind it has, and the last results of
+    `check` and `profile` on it."""
 
     source: str
     runs: Sequence[RunInfo]
     events: Mapping[str, int]
+    check: CommandOutput | None = None
+    profile: CommandOutput | None = None
 
 
 class CsvTable(NamedTuple):
@@ -77,7 +81,7 @@ class SweepFound(NamedTuple):
     failures: Sequence[Mapping[str, str]]
     violations: int
     summary: CsvTable | None
-    png: bytes | None
+    picture: bytes | None
 
     def judged(self) -> ResultVerdict:
         """How many runs failed."""
@@ -90,10 +94,10 @@ class SweepFound(NamedTuple):
 
 
 class ImageFile(NamedTuple):
-    """A picture, and the table of its numbers if one lies beside it."""
+    """A picture, PNG or SVG, and the table of its numbers if one lies beside it."""
 
     source: str
-    png: bytes
+    image: bytes
     numbers: CsvTable | None
 
 
@@ -118,6 +122,8 @@ class ResultFiles:
     def verdicts(self) -> list[tuple[str, ResultVerdict]]:
         """Everything that was judged and where it stands, what failed first."""
         judged = [(each.source, each.answer.judged()) for each in self.answers]
+        checked = [trace.check for trace in self.traces if trace.check is not None]
+        judged += [(each.source, each.answer.judged()) for each in checked]
         judged += [(sweep.source, sweep.judged()) for sweep in self.sweeps]
         told = [(source, verdict) for source, verdict in judged if verdict is not None]
         return sorted(told, key=lambda each: each[1].passed)
@@ -163,11 +169,21 @@ def _directory_reader(place: Path) -> _Reader | None:
 
 
 def _read_files(found: ResultFiles, top: Path, files: Sequence[Path]) -> None:
-    pictures = {path.stem for path in files if path.suffix == ".png"}
-    readers: dict[str, _Reader] = {".json": _read_json, ".png": _read_png, ".csv": _read_csv}
+    pictures = {path.stem for path in files if path.suffix in (".png", ".svg")}
+    vectors = {path.stem for path in files if path.suffix == ".svg"}
+    readers: dict[str, _Reader] = {
+        ".json": _read_json,
+        ".png": _read_image,
+        ".svg": _read_image,
+        ".csv": _read_csv,
+    }
     for path in files:
         if path.suffix == ".csv" and path.stem in pictures:
             continue  # It is shown with its picture.
+        if path.suffix == ".png" and path.stem in vectors:
+            continue  # The same picture as SVG follows the reader's screen.
+        if path.suffix == ".html":
+            continue  # A page of its own, such as that of the figures.
         _try(found, top, path, readers.get(path.suffix, _refuse))
 
 
@@ -220,13 +236,18 @@ def _objects(text: str) -> list[dict[str, Any]]:
     return objects
 
 
-def _read_png(found: ResultFiles, path: Path, source: str) -> None:
-    png = _bytes(path)
-    if not png.startswith(b"\x89PNG\r\n\x1a\n"):
-        raise BadFile("not a PNG picture")
+def _image(path: Path) -> bytes:
+    image = _bytes(path)
+    is_svg = path.suffix == ".svg" and image.lstrip().startswith((b"<svg", b"<?xml"))
+    if not is_svg and not image.startswith(b"\x89PNG\r\n\x1a\n"):
+        raise BadFile(f"not {'an SVG' if path.suffix == '.svg' else 'a PNG'} picture")
+    return image
+
+
+def _read_image(found: ResultFiles, path: Path, source: str) -> None:
     beside = path.with_suffix(".csv")
     numbers = _table(beside, str(Path(source).with_suffix(".csv"))) if beside.exists() else None
-    found.pictures.append(ImageFile(source, png, numbers))
+    found.pictures.append(ImageFile(source, _image(path), numbers))
 
 
 def _read_csv(found: ResultFiles, path: Path, source: str) -> None:
@@ -252,7 +273,14 @@ def _read_trace(found: ResultFiles, path: Path, source: str) -> None:
     if not runs:
         raise BadFile(f"an incomplete trace: {RUNS} is missing")
     check_kinds(path / EVENTS)
-    found.traces.append(TraceFound(source, runs, dict(_counted(path / EVENTS))))
+    results = [_kept(path, source, name) for name in (CHECK, PROFILE)]
+    found.traces.append(TraceFound(source, runs, dict(_counted(path / EVENTS)), *results))
+
+
+def _kept(path: Path, source: str, name: str) -> CommandOutput | None:
+    facts = kept(path, name)
+    answer = None if facts is None else parse_result(facts)
+    return None if facts is None or answer is None else CommandOutput(source, answer, facts)
 
 
 def _counted(events: Path) -> Iterator[tuple[str, int]]:
@@ -267,9 +295,10 @@ def _counted(events: Path) -> Iterator[tuple[str, int]]:
 def _read_sweep(found: ResultFiles, path: Path, source: str) -> None:
     refuse_links(path)
     plan = msgspec.json.decode(_bytes(path / MANIFEST), type=SweepPlan)
-    png = _bytes(path / PICTURE) if (path / PICTURE).exists() else None
+    drawn = next((path / name for name in (VECTOR, PICTURE) if (path / name).exists()), None)
+    picture = None if drawn is None else _image(drawn)
     if not (path / SUMMARY).exists():
-        found.sweeps.append(SweepFound(source, plan, 0, (), 0, None, png))
+        found.sweeps.append(SweepFound(source, plan, 0, (), 0, None, picture))
         return
     with open(path / RESULTS_CSV, newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
@@ -278,4 +307,6 @@ def _read_sweep(found: ResultFiles, path: Path, source: str) -> None:
     failures = [line for line in lines if line["error"]]
     violations = sum(int(line.get("violations") or 0) for line in lines)
     summary = _table(path / SUMMARY, str(Path(source) / SUMMARY))
-    found.sweeps.append(SweepFound(source, plan, len(lines), failures, violations, summary, png))
+    found.sweeps.append(
+        SweepFound(source, plan, len(lines), failures, violations, summary, picture)
+    )

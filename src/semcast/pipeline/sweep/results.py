@@ -27,6 +27,7 @@ RESULTS: Final = "results"
 RESULTS_CSV: Final = "results.csv"
 SUMMARY: Final = "summary.csv"
 PICTURE: Final = "sweep.png"
+VECTOR: Final = "sweep.svg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,10 @@ def write_results(
     files = {"results": out / RESULTS, "csv": out / RESULTS_CSV, "summary": out / SUMMARY}
     picture = draw(name, axes, estimates)
     if picture is not None:
-        with atomic_write(out / PICTURE) as path:
-            path.write_bytes(picture)
-        files["png"] = out / PICTURE
+        for kind, file, image in zip(("png", "svg"), (PICTURE, VECTOR), picture, strict=True):
+            with atomic_write(out / file) as path:
+                path.write_bytes(image)
+            files[kind] = out / file
     return files
 
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from semcast.experiments.experiment import Value
@@ -21,10 +19,13 @@ from semcast.experiments.plot import (
     DOTS_PER_INCH,
     INK,
     LOOK,
+    MARKS,
     OTHER,
-    PANEL_INCHES,
     STYLES,
+    new_canvas,
 )
+from semcast.experiments.vector import svg_of
+from semcast.experiments.wording import axis_label, result_label
 
 if TYPE_CHECKING:
     from semcast.pipeline.sweep.results import Estimate
@@ -34,30 +35,40 @@ CURVES_MAX: Final = 12  # that can be told apart
 COLUMNS: Final = 3
 
 
-def draw(name: str, axes: Sequence[str], estimates: Sequence["Estimate"]) -> bytes | None:
-    """The picture as PNG, or None if no axis is a number or nothing varies."""
+def draw(
+    name: str, axes: Sequence[str], estimates: Sequence["Estimate"]
+) -> tuple[bytes, bytes] | None:
+    """The picture as PNG, and as SVG with its panels in one column; None if no axis is a number
+    or nothing varies."""
     x = next((axis for axis in axes if _is_numeric(axis, estimates)), None)
     results = _varying(estimates)
     shown = [result for result in results if _drawn_with(result, results) == result]
     if x is None or not shown:
         return None
-    columns = min(COLUMNS, len(shown))
-    rows = -(-len(shown) // columns)
-    width, height = PANEL_INCHES
-    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
     with rc_context(LOOK):
-        canvas = Canvas(figsize=(width * columns, height * rows), layout=layout)
-        FigureCanvasAgg(canvas)
-        for place, result in enumerate(shown, start=1):
-            panel = canvas.add_subplot(rows, columns, place)
-            models = [m for m in results if m != result and _drawn_with(m, results) == result]
-            _draw_panel(panel, x, [result, *models], estimates)
-        entries = _legend(x, shown[0], estimates, len(shown) < len(results))
-        if entries:
-            canvas.legend(handles=entries, loc="outside lower center", ncols=2 * columns)
         png = io.BytesIO()
-        canvas.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Title": name})
-    return png.getvalue()
+        wide = _canvas(x, shown, results, estimates, min(COLUMNS, len(shown)))
+        wide.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Title": name})
+        return png.getvalue(), svg_of(_canvas(x, shown, results, estimates, 1))
+
+
+def _canvas(
+    x: str,
+    shown: Sequence[str],
+    results: Sequence[str],
+    estimates: Sequence["Estimate"],
+    columns: int,
+) -> Canvas:
+    rows = -(-len(shown) // columns)
+    canvas = new_canvas(columns, rows)
+    for place, result in enumerate(shown, start=1):
+        panel = canvas.add_subplot(rows, columns, place)
+        models = [m for m in results if m != result and _drawn_with(m, results) == result]
+        _draw_panel(panel, x, [result, *models], estimates)
+    entries = _legend(x, shown[0], estimates, len(shown) < len(results))
+    if entries:
+        canvas.legend(handles=entries, loc="outside lower center", ncols=2 * columns)
+    return canvas
 
 
 def _is_numeric(axis: str, estimates: Sequence["Estimate"]) -> bool:
@@ -88,8 +99,8 @@ def _draw_panel(
         style = STYLES["simulation" if result == results[0] else "model"]
         for number, (_, curve) in enumerate(_curves(x, result, estimates)[:CURVES_MAX]):
             _draw_curve(panel, x, curve, number, style)
-    panel.set_title(results[0])
-    panel.set_xlabel(x)
+    panel.set_title(result_label(results[0]))
+    panel.set_xlabel(axis_label(x))
     if panel.dataLim.y0 >= 0:
         panel.set_ylim(0, 1.05 * panel.get_ylim()[1])
 
@@ -145,4 +156,5 @@ def _colour(number: int) -> str:
 
 def _look(number: int) -> dict[str, Any]:
     """When the colours have all been used, they come again dotted."""
-    return STYLES["simulation"] if number < len(COLOURS) else OTHER
+    style = STYLES["simulation"] if number < len(COLOURS) else OTHER
+    return {**style, "marker": MARKS[number % len(MARKS)]}
