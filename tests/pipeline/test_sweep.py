@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semcast.cli.main import main
+from semcast.cli.sweep import means
 from semcast.experiments.experiment import Experiment
 from semcast.experiments.registry import EXPERIMENTS
 from semcast.pipeline.sweep import sweep as sweeps
@@ -313,3 +314,19 @@ def test_intervals_are_students() -> None:
     mean, low, high = interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert mean == 3.0
     assert (low, high) == (pytest.approx(1.0368, abs=1e-4), pytest.approx(4.9632, abs=1e-4))
+
+
+def test_means_are_shown_by_point_as_far_as_there_is_room(tmp_path):
+    lines = ["r,result,runs,mean,low,high"]
+    for r, rate in (("0.25", 100.0), ("0.5", 50.5)):
+        lines += [f"{r},constant,3,7.0,7.0,7.0", f"{r},rate,3,{rate},{rate - 2},{rate + 2}"]
+    (tmp_path / "summary.csv").write_text("\n".join([*lines, "0.5,once,1,1.0,,"]))
+    title, head, first, second = means(tmp_path / "summary.csv", 80)
+    assert "95 %" in title
+    assert head.split() == ["r", "rate", "constant", "once"]
+    assert first.split()[:4] == ["0.25", "100", "±", "2"]
+    assert second.split()[:4] == ["0.5", "50.5", "±", "2"]
+    assert second.split()[-1] == "1"
+    _, head, *_, more = means(tmp_path / "summary.csv", 20)
+    assert head.split() == ["r", "rate"]
+    assert more == f"and 2 more in {tmp_path / 'summary.csv'}"

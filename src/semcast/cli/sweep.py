@@ -1,12 +1,13 @@
 """`semcast sweep`: an experiment over a grid, spread over Spark tasks, resumable."""
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from semcast.cli.commands import Json, Seed
-from semcast.cli.output import Output, bar, pairs
+from semcast.cli.output import Output, bar, cell, pairs, table, width
 from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
 from semcast.terms.errors import ConfigError
 
@@ -18,6 +19,8 @@ EXAMPLE = (
     "--out out/sweep"
 )
 BAR_COLUMNS = 24
+_OF_ESTIMATE = ("result", "runs", "mean", "low", "high")
+_UNLIMITED = 1 << 30
 Name: TypeAlias = Annotated[
     str,
     typer.Argument(metavar="NAME", help="Experiment to run; `semcast sim list` prints the names."),
@@ -80,9 +83,38 @@ def _tell(output: Output, swept: "SweepSummary") -> None:
     facts = msgspec.to_builtins(swept)
     shown = ("runs", "skipped", "failed", "violations", "seconds", "digest")
     output.say(*pairs({name: facts[name] for name in shown} | facts["files"]))
+    if "summary" in swept.files:
+        output.say("", *means(Path(swept.files["summary"]), width()))
     if swept.first_failure is not None:
         output.say("", f"{swept.explanation}", f"replay: {swept.first_failure}")
     output.answer(facts)
+
+
+def means(summary: Path, columns: int) -> list[str]:
+    """The mean of each result at each point of the grid, with half of its confidence interval.
+
+    As many results as fit into `columns`; first those that differ between points.
+    """
+    points: dict[tuple[str, ...], dict[str, object]] = {}
+    values: dict[str, set[str]] = {}
+    with summary.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            name, mean, low = row["result"], row["mean"], row["low"]
+            point = {axis: row[axis] for axis in row if axis not in _OF_ESTIMATE}
+            half = f" ± {cell(float(mean) - float(low))}" if low else ""
+            estimates = points.setdefault(tuple(point.values()), {**point})
+            estimates[name] = f"{cell(float(mean))}{half}"
+            values.setdefault(name, set()).add(mean)
+    results = sorted(values, key=lambda name: len(values[name]) == 1)
+    axes = [axis for point in points.values() for axis in point if axis not in values]
+    for count in range(len(results), 0, -1):
+        shown = [*dict.fromkeys(axes), *results[:count]]
+        rows = [{name: point.get(name) for name in shown} for point in points.values()]
+        lines = table(rows, _UNLIMITED)
+        if count == 1 or max(map(len, lines)) <= columns:
+            more = [f"and {len(results) - count} more in {summary}"] * (count < len(results))
+            return ["means ± half of the 95 % confidence interval", *lines, *more]
+    return []
 
 
 def _settings(option: str, given: list[str]) -> dict[str, str]:
