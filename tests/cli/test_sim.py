@@ -5,7 +5,7 @@ import pytest
 from semcast.core.holdings import Holdings
 from semcast.experiments.experiment import Experiment
 from semcast.experiments.registry import EXPERIMENTS
-from semcast.families.fixed.mutants import MUTANTS
+from semcast.families import find
 from semcast.families.testing import Mutant
 from semcast.sim.hunt import hunt
 
@@ -136,7 +136,7 @@ def test_mutants_are_caught_and_told_by_what(semcast):
 
 def test_a_surviving_mutant_fails(semcast, monkeypatch):
     harmless = Mutant(Holdings, "_deliver", lambda original: original, "lost-tail", "sm")
-    monkeypatch.setitem(MUTANTS, "harmless", harmless)
+    monkeypatch.setitem(find("s-rm").testing().mutants, "harmless", harmless)
     done = semcast("sim", "mutants", "--protocol", "sm", "--seeds", "2", "--json")
     assert done.code == 1
     [row] = done.answer["mutants"]
@@ -152,7 +152,9 @@ def test_a_mutant_that_raises_is_caught(monkeypatch):
         return deliver
 
     monkeypatch.setitem(
-        MUTANTS, "raises", Mutant(Holdings, "_deliver", broken, "lost-tail", "s-rm")
+        find("s-rm").testing().mutants,
+        "raises",
+        Mutant(Holdings, "_deliver", broken, "lost-tail", "s-rm"),
     )
     found = hunt("raises", range(2), jobs=1)
     assert found.by == "exception IndexError in scenario lost-tail, exception at seed 0"

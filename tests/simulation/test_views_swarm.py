@@ -6,6 +6,7 @@ from typing import get_args
 
 from semcast.families.views.draw import EVENTS, OF_PARTS, OF_PRIMARIES, bridge, swizzle
 from semcast.faults import (
+    Absence,
     Arrival,
     ClockJump,
     Crash,
@@ -65,7 +66,7 @@ def test_the_draw_covers_its_ranges() -> None:
     assert {case.more.founders for case in cases} >= {1, 2, 6}
     kinds = {type(fault) for case in cases for fault in case.faults}
     faults = {Partition, OneWayCut, Pause, ClockJump, Crash, Stumble, Isolation}
-    assert kinds == faults | {Arrival, Departure, Founding}
+    assert kinds == faults | {Absence, Arrival, Departure, Founding}
     assert {draw("total", seed).recipe.order for seed in range(30)} == {"total"}
     assert {draw("vs", seed).recipe.protocol for seed in range(30)} == {"vs"}
 

@@ -1,10 +1,24 @@
 """What every swarm draws alike: senders, links, cuts and pauses."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
-from semcast.families.case import Sender
-from semcast.faults import Exponential, Link, OneWayCut, Partition, Pause, Uniform
+from msgspec.structs import replace
+
+from semcast.families.case import AnyCase, Sender
+from semcast.faults import (
+    Absence,
+    ClockJump,
+    Exponential,
+    Failpoint,
+    Fault,
+    Isolation,
+    Link,
+    OneWayCut,
+    Partition,
+    Pause,
+    Uniform,
+)
 
 RATES = (100.0, 300.0, 1000.0)
 
@@ -52,3 +66,48 @@ def draw_cuts(members: int, phase_s: float, rng: Random) -> Iterator[Partition |
         yield OneWayCut(*period(), *rng.sample(range(members), 2))
     if rng.random() < 0.3:
         yield Pause(rng.randrange(members), *period())
+
+
+def draw_jumps(size: int, phase_s: float, rng: Random) -> Iterator[ClockJump]:
+    """Clocks that go forward, by less than a timeout or by an hour."""
+    for pid in range(size):
+        if rng.random() < 0.08:
+            yield ClockJump(pid, rng.uniform(0, phase_s), rng.choice((0.05, 0.5, 3600.0)))
+
+
+def draw_failpoint(kinds: Sequence[str], pid: int, rng: Random) -> Failpoint:
+    """An event, or the sending of a datagram, and how much of its handler still happens."""
+    nth, keep = rng.choice((1, 1, 2, 5, 20)), rng.choice((0.0, 0.3, 0.7, 1.0))
+    return Failpoint(pid, rng.choice(kinds), None, nth, keep)
+
+
+def draw_isolations(
+    kinds: Sequence[str], size: int, rng: Random, share: float = 0.1
+) -> Iterator[Isolation]:
+    """Somebody is cut off at the worst moment."""
+    for pid in range(size):
+        if rng.random() < share:
+            yield Isolation(draw_failpoint(kinds, pid, rng), rng.uniform(0.05, 0.6))
+
+
+def draw_silences(size: int, phase_s: float, rng: Random) -> Iterator[Absence]:
+    """Some are out of reach for a while, and do not say so."""
+    for pid in range(size):
+        if rng.random() < 0.06:
+            start = rng.uniform(0, phase_s)
+            yield Absence(pid, start, start + rng.uniform(0.05, 0.5), announced=False)
+
+
+def draw_surroundings(case: AnyCase, faults: Iterable[Fault], rng: Random) -> AnyCase:
+    """The same case with more faults, and with what happens below and around every machine:
+    processors that are slow, loops that turn, datagrams that pass as bytes or may not change."""
+    pids = range(case.processes)
+    is_busy = rng.random() < 0.12
+    return replace(
+        case,
+        faults=(*case.faults, *faults),
+        busy_s={pid: rng.choice((20e-6, 100e-6)) for pid in pids if is_busy and rng.random() < 0.5},
+        idle_s=rng.choice((None, None, None, 0.0, 0.0005)),
+        through=rng.choice(("bytes", "fingerprint", *("objects",) * 8)),
+        is_watched=rng.random() < 0.1,
+    )

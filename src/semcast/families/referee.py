@@ -4,6 +4,7 @@ A family refines it where it promises more, or where it settles in its own way.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, Final, Protocol, TypeAlias
 
 from semcast.families.case import AnyCase
@@ -67,7 +68,13 @@ class Player(Protocol):
 
 
 class Referee:
-    """Watches one run; `found` is what it finds itself, as it happens."""
+    """Watches one run; `found` is what it finds itself, as it happens.
+
+    A run that has stood still for `patience` times its `still_s` without being settled is judged as
+    it is.
+    """
+
+    patience = inf
 
     def __init__(self, case: AnyCase) -> None:
         recipe = case.recipe

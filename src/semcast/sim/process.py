@@ -16,7 +16,6 @@ from semcast.faults import Downtime, Failpoint, Tripwire, cut_short
 from semcast.sim.application import Application
 from semcast.sim.circumstances import Circumstances, Machines
 from semcast.sim.clock import Clock
-from semcast.sim.disk import Disk
 from semcast.sim.disk_writer import DiskWriter
 from semcast.sim.network import Carrier
 from semcast.sim.timer import DeadlineTimer
@@ -80,13 +79,8 @@ class Process:
         self._out = Effects(recording=self._is_recording)
         self._socket = 0
         self.timer = DeadlineTimer(self)
-        self._is_idle_due = False
+        self._is_idle_due = self._is_idle = False
         self._writer.begin()
-
-    @property
-    def disk(self) -> Disk | None:
-        """What it has written, if it has a disk."""
-        return self._writer.disk
 
     def on_synced(self, ticket: int) -> None:
         """Everything up to `ticket` is on stable storage."""
@@ -342,24 +336,32 @@ class Process:
             self.application.take(outputs)
         if self.machine.deadline < self.timer.armed[-1]:
             self.timer.arm()
-        if self._idle_s is not None and not self._is_idle_due:
+        if self._idle_s is not None:
+            self._await_idle(self._idle_s)
+
+    def _await_idle(self, idle_s: float) -> None:
+        """The loop turns once after inputs, however many; being told so is none."""
+        if self._is_idle:
+            self._is_idle = False
+        elif not self._is_idle_due:
             self._is_idle_due = True
-            self.after(self._idle_s, self._on_idle)
+            self.after(idle_s, self._on_idle)
 
     def _on_idle(self, now: float, out: Effects) -> None:
+        self._is_idle_due, self._is_idle = False, True
         self.machine.on_idle(now, out)
-        # What this itself sets off does not turn the loop again.
-        self._is_idle_due = bool(out.send or out.outputs or out.persist)
 
     def _observe(self, events: Sequence[Event]) -> None:
         observers, inc = self._observers, self.life.inc
         ts_ns = round(self.clock.now * 1e9)
         n = self.recorded
+        if inc > 1:
+            for event in events:
+                event.inc = inc
         for event in events:
             n += 1
             event.n = n
             event.ts_ns = ts_ns
-            event.inc = inc
             for observe in observers:
                 observe(event)
         self.recorded = n

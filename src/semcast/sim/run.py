@@ -7,6 +7,7 @@ it.
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -136,14 +137,16 @@ def settle(case: AnyCase, simulation: Simulation, referee: Referee) -> bool:
     """Run on until nothing was traced for `still_s` and all is where it must come; False if that
     is not so within the time that the case allows, or is not owed."""
 
-    def is_over() -> bool:
-        return referee.is_settled(processes) or not referee.owes_liveness(processes)
+    def is_over(still_for_s: float) -> bool:
+        if still_for_s >= referee.patience * case.still_s or referee.is_settled(processes):
+            return True
+        return not referee.owes_liveness(processes)
 
     processes, within_s = simulation.processes, case.quiet_within_s
     is_quiet = fall_quiet(
         simulation, lambda: referee.progress(processes), within_s, case.still_s, is_over
     )
-    return is_quiet and referee.is_settled(processes)
+    return is_quiet and (referee.patience < inf or referee.is_settled(processes))
 
 
 def fall_quiet(
@@ -151,10 +154,11 @@ def fall_quiet(
     progress: Callable[[], object],
     within_s: float,
     still_s: float,
-    is_over: Callable[[], bool] = lambda: True,
+    is_over: Callable[[float], bool] = lambda _: True,
     step_s: float = STEP_S,
 ) -> bool:
-    """Run on until `progress` has not changed for `still_s` and `is_over`; False if never."""
+    """Run on until `progress` has not changed for `still_s` or longer, and `is_over` after that
+    time; False if never."""
     end = simulation.now + within_s
     seen, still_since = None, simulation.now
     while simulation.now < end:
@@ -162,6 +166,6 @@ def fall_quiet(
         state = progress()
         if state != seen:
             seen, still_since = state, simulation.now
-        elif simulation.now - still_since >= still_s and is_over():
+        elif (still_for_s := simulation.now - still_since) >= still_s and is_over(still_for_s):
             return True
     return False

@@ -8,11 +8,19 @@ from collections.abc import Iterator
 from random import Random
 
 from semcast.core.recipe import Recipe
-from semcast.families.case import NoMore
-from semcast.families.draws import draw_cuts, draw_link, draw_senders
+from semcast.families.case import AnyCase, NoMore
+from semcast.families.draws import (
+    draw_cuts,
+    draw_isolations,
+    draw_jumps,
+    draw_link,
+    draw_senders,
+    draw_silences,
+    draw_surroundings,
+)
 from semcast.families.fixed.scenarios import STILL_S, FixedCase
 from semcast.families.testing import Choice
-from semcast.faults import Crash, Failpoint, Fault, Stumble
+from semcast.faults import Arrival, Crash, Failpoint, Fault, Stumble
 
 FAILPOINTS = (
     ("purge", "retransmission"),
@@ -24,16 +32,22 @@ FAILPOINTS = (
     ("skip", None),
     ("safe", None),
     ("reclaim", None),
+    ("data", None),
+    ("nack", None),
+    ("stabilitygossip", None),
+    ("safetygossip", None),
+    ("windowempty", None),
 )
+KINDS = tuple(kind for kind, _ in FAILPOINTS)
 
 
-def draw(choice: Choice, seed: int, rng: Random) -> FixedCase:
+def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     """The case of one seed."""
     members = rng.choice((1, 2, 3, 3, 4, 5, 6))
     recipe = draw_recipe(choice, members, rng)
     phase_s = rng.uniform(0.5, 1.5)
     slow = [pid for pid in range(members) if rng.random() < 0.4]
-    return FixedCase(
+    case = FixedCase(
         seed=seed,
         recipe=recipe,
         processes=members,
@@ -46,9 +60,19 @@ def draw(choice: Choice, seed: int, rng: Random) -> FixedCase:
         quiet_within_s=30.0,
         still_s=STILL_S,
         has_last_words=rng.random() < 0.25,
-        through="bytes" if rng.random() < 0.1 else "objects",
         more=NoMore(),
     )
+    return draw_surroundings(case, draw_others(members, phase_s, rng), rng)
+
+
+def draw_others(members: int, phase_s: float, rng: Random) -> Iterator[Fault]:
+    """Clocks that jump, members that are out of reach or late."""
+    yield from draw_jumps(members, phase_s, rng)
+    yield from draw_silences(members, phase_s, rng)
+    yield from draw_isolations(KINDS, members, rng)
+    for pid in range(members):
+        if rng.random() < 0.06:
+            yield Arrival(pid, rng.uniform(0, phase_s))
 
 
 def draw_recipe(choice: Choice, members: int, rng: Random) -> Recipe:

@@ -8,7 +8,13 @@ from semcast.terms.events import DELIVER, Event
 
 
 class FixedReferee(Referee):
-    """Watches the bound of every member, and that nothing is passed over that is not counted."""
+    """Watches the bound of every member, and that nothing is passed over that is not counted.
+
+    Gossip that goes to senders reaches anybody else only now and then, so a member that has missed
+    the end of a stream may hear of it late: it is waited for.
+    """
+
+    patience = 8.0
 
     def __init__(self, case: AnyCase) -> None:
         super().__init__(case)
@@ -31,6 +37,10 @@ class FixedReferee(Referee):
         """Frontiers and queues: a message that is refused again and again is no progress."""
         found = (one.status for one in players)
         return [(status.passed, status.queued) for status in found]
+
+    def is_settled(self, players: Sequence[Player]) -> bool:
+        """Whether nobody asks or gossips any more."""
+        return all(one.status.is_drained for one in players if one.is_up)
 
     def leftovers(self, players: Sequence[Player]) -> Iterator[str]:
         """What a member should not have once all is quiet and every crash was announced."""

@@ -25,8 +25,8 @@ from semcast.terms.messages import Message, Purged
 MUTANTS = MutantTable()
 
 
-@MUTANTS.add("canary", Holdings, "_deliver", scenario="slow-member", swarm="s-rm")
 @MUTANTS.add("lose-predecessors", Holdings, "_deliver", scenario="causal-relay", swarm="causal")
+@MUTANTS.add("canary", Holdings, "_deliver", scenario="slow-member", swarm="s-rm")
 def drop_deliveries(original: Any) -> Callable[..., Any]:
     """The canary: every third message is not delivered, and nobody is told."""
 

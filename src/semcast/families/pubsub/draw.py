@@ -13,8 +13,15 @@ import msgspec
 from msgspec.structs import replace
 
 from semcast.core.pubsub.recipe import SELECTIONS, PubsubRecipe
-from semcast.families.case import Case, Sender
-from semcast.families.draws import draw_cuts, draw_link, draw_senders
+from semcast.families.case import AnyCase, Case, Sender
+from semcast.families.draws import (
+    draw_cuts,
+    draw_isolations,
+    draw_jumps,
+    draw_link,
+    draw_senders,
+    draw_surroundings,
+)
 from semcast.families.testing import Choice
 from semcast.faults import (
     Absence,
@@ -30,9 +37,9 @@ from semcast.faults import (
 from semcast.terms.ids import Rank
 
 RATES = (15.0, 50.0, 150.0)
-OF_LOGGERS = ("append", "append", "reclaim", "purge")
-OF_MEMBERS = ("deliver", "deliver", "receive", "skip", "join")
-OF_SENDERS = ("multicast", "acknowledge", "acknowledge", "deliver")
+OF_LOGGERS = ("append", "append", "reclaim", "purge", "ack", "repair", "gossip", "holds", "resync")
+OF_MEMBERS = ("deliver", "deliver", "receive", "skip", "join", "gossip", "repairrequest", "welcome")
+OF_SENDERS = ("multicast", "acknowledge", "acknowledge", "deliver", "publication", "census", "gap")
 
 
 class MoreOfPubsub(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +55,7 @@ class MoreOfPubsub(msgspec.Struct, frozen=True, kw_only=True):
 PubsubCase = Case[PubsubRecipe, MoreOfPubsub]
 
 
-def draw(choice: Choice, seed: int, rng: Random) -> PubsubCase:
+def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     """The case of one seed."""
     protocol = choice.protocol
     loggers = 0 if protocol == "pbcast" else rng.choice((1, 2, 2, 3))
@@ -63,7 +70,7 @@ def draw(choice: Choice, seed: int, rng: Random) -> PubsubCase:
     moves = tuple(draw_comings_and_goings(recipe, phase_s, rng))
     leavers = [each.pid for each in moves if isinstance(each, Departure)]
     publishers = [sender.pid for sender in senders]
-    return PubsubCase(
+    case = PubsubCase(
         seed=seed,
         recipe=recipe,
         processes=members,
@@ -85,9 +92,14 @@ def draw(choice: Choice, seed: int, rng: Random) -> PubsubCase:
         quiet_within_s=20.0,
         still_s=2.0,
         has_last_words=rng.random() < 0.25,
-        through="bytes" if rng.random() < 0.1 else "objects",
-        is_watched=rng.random() < 0.1,
     )
+    return draw_surroundings(case, draw_others(members, phase_s, rng), rng)
+
+
+def draw_others(members: int, phase_s: float, rng: Random) -> Iterator[Fault]:
+    """Clocks that jump, and processes that are cut off where it hurts."""
+    yield from draw_jumps(members, phase_s, rng)
+    yield from draw_isolations((*OF_LOGGERS, *OF_MEMBERS, *OF_SENDERS), members, rng)
 
 
 def draw_publishers(count: int, first: Rank, phase_s: float, rng: Random) -> Iterator[Sender]:

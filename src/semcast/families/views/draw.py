@@ -12,12 +12,20 @@ from typing import Any
 import msgspec
 
 from semcast.core.views.recipe import ViewRecipe
-from semcast.families.case import Case, Sender
-from semcast.families.draws import draw_cuts, draw_link, draw_senders
+from semcast.families.case import AnyCase, Case, Sender
+from semcast.families.draws import (
+    draw_cuts,
+    draw_failpoint,
+    draw_isolations,
+    draw_jumps,
+    draw_link,
+    draw_senders,
+    draw_silences,
+    draw_surroundings,
+)
 from semcast.families.testing import Choice
 from semcast.faults import (
     Arrival,
-    ClockJump,
     Constant,
     Crash,
     Departure,
@@ -36,6 +44,7 @@ from semcast.terms.ids import Rank
 
 RATES = (30.0, 100.0, 300.0)
 EVENTS = ("install", "install", "suspect", "multicast", "deliver", "purge", "skip", "enclosed")
+INSIDE = ("data", "nack", "stabilitygossip", "windowempty")
 OF_PRIMARIES = ("prepare", "promise", "propose", "accepted", "decided", "wantstate", "statechunk")
 OF_PARTS = ("invite", "consent", "formed", "orderprogress", "confirm")
 
@@ -52,7 +61,7 @@ class MoreOfViews(msgspec.Struct, frozen=True, kw_only=True):
 ViewCase = Case[ViewRecipe, MoreOfViews]
 
 
-def draw(choice: Choice, seed: int, rng: Random) -> ViewCase:
+def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     """The case of one seed."""
     size = rng.choice((1, 2, 3, 3, 4, 4, 5, 5, 6))
     late = rng.randint(0, min(2, size - 1)) if rng.random() < 0.5 else 0
@@ -60,7 +69,7 @@ def draw(choice: Choice, seed: int, rng: Random) -> ViewCase:
     phase_s = rng.uniform(0.3, 1.0)
     slow = [pid for pid in range(size) if rng.random() < 0.3]
     senders = tuple(draw_senders(size, phase_s, rng, RATES))
-    return ViewCase(
+    case = ViewCase(
         seed=seed,
         recipe=recipe,
         processes=size,
@@ -81,7 +90,7 @@ def draw(choice: Choice, seed: int, rng: Random) -> ViewCase:
             *(Arrival(pid, rng.uniform(0, phase_s)) for pid in range(size - late, size)),
             *draw_departures(size, phase_s, rng),
             *draw_outages(recipe, size, phase_s, seed % 2, rng),
-            *draw_isolations(recipe, size, rng),
+            *draw_isolations(kinds_of(recipe), size, rng, share=0.2),
             *draw_ambush(recipe, size, senders, phase_s, rng),
             *draw_founding(recipe, size, phase_s, rng),
         ),
@@ -89,8 +98,8 @@ def draw(choice: Choice, seed: int, rng: Random) -> ViewCase:
         quiet_within_s=8.0,
         still_s=0.3,
         has_last_words=True,
-        through="bytes" if rng.random() < 0.1 else "objects",
     )
+    return draw_surroundings(case, draw_silences(size, phase_s, rng), rng)
 
 
 def draw_recipe(choice: Choice, rng: Random) -> ViewRecipe:
@@ -235,13 +244,6 @@ def lost_purger(start: float, end: float, pids: list[Rank], rng: Random) -> Iter
     yield Crash(purger, end + rng.uniform(0.001, 0.02))
 
 
-def draw_jumps(size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
-    """Clocks that go forward, by less than a timeout or by an hour."""
-    for pid in range(size):
-        if rng.random() < 0.08:
-            yield ClockJump(pid, rng.uniform(0, phase_s), rng.choice((0.05, 0.5, 3600.0)))
-
-
 def draw_departures(size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
     """Some leave."""
     for pid in range(size):
@@ -259,18 +261,9 @@ def draw_outages(
         if not at_failpoints:
             yield Crash(pid, rng.uniform(0, phase_s), back_after_s=back_after_s)
             continue
-        yield Stumble(draw_failpoint(recipe, pid, rng), back_after_s=back_after_s)
+        yield Stumble(draw_failpoint(kinds_of(recipe), pid, rng), back_after_s=back_after_s)
 
 
-def draw_isolations(recipe: ViewRecipe, size: int, rng: Random) -> Iterator[Fault]:
-    """Somebody is cut off at the worst moment."""
-    for pid in range(size):
-        if rng.random() < 0.2:
-            yield Isolation(draw_failpoint(recipe, pid, rng), rng.uniform(0.05, 0.6))
-
-
-def draw_failpoint(recipe: ViewRecipe, pid: int, rng: Random) -> Failpoint:
-    """An event, or the sending of a datagram, and how much of its handler still happens."""
-    kinds = (*EVENTS, *(OF_PRIMARIES if recipe.is_primary else OF_PARTS))
-    nth, keep = rng.choice((1, 1, 2, 5, 20)), rng.choice((0.0, 0.3, 0.7, 1.0))
-    return Failpoint(pid, rng.choice(kinds), None, nth, keep)
+def kinds_of(recipe: ViewRecipe) -> tuple[str, ...]:
+    """Where a failpoint may be."""
+    return (*EVENTS, *INSIDE, *(OF_PRIMARIES if recipe.is_primary else OF_PARTS))

@@ -1,0 +1,48 @@
+"""Every fault is drawn for every family, and can happen."""
+
+from typing import get_args
+
+import pytest
+
+from semcast.families import find, wire_tags
+from semcast.faults import (
+    Absence,
+    Arrival,
+    ClockJump,
+    Crash,
+    Isolation,
+    OneWayCut,
+    Partition,
+    Pause,
+    Stumble,
+)
+from semcast.sim.swarm import draw
+from semcast.terms.events import KINDS
+
+ALL = {Partition, OneWayCut, Pause, ClockJump, Crash, Stumble, Isolation, Absence, Arrival}
+PROTOCOLS = ("s-rm", "rpbcast", "s-vsm", "vs")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_fault_is_drawn(protocol: str) -> None:
+    cases = [draw(protocol, seed) for seed in range(300)]
+    assert {type(fault) for case in cases for fault in case.faults} >= ALL
+    assert {case.through for case in cases} == {"objects", "bytes", "fingerprint"}
+    assert {case.idle_s for case in cases} == {None, 0.0, 0.0005}
+    assert any(case.busy_s for case in cases)
+    # Participants hand over at once, however slow the application is.
+    assert any(case.service_s for case in cases) == (protocol != "rpbcast")
+    assert {case.is_watched for case in cases} == {False, True}
+    assert True in {case.has_last_words for case in cases}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_drawn_failpoint_can_trip(protocol: str) -> None:
+    """It names an event, or a datagram by its class: a renamed class must not disable it."""
+    datagrams = {kind.__name__.lower() for kind in wire_tags(find(protocol).codec).values()}
+    faults = [fault for seed in range(300) for fault in draw(protocol, seed).faults]
+    points = {
+        fault.point.kind for fault in faults if isinstance(fault, get_args(Stumble | Isolation))
+    }
+    assert points & datagrams - KINDS
+    assert points <= datagrams | KINDS
