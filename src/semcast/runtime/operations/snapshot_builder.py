@@ -156,7 +156,8 @@ class SnapshotBuilder:
                 skipped = max(status.skipped, self._port.skipped)
                 figures = MemberFigures(self._port.delivered, skipped, status.queued)
             else:
-                waiting = report.queued + status.lags.get(rank, 0)
+                # A message that waits there may count as not received, too.
+                waiting = max(report.queued, status.lags.get(rank, 0))
                 figures = MemberFigures(report.delivered, report.skipped, waiting)
             self._slow_members.note(names[-1], figures, now)
         self._slow_members.keep(names)
