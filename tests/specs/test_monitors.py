@@ -128,7 +128,7 @@ def test_liveness_of_an_unfinished_run_is_not_judged(case: Case) -> None:
 @pytest.mark.parametrize("case", LAST_VIEW, ids=lambda case: case.name)
 def test_the_last_view_of_an_unfinished_run_is_not_judged(case: Case) -> None:
     bad, _ = transcripts(case.diff)
-    assert judge(case, bad).violations == []
+    assert "semantic_view_synchrony" not in judge(case, bad).counts
 
 
 def test_only_what_is_promised_is_judged() -> None:

@@ -69,7 +69,7 @@ class History:
         sent = self.multicast[self.sender(event)]
         if event.message is not None and event.seq not in sent:
             sent[event.seq] = event
-            self.relation.on_multicast(declared_by(event))
+            self.relation.on_multicast(declared_by(event), self.sender(event))
 
     def on_deliver(self, event: Event) -> None:
         """Learn who delivered what."""

@@ -18,6 +18,7 @@ from semcast.specs.causality import CausalOrder
 from semcast.specs.history import History, Watch
 from semcast.specs.liveness import LIVENESS
 from semcast.specs.loggers import CollectionSafety, Durability, ReliableDelivery
+from semcast.specs.obsolete_deliveries import PurgesInViews, SemanticIntegrity
 from semcast.specs.ordering import Confirmation, PrefixDelivery, TotalOrder
 from semcast.specs.purging import PurgeSafety
 from semcast.specs.safety import AtMostOnce, FifoOrder, Integrity, ItemOrder
@@ -202,7 +203,7 @@ class Monitors:
 class _OfLineage:
     """The monitors of one lineage, or of a run without views; `by_kind` says who sees what."""
 
-    __slots__ = ("_beside", "_causal", "_history", "_ledger", "_names", "by_kind")
+    __slots__ = ("_beside", "_causal", "_history", "_ledger", "_names", "_purges", "by_kind")
 
     def __init__(self, names: frozenset[str], facts: Facts, ledger: Ledger) -> None:
         self._names, self._ledger = names, ledger
@@ -210,7 +211,14 @@ class _OfLineage:
         watchers: list[Watcher] = [
             make(self._history, ledger) for name, make in _SAFETY.items() if name in names
         ]
-        if "purge_safety" in names:
+        by_place = facts.order == "total" and facts.relation.partition(":")[0] == "item"
+        has_views = "view_order" in names
+        if "semantic_integrity" in names:
+            watchers.append(SemanticIntegrity(self._history, ledger, by_place=by_place))
+        self._purges = PurgesInViews(self._history, ledger, by_place=by_place)
+        if "purge_safety" in names and has_views:
+            watchers.append(self._purges)
+        elif "purge_safety" in names:
             replicated = facts.protocol in REPLICATED
             watchers.append(PurgeSafety(self._history, ledger, f=facts.f, replicated=replicated))
         self._causal: CausalOrder | None = None
@@ -233,6 +241,7 @@ class _OfLineage:
     def on_end(self, correct: frozenset[int], complete: bool) -> dict[str, str]:
         """Judge the rest; what could not be decided, and why."""
         unjudged = {}
+        self._purges.on_end()
         for name, watcher in self._beside.items():
             if isinstance(watcher, Closing) and (complete or name not in AT_THE_END):
                 watcher.on_end()

@@ -21,6 +21,7 @@ from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import Message
 
 Id: TypeAlias = tuple[tuple[Rank, int], Seq]  # the life of the sender, and the number
+Stream: TypeAlias = Rank | tuple[Rank, int]  # a sender, or one life of it
 
 
 class Known(NamedTuple):
@@ -54,24 +55,25 @@ class Obsolescence:
         if self.name not in _RELATIONS:
             raise one_of("relation", name, RELATIONS)
         self._direct, self._sweep = _RELATIONS[self.name]
-        self._messages: dict[Rank, dict[Seq, Known]] = {}
-        self._requests: dict[Rank, tuple[Seq, set[int]]] = {}  # the open ones
+        self._messages: dict[Stream, dict[Seq, Known]] = {}
+        self._requests: dict[Stream, tuple[Seq, set[int]]] = {}  # the open ones
 
-    def on_multicast(self, declared: Declared) -> None:
-        """Learn a message; the first one under a sequence number counts."""
-        sender, seq, item, keep, obsoletes = declared
+    def on_multicast(self, declared: Declared, sender: Stream | None = None) -> None:
+        """Learn a message, of a life if `sender` says so; the first one under a number counts."""
+        by, seq, item, keep, obsoletes = declared
+        sender = by if sender is None else sender
         stream = self._messages.setdefault(sender, {})
         if seq in stream:
             return
         listed = frozenset(obsoletes) if obsoletes else _NOTHING
         if self.name == "update-fin":
-            stream[seq] = self._in_request(declared)
+            stream[seq] = self._in_request(declared, sender)
         else:
             stream[seq] = Known(seq, item, keep, listed)
 
-    def _in_request(self, declared: Declared) -> Known:
+    def _in_request(self, declared: Declared, sender: Stream) -> Known:
         """A message with an item updates it; one without ends the request."""
-        sender, seq, item, keep, _ = declared
+        _, seq, item, keep, _ = declared
         since, items = self._requests.setdefault(sender, (seq, set()))
         if item is not None:
             items.add(item)
@@ -79,7 +81,7 @@ class Obsolescence:
         del self._requests[sender]
         return Known(seq, None, keep, _NOTHING, frozenset(items), since)
 
-    def directly(self, sender: Rank, seq: Seq, by_seq: Seq) -> bool:
+    def directly(self, sender: Stream, seq: Seq, by_seq: Seq) -> bool:
         """Whether what was declared of `by_seq` itself makes `seq` obsolete."""
         stream = self._messages.get(sender, _NO_MESSAGES)
         old, new = stream.get(seq), stream.get(by_seq)
@@ -87,7 +89,7 @@ class Obsolescence:
             return False
         return self._direct(old, new)
 
-    def obsoletes(self, sender: Rank, seq: Seq, by_seq: Seq) -> bool:
+    def obsoletes(self, sender: Stream, seq: Seq, by_seq: Seq) -> bool:
         """m ⊏ m' in the transitive closure."""
         if self.directly(sender, seq, by_seq):
             return True
@@ -96,7 +98,7 @@ class Obsolescence:
         stream = self._messages.get(sender, _NO_MESSAGES)
         return seq in stream and not stream[seq].keep and self._reaches(stream, seq, by_seq)
 
-    def unsatisfied(self, sender: Rank, delivered: Collection[Seq]) -> tuple[Seq, ...]:
+    def unsatisfied(self, sender: Stream, delivered: Collection[Seq]) -> tuple[Seq, ...]:
         """The sender's messages m for which no m' ⊒ m is in `delivered`, oldest first."""
         stream = self._messages.get(sender, _NO_MESSAGES)
         if len(delivered) == len(stream) and all(seq in delivered for seq in stream):

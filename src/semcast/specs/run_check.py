@@ -114,7 +114,7 @@ def check_run(
     if not judged:
         results.events += sum(1 for stream in streams for _ in stream)
         return
-    ordered = Interleaving(streams, _causes(run.facts, monitors.names), skew_ns=run.skew_ns)
+    ordered = Interleaving(streams, causes_of(run.facts, monitors.names), skew_ns=run.skew_ns)
     kinds = _judge(monitors, ordered, multicasts, results)
     monitors.on_end(run.correct, complete=run.complete)
     for name in judged:
@@ -143,8 +143,9 @@ def _may_judge(name: str, run: RecordedRun, results: CheckResults) -> bool:
     return not reason
 
 
-def _causes(facts: Facts, names: frozenset[str]) -> Causes:
-    if "purge_safety" in names:
+def causes_of(facts: Facts, names: frozenset[str]) -> Causes:
+    """What the events of a run have to wait for, by the properties that it promises."""
+    if "purge_safety" in names and "view_order" not in names:
         return FrontierCauses(facts.n, facts.f, replicated=facts.protocol in REPLICATED)
     return MessageCauses(by_life="view_order" in names, is_primary="primary_order" in names)
 

@@ -22,7 +22,9 @@ _AT_MOST_ONCE: Final = frozenset({"integrity", "at_most_once"})
 _SENDER_RELIABLE: Final = _AT_MOST_ONCE | {"sender_reliability", "purge_safety"}
 _RELIABLE: Final = _SENDER_RELIABLE | {"validity", "agreement", "fifo_completeness"}
 _VIEWS: Final = _AT_MOST_ONCE | {"view_order", "sending_view_delivery"}
-_VIEW_SYNCHRONOUS: Final = _VIEWS | {"semantic_view_synchrony", "primary_order"}
+_VIEW_SYNCHRONOUS: Final = _VIEWS | {
+    *("semantic_view_synchrony", "semantic_integrity", "purge_safety", "primary_order"),
+}
 _PARTITIONABLE: Final = _VIEWS | {"fifo_order", "item_order", "prefix_delivery", "confirmation"}
 _LOGGED: Final = _AT_MOST_ONCE | {"reliable_delivery", "collection_safety", "durability"}
 _SERVICE: Final = frozenset({"exactly_once_requests"})
@@ -33,7 +35,7 @@ _BY_ORDER: Final[Mapping[str, frozenset[str]]] = {
     "fifo": _IN_ORDER,
     "item": frozenset({"item_order"}),
     "causal": _IN_ORDER | {"causal_order", "causal_completeness"},
-    "total": frozenset({"total_order"}),
+    "total": frozenset({"total_order", "item_order"}),
 }
 # What a protocol promises under any order, and the orders it can have.
 _BY_PROTOCOL: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {

@@ -155,6 +155,7 @@ GUARANTEE_RULES: Final[Mapping[str, Rule]] = {
     "purge_safety": Rule("a buffer dropped a message that could still be needed", "SRB §2.2"),
     "view_order": Rule("a process entered views in the wrong order", "VSD app. A"),
     "sending_view_delivery": Rule("a message was delivered outside its view", "SVS §4.1"),
+    "semantic_integrity": Rule("an obsolete message was delivered after a newer one", "SVS §3.2"),
     "semantic_view_synchrony": Rule("members ended a view with different messages", "SVS §4.1"),
     "total_order": Rule("two processes delivered messages in different orders", "SRM §4.4"),
     "prefix_delivery": Rule("a process left a hole in the order of its view", "VSD app. A"),

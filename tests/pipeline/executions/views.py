@@ -21,7 +21,10 @@ from .execution import RELATIONS, Execution, random_message
 from .faults import spoil
 
 _SHARED = ("view_order", "sending_view_delivery", "primary_order", "total_order")
-NAMES_SYNCHRONOUS = (*_SHARED, "semantic_view_synchrony")
+NAMES_SYNCHRONOUS = (
+    *_SHARED,
+    *("semantic_view_synchrony", "semantic_integrity", "purge_safety"),
+)
 NAMES_PARTITIONABLE = (*_SHARED, "prefix_delivery", "confirmation")
 CHANGES = {
     INSTALL: ("view", "members", "members", "note"),

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check import causality, streams
+from semcast.pipeline.check import causality, run_monitors, streams
 from semcast.pipeline.check.durability import durability
 from semcast.pipeline.check.loggers import collection_safety, reliable_delivery
 from semcast.pipeline.check.run_facts import with_processes
@@ -37,6 +37,7 @@ PropertyGroup: TypeAlias = Callable[[TraceTables, Mapping[str, Column | None]], 
 # Properties that share one reading of the trace, by what reads it.
 PROPERTY_GROUPS: Final[Mapping[PropertyGroup, Sequence[str]]] = {
     streams.violations: tuple(streams.RULES),
+    run_monitors.violations: run_monitors.NAMES,
     causality.violations: causality.NAMES,
 }
 
@@ -68,13 +69,31 @@ PROPERTIES: Final[Mapping[str, Property]] = {
 def violations_of(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFrame | None:
     """All violations of the named properties, each on the runs of which its condition holds
     (over the columns of `runs.with_processes`; None: on all)."""
-    frames, left = [], dict(judged)
+    frames, left, apart = [], dict(judged), _with_views(judged)
+    if apart:
+        frames.append(run_monitors.violations(trace, apart))
+        left |= {name: _without_views(judged[name]) for name in apart}
     for family, names in PROPERTY_GROUPS.items():
         if together := {name: left.pop(name) for name in names if name in left}:
             frames.append(family(trace, together))
     for name, where in left.items():
         frames.append(PROPERTIES[name].violations(filter_runs(trace, where)))
     return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def _with_views(judged: Mapping[str, Column | None]) -> dict[str, Column | None]:
+    """Those properties that are judged otherwise where there are views, with the condition."""
+    has_views = F.col("protocol").isin(*run_monitors.HAVE_VIEWS)
+    chosen = {name: judged[name] for name in run_monitors.IN_VIEWS if name in judged}
+    return {
+        name: has_views if condition is None else has_views & condition
+        for name, condition in chosen.items()
+    }
+
+
+def _without_views(condition: Column | None) -> Column:
+    has_none = ~F.col("protocol").isin(*run_monitors.HAVE_VIEWS)
+    return has_none if condition is None else has_none & condition
 
 
 def filter_runs(trace: TraceTables, condition: Column | None) -> TraceTables:
