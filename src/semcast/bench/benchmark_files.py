@@ -1,18 +1,20 @@
-"""A benchmark's rows as files: the numbers as CSV, what people compare of them as bars."""
+"""A benchmark's rows as files: the numbers as CSV, bars, and the slow receiver as a scatter."""
 
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from semcast.bench.benchmark import Row, label
+from semcast.terms.palette import REFERENCE, SEMANTIC, WRONG
 
-COLOUR: Final = "#0072b2"
-GREY: Final = "#a6a6a6"
+COLOUR: Final = SEMANTIC.light
+GREY: Final = REFERENCE.light
+AGE: Final = "staleness_p99_ms"
 WIDTH_INCHES: Final = 8.0
 BAR_INCHES: Final = 0.35
 ROWS_ALONE: Final = 6  # With more, panels stand in two columns.
@@ -22,7 +24,7 @@ TITLE_INCHES: Final = 0.9
 def write(
     name: str, title: str, rows: Sequence[Row], drawn: Mapping[str, str], out: Path
 ) -> dict[str, str]:
-    """Both files, named after the benchmark; their paths."""
+    """The files, named after the benchmark; their paths by kind."""
     paths = {kind: out / f"{name}.{kind}" for kind in ("csv", "png")}
     with paths["csv"].open("w", newline="") as file:
         lines = [_line(row) for row in rows]
@@ -30,7 +32,42 @@ def write(
         writer.writeheader()
         writer.writerows(lines)
     _figure(title, rows, drawn).savefig(paths["png"], dpi=120)
+    if all(row.get(AGE) is not None for row in rows):
+        paths["scatter"] = out / f"{name}-scatter.png"
+        scatter(title, rows).savefig(paths["scatter"], dpi=120)
     return {kind: str(path) for kind, path in paths.items()}
+
+
+def scatter(title: str, rows: Sequence[Row]) -> Figure:
+    """Each system as one point: the rate of the fast receivers against the age of the slow one's
+    values.  A cross is a system that left wrong values there."""
+    figure = Figure(figsize=(WIDTH_INCHES, 5.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for row in rows:
+        _point(axes, row)
+    axes.set_title(f"Top right is good: everyone fast, the slow one fresh\n{title}", fontsize=10)
+    axes.set_xlabel("messages/s that every fast receiver gets")
+    axes.set_ylabel("age of hot values at the slow receiver, p99 (ms)")
+    axes.set_yscale("log")
+    axes.set_xlim(0, 1.3 * max(row["rate"] for row in rows))
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _point(axes: Axes, row: Row) -> None:
+    wrong, is_semantic = row["wrong_items"], row["system"] == "semcast"
+    colour = WRONG.light if wrong else COLOUR if is_semantic else GREY
+    mark, size = ("X", 9.0) if wrong else ("o", 13.0 if is_semantic else 9.0)
+    place = (row["rate"], max(row[AGE], 1.0))
+    axes.plot(*place, marker=mark, markersize=size, color=colour, linestyle="none")
+    text = f"{label(row)} ({wrong:,.0f} wrong)" if wrong else label(row)
+    how: Any = {"textcoords": "offset points", "va": "center", "color": colour, "fontsize": 9}
+    axes.annotate(text, place, xytext=(9, 0), weight="bold" if is_semantic else "normal", **how)
 
 
 def _line(row: Row) -> Row:
