@@ -24,10 +24,13 @@ SENT = [
 PROPERTY = ("--property", "fifo_order", "--property", "agreement", "--property", "causal_order")
 
 
-@pytest.fixture(params=[(), ("--master", "local[2]")], ids=["here", "spark"])
-def way(request):
-    """In this process, as for every small trace, or on Spark, if it is asked for."""
-    return request.param
+@pytest.fixture(params=["here", "tasks", "queries"])
+def way(request, monkeypatch):
+    """In this process, as for every small trace, or on Spark, if it is asked for: by the monitors
+    in tasks, or by queries, as for large traces."""
+    if request.param == "queries":
+        monkeypatch.setattr(verdict, "TASK_EVENTS_MAX", 0)
+    return () if request.param == "here" else ("--master", "local[2]")
 
 
 def test_a_broken_promise_is_told_with_the_events_that_prove_it(
@@ -94,11 +97,14 @@ def test_a_process_that_is_not_listed_is_told_in_one_line(semcast, record, tmp_p
 
 
 @pytest.mark.parametrize("protocol", ["s-rm", "s-vsm", "rpbcast"])
-def test_both_ways_answer_alike(semcast, tmp_path, protocol) -> None:
+def test_all_ways_answer_alike(semcast, tmp_path, protocol, monkeypatch) -> None:
     with recorded_swarm(tmp_path / "trace", protocol) as recorder:
         for seed in range(4):
             recorder.run(seed)
     here = semcast("check", tmp_path / "trace", "--json").answer
+    on_spark = semcast("check", tmp_path / "trace", "--master", "local[2]", "--json").answer
+    assert here == on_spark
+    monkeypatch.setattr(verdict, "TASK_EVENTS_MAX", 0)
     on_spark = semcast("check", tmp_path / "trace", "--master", "local[2]", "--json").answer
     for found in (*here["properties"].values(), *on_spark["properties"].values()):
         if found["status"] == "pass":

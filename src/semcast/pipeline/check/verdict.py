@@ -1,4 +1,6 @@
-"""The verdict on recorded executions: each property on the runs that promise it, in one job.
+"""The verdict on recorded executions: each property on the runs that promise it.
+
+The runs of a small trace are judged by the monitors in tasks, those of a larger one by queries.
 
 A property that no run promises, or that cannot be judged of those that do, is not applicable, with
 the reason; it never counts as passed.  What comes back to the driver does not grow with the trace:
@@ -17,21 +19,22 @@ from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES, violations_of
 from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.service import is_witnessed
+from semcast.pipeline.check.task_monitors import add_from_tasks
 from semcast.pipeline.check.violations import VIOLATIONS
 from semcast.pipeline.reading.trace import TraceTables
+from semcast.specs.run_check import CheckResults
 from semcast.specs.service import WITNESSLESS
 from semcast.specs.verdict import (
     EXAMPLES,
     EXERCISED_BY,
     CheckVerdict,
-    PropertyResult,
     ViolationExample,
     check_names,
     reason_against,
-    result_of,
 )
 from semcast.terms.events import KINDS
 
+TASK_EVENTS_MAX: Final = 500_000  # of a trace whose runs are judged by the monitors, in tasks
 _KIND: Final = ("protocol", "order", "complete")
 
 
@@ -41,17 +44,34 @@ def check(trace: TraceTables, names: Iterable[str] | None = None) -> CheckVerdic
     verdict = check(read_trace(spark, "out/trace"))
     assert verdict.passed, verdict.properties
     """
+    chosen = sorted(PROPERTIES if names is None else set(names))
+    check_names(chosen)
+    results = CheckResults()
+    judge = add_from_tasks if trace.events.count() <= TASK_EVENTS_MAX else _add_from_queries
+    judge(trace, chosen, results)
+    return results.verdict(chosen)
+
+
+def _add_from_queries(trace: TraceTables, names: Sequence[str], results: CheckResults) -> None:
+    """Judge all runs by queries over columns, and add to the results."""
     trace, restored = by_lineage(trace)
     scopes = _scopes(trace, names)
     found = _found(trace, scopes)
     found = None if found is None else restored(found)
     rows = {row["property"]: row for row in _count_violations(trace, found).collect()}
     kinds = _kinds_in(trace.events)
-    properties = {
-        name: _result(scope, rows.get(name), is_exercised=bool(kinds & EXERCISED_BY[name]))
-        for name, scope in scopes.items()
-    }
-    return CheckVerdict(rows[""]["violations"], properties)
+    results.events += rows[""]["violations"]
+    results.runs += max((scope.of for scope in scopes.values()), default=0)
+    for name, scope in scopes.items():
+        row = rows.get(name)
+        results.add(
+            name,
+            runs=scope.runs,
+            violations=row["violations"] if row is not None else 0,
+            examples=[_example(one) for one in (row["examples"] if row is not None else ())],
+            is_exercised=bool(scope.runs and kinds & EXERCISED_BY[name]),
+            reasons=filter(None, scope.reasons),
+        )
 
 
 def violations_in(trace: TraceTables, names: Iterable[str] | None = None) -> DataFrame:
@@ -148,14 +168,11 @@ def _count_violations(trace: TraceTables, found: DataFrame | None) -> DataFrame:
     return tallies.unionByName(events, allowMissingColumns=True)
 
 
-def _result(scope: PropertyScope, row: Row | None, *, is_exercised: bool) -> PropertyResult:
-    examples = [
-        ViolationExample(one["run_id"], one["what"], tuple(map(_event, one["events"])))
-        for one in (row["examples"] if row is not None else ())
-    ]
-    count = row["violations"] if row is not None else 0
-    runs = scope.runs, scope.of
-    return result_of(runs, scope.reasons, count, examples, is_exercised=is_exercised)
+def _example(one: Row) -> tuple[tuple[int, ...], ViolationExample]:
+    """A violation with its place among others: by run, then by its last event."""
+    events = tuple(map(_event, one["events"]))
+    last = [events[-1][name] for name in ("ts_ns", "pid", "n")] if events else []
+    return (one["run_id"], *last), ViolationExample(one["run_id"], one["what"], events)
 
 
 def _kinds_in(events: DataFrame) -> frozenset[str]:
