@@ -117,7 +117,13 @@ def test_live_points_come_last_and_only_when_asked_for(
         return fake_run(point)
 
     monkeypatch.setattr(figures, "run_point", run)
-    monkeypatch.setattr(plot, "draw", lambda figure, results: b"picture")
+    monkeypatch.setattr(
+        plot,
+        "draw",
+        lambda figure, results: plot.Pictures(
+            b"picture", b"<svg/>", (b"<svg/>",) * len(figure.panels)
+        ),
+    )
     render(["slow-receiver", "game"], tmp_path, jobs=1, quick=True)
     assert not any(point.is_live for point in ran)
     before, ran[:] = len(ran), []

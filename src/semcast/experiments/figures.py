@@ -29,6 +29,7 @@ from semcast.experiments.experiment import Row, Value
 from semcast.experiments.figure import LIVE, Curve, Figure, Panel, Reading
 from semcast.experiments.point import Point, run_point
 from semcast.experiments.registry import experiment
+from semcast.sim.swarm import ignore_interrupts
 from semcast.terms.errors import ConfigError, one_of
 from semcast.traces.files import new_file
 
@@ -206,7 +207,7 @@ def _run_all(
     if simulate is not None:
         simulated = [point for point in wanted if not point.is_live]
         rows |= simulate(simulated, lambda done, _, point: tell(done, len(wanted), point))
-    pool = ProcessPoolExecutor(jobs) if jobs > 1 else None
+    pool = ProcessPoolExecutor(jobs, initializer=ignore_interrupts) if jobs > 1 else None
     try:
         for is_live in (False, True):
             part = [point for point in wanted if point.is_live == is_live and point not in rows]

@@ -166,13 +166,19 @@ def swarm(
         _gather(map(one, seeds), summary, mutant, until_caught, on_progress)
         busy = 1
     else:
-        with ProcessPoolExecutor(jobs) as pool:
+        # Ctrl-C reaches every process; only this one answers it, and ends the others.
+        with ProcessPoolExecutor(jobs, initializer=ignore_interrupts) as pool:
             outcomes = pool.map(one, seeds, chunksize=CHUNK)
             _gather(outcomes, summary, mutant, until_caught, on_progress)
             pool.shutdown(cancel_futures=True)
         busy = jobs
     summary.events_per_second = round(summary.events / (perf_counter() - started) / busy)
     return summary
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the process that started this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run_seed(protocol: str, mutant: str | None, order: str | None, seed: int) -> Outcome:

@@ -1,7 +1,8 @@
 """The timer of one incarnation: it calls the machine when its deadline comes.
 
-A timer is never cancelled.  Only one that rings before all others is added, so those scheduled are
-a stack with the next to ring on top.
+A timer is never cancelled.  Only one with an earlier deadline than all others is added, so those
+scheduled are in order, the earliest last.  They need not ring in that order: deadlines that passed
+while the process was held ring at once, the one that was scheduled first before the others.
 """
 
 from math import inf
@@ -45,8 +46,8 @@ class DeadlineTimer:
         process = self._process
         if process.timer is not self or not process.is_up:
             return  # The incarnation is over.
-        if self.armed[-1] == when:
-            self.armed.pop()
+        if when in self.armed:  # else it was set before the clock jumped
+            self.armed.remove(when)
         deadline = process.machine.deadline
         if deadline <= max(process.now, when):
             process.enter(self._on_time, when)
