@@ -23,7 +23,7 @@ from pathlib import Path
 from semcast.terms.events import DELIVER, STABLE, Event
 from semcast.terms.messages import Message
 from semcast.traces.journal import Journal
-from semcast.traces.journal_file import Header
+from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import TraceWriter, read_trace
 from semcast.traces.schema import Run
 
@@ -42,7 +42,7 @@ with TraceWriter("written", run, ["a"]) as trace:
 about = dict(run_id=1, pid=0, names=("a",), group="g", protocol="s-vsm", order="fifo",
              relation="item", f=0)
 for path, more in (("fixed", {"incarnations": (1,)}), ("views", {"incarnations": (), "inc": 1})):
-    with Journal(path, Header(**about, **more)) as journal:
+    with Journal(path, JournalHeader(**about, **more)) as journal:
         journal.record(events(), 1)
 for path in ("written", "fixed", "views"):
     print(path, [(event.weight, event.owners) for event in read_trace(path).events])

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from semcast.cli.main import main
+from semcast.core.recipe import Recipe
+from semcast.core.relation.update_fin import UpdateFinAnnotator
 from semcast.models.advice import Rates
 from semcast.pipeline import spark_session
 from semcast.pipeline.profile import local_profile
@@ -26,7 +28,7 @@ from semcast.pipeline.reading.keyed_source import open_source
 from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.specs.relation import Obsolescence, as_carried
 from semcast.terms.events import CRASH, MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import Message, Submission
 from semcast.traces.distance_tracker import covers_of
 from semcast.traces.keyed import read_keyed
 from semcast.workloads.distances import never_obsolete
@@ -165,16 +167,18 @@ def test_huge_distances(spark):
 
 def random_messages(rng, relation, sender):
     """A stream annotated for a relation; some messages are kept."""
-    kept = rng.choice([0, 0.3])
+    # A fin names the updates of one request before it: the profile does not see past kept ones.
+    kept = 0 if relation == "update-fin" else rng.choice([0, 0.3])
+    annotator = UpdateFinAnnotator(Recipe(members=2))
     for seq in range(1, rng.choice([1, 4, 60]) + 1):
-        covered = {n for n in range(1, min(seq, 6)) if rng.random() < 0.2}
-        yield Message(
-            sender=sender,
-            seq=seq,
-            item=rng.choice([None, 1, 2, 3]),
-            covers=covers_of(sorted(covered), relation),
-            keep=rng.random() < kept,
-        )
+        covered = sorted(n for n in range(1, min(seq, 6)) if rng.random() < 0.2)
+        item, never_purge = rng.choice([None, 1, 2, 3]), rng.random() < kept
+        if relation == "update-fin":  # A fin covers what requests before it updated, nothing else.
+            annotation = annotator.annotate(seq, Submission(b"", item, never_purge=never_purge))
+            annotator.remember(seq, annotation)
+            covered = list(annotation[1])
+        covers = covers_of(covered, relation)
+        yield Message(sender=sender, seq=seq, item=item, covers=covers, keep=never_purge)
 
 
 @pytest.mark.parametrize("is_rich", [False, True])
@@ -385,6 +389,8 @@ def test_a_missing_column_is_told_before_spark_starts(tmp_path, capfd, monkeypat
 SHORT = """
 import sys
 from semcast.cli.main import main
+from semcast.core.recipe import Recipe
+from semcast.core.relation.update_fin import UpdateFinAnnotator
 code = main(sys.argv[1:])
 assert not {"pyspark", "pandas", "matplotlib"} & set(sys.modules), "a short command imports much"
 import pyarrow

@@ -130,7 +130,9 @@ def test_what_messages_list_is_theirs_in_whatever_order_tasks_end(rng, tasks) ->
         "sender": pa.array([0] * size, pa.int32()),
         "sender_inc": pa.array([0] * size, pa.int32()),
         "seq": pa.array(range(1, size + 1), pa.int64()),
-        "covers": pa.array([[*range(1, n % 4 + 1)] or None for n in range(size)]),
+        "declared": pa.array(
+            [[n + 1 - d for d in range(1, n % 4 + 1)] or None for n in range(size)]
+        ),
     }
     names = columns_of(MULTICAST)
     whole = {name: table.get(name, pa.nulls(size)) for name in names}
