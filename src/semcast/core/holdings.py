@@ -151,7 +151,7 @@ class Holdings:
                 count = min(count, self.ready)
             if more > 0:
                 count = max(1, min(count, self.messages_max - self.messages))
-            part = run.part(taken, taken + count)
+            part = run if count == run.count else run.part(taken, taken + count)
             if more > 0 and (
                 self.messages + count > self.messages_max
                 or self.bytes + part.payload_bytes > self.bytes_max

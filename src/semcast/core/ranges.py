@@ -36,6 +36,9 @@ class Ranges:
 
     def add(self, first: Seq, last: Seq) -> None:
         """Unite with a span that is not empty."""
+        if self.lasts and first == self.lasts[-1] + 1:  # Mostly it is what comes next.
+            self.lasts[-1] = last
+            return
         low = bisect_left(self.lasts, first - 1)
         high = bisect_right(self.firsts, last + 1)
         if low < high:

@@ -71,7 +71,8 @@ class RetransmissionStore:
         """Drop what is obsolete for certain: pairs (purged, by)."""
         kept = self.stream(sender)
         purged = kept.buffer.purge(kept.safe if self.needs_safety else SEQ_MAX)
-        kept.holes.note((message.seq, by) for message, by in purged)
+        if purged:
+            kept.holes.note((message.seq, by) for message, by in purged)
         return purged
 
     def reclaim(self, sender: Rank, stable: Seq) -> list[Sequence[Message]]:

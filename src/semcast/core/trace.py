@@ -70,34 +70,38 @@ class Trace:
 
     def admitted(self, run: Run, source: Rank, held: int, more: int, out: Effects) -> None:
         """The next messages of a stream are here; each has made what is held so many more."""
-        if out.events is None:
-            return
+        assert out.events is not None
+        rank, sender, view = self.rank, run.sender, self.view
         held -= more * run.count
         for message in run.messages():
-            sender, seq, held = message.sender, message.seq, held + more
-            if sender == self.rank:
+            held += more
+            if sender == rank:
                 note = ORDER if self.gives_places and message.after else ""
-                event = Event(MULTICAST, self.rank, sender, seq, message, note=note, buffered=held)
+                event = Event(MULTICAST, rank, sender, message.seq, message, 0, note, -1, held)
             else:
-                event = Event(RECEIVE, self.rank, sender, seq, peer=source, buffered=held)
-            self._add(event, out)
+                event = Event(RECEIVE, rank, sender, message.seq, None, 0, "", source, held)
+            if view is not None:
+                self._name(event, view)
+            out.events.append(event)
 
     def declared(self, submissions: Iterable[Submission], since: int, out: Effects) -> None:
         """The application declared this of the messages multicast since that many events."""
         assert out.events is not None
-        own = (e for e in out.events[since:] if e.kind == MULTICAST and e.note != ORDER)
+        own = [e for e in out.events[since:] if e.kind == MULTICAST and e.note != ORDER]
         for event, submission in zip(own, submissions, strict=True):
             declare(event, submission)
 
     def delivered(self, run: Run, position: int, held: int, out: Effects) -> None:
         """The application gets messages, or would if it had any use for its own."""
-        if out.events is None:
-            return
+        assert out.events is not None
+        rank, sender, view = self.rank, run.sender, self.view
         for message in run.messages():
-            sender, seq = message.sender, message.seq
-            event = Event(DELIVER, self.rank, sender, seq, message, buffered=held)
-            event.position = position
-            self._add(event, out)
+            event = Event(DELIVER, rank, sender, message.seq, message, 0, "", -1, held)
+            if position:
+                event.position = position
+            if view is not None:
+                self._name(event, view)
+            out.events.append(event)
 
     def _say(self, out: Effects, kind: str, sender: Rank = -1, seq: Seq = 0, **more: Any) -> None:
         if out.events is not None:
@@ -105,7 +109,8 @@ class Trace:
 
     def purged(self, message: Message, by: Seq, where: str, held: int, out: Effects) -> None:
         """A later message of its sender made a message obsolete."""
-        self._say(out, PURGE, *_id(message), by_seq=by, note=where, buffered=held)
+        sender, seq = message.sender, message.seq
+        self._add(Event(PURGE, self.rank, sender, seq, None, by, where, -1, held), out)
 
     def purged_at(
         self, position: int, message: Message, by: Message, held: int, out: Effects
@@ -132,7 +137,7 @@ class Trace:
 
     def advanced(self, kind: str, sender: Rank, seq: Seq, held: int, out: Effects) -> None:
         """A stream is STABLE or SAFE up to a number, or was reclaimed up to there."""
-        self._say(out, kind, sender, seq, buffered=held)
+        self._add(Event(kind, self.rank, sender, seq, None, 0, "", -1, held), out)
 
     def requested(self, sender: Rank, spans: Sequence[Span], target: Rank, out: Effects) -> None:
         """The member requests missing messages from `target`."""

@@ -7,6 +7,7 @@ survive, such as one message listed twice as obsolete.
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Final
 
 from semcast import kernel
 from semcast.core.order import ORDERS
@@ -27,6 +28,8 @@ from semcast.terms.messages import (
     StabilityGossip,
     WindowEmpty,
 )
+
+GOSSIP: Final = (StabilityGossip, SafetyGossip)  # A union would be built at every datagram.
 
 
 class Vetting:
@@ -67,7 +70,7 @@ class Vetting:
         """Refuse what `source` cannot mean in this group."""
         if isinstance(datagram, Nack):
             self._check_nack(datagram)
-        elif isinstance(datagram, StabilityGossip | SafetyGossip):
+        elif isinstance(datagram, GOSSIP):
             if len(datagram.ballots) > self.members:
                 raise RemoteProtocolError(
                     f"gossip: {len(datagram.ballots)} votes in a group of {self.members} members"
@@ -89,7 +92,7 @@ class Vetting:
         reached is called stable.
         """
         rank, last = self.rank, self.frontier[self.rank]
-        if isinstance(datagram, StabilityGossip | SafetyGossip):
+        if isinstance(datagram, GOSSIP):
             is_stability = isinstance(datagram, StabilityGossip)
             return any(self._cannot_know(ballot, is_stability) for ballot in datagram.ballots)
         if isinstance(datagram, Nack):

@@ -98,6 +98,7 @@ class Referee:
         self.events = 0
         self.crashes = 0
         self.found: list[str] = []
+        self.bound = inf  # how many messages one process may hold
         self._watches: Watches = {}  # by kind of event, what a family's own judge wants to see
 
     def on_event(self, event: Event) -> None:
@@ -109,6 +110,9 @@ class Referee:
         watch = self._watches.get(event.kind)
         if watch is not None:
             watch(event)
+        if event.buffered > self.bound:
+            self.found.append(f"bound: {event.buffered} messages held: {event}")
+            self.bound = inf  # The first one is enough.
 
     def on_error(self, life: Life, source: Pid, error: RemoteProtocolError) -> None:
         """Members do not say what cannot be meant."""

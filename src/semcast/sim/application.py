@@ -173,18 +173,18 @@ class Application:
                 self.rivals.append(output.lineage)
 
     def _deliver(self, delivery: Delivery) -> None:
-        messages, process = delivery.run.messages(), self._process
+        run, process = delivery.run, self._process
         if self.state is not None:
-            for message in messages:
+            for message in run.messages():
                 self.state.deliver(message, delivery.position)
         if self._on_deliver is not None:
-            self._on_deliver(process.pid, messages, process.now)
+            self._on_deliver(process.pid, run.messages(), process.now)
         consumer = self.consumer
         if consumer.is_always_ready:
             return
         if not consumer.waiting:
             process.after(consumer.service.draw(self._rng), self._serve)
-        consumer.waiting += len(messages)
+        consumer.waiting += run.count
 
     def _serve(self, now: float, out: Effects) -> None:
         """The application is done with one message."""

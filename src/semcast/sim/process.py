@@ -257,10 +257,7 @@ class Process:
 
     def enter(self, handler: Handler, *args: Any) -> None:
         """An input other than a datagram: handle it now, or once nothing holds the process."""
-        if not self._held:
-            self._run(handler, args)
-        elif not self._held & _GONE:
-            self._inbox.append((handler, args, False))
+        self._enter_in(self.life.inc, handler, args)
 
     def at(self, when: float, handler: Handler, *args: Any) -> None:
         """Enter at that time of the simulation, if this incarnation still runs then."""
@@ -268,11 +265,13 @@ class Process:
 
     def after(self, delay_s: float, handler: Handler, *args: Any) -> None:
         """Enter after so long."""
-        self.at(self.clock.now + delay_s, handler, *args)
+        self.clock.at(self.clock.now + delay_s, self._enter_in, (self.life.inc, handler, args))
 
     def _enter_in(self, inc: int, handler: Handler, args: tuple[Any, ...]) -> None:
-        if inc == self.life.inc:
-            self.enter(handler, *args)
+        if inc == self.life.inc and not self._held:
+            self._run(handler, args)
+        elif inc == self.life.inc and not self._held & _GONE:
+            self._inbox.append((handler, args, False))
 
     def _drain(self) -> None:
         inbox = self._inbox
@@ -282,13 +281,13 @@ class Process:
             self._run(handler, args, is_datagram)
 
     def _run(self, handler: Handler, args: tuple[Any, ...], is_datagram: bool = False) -> None:
-        processor, out = self._processor, self._out
+        processor, out, now = self._processor, self._out, self.clock.now + self._skew_s
         cost = 0.0
         try:
             if processor is None:
-                handler(*args, self.clock.now + self._skew_s, out)
+                handler(*args, now, out)
             else:
-                cost = processor.run(handler, args, self.now, out)
+                cost = processor.run(handler, args, now, out)
         except RemoteProtocolError as error:
             self._refuse(args[0], error)
         if processor is None:

@@ -36,11 +36,10 @@ class DeadlineTimer:
     def arm(self) -> None:
         """Ring at the machine's deadline."""
         process = self._process
-        deadline = process.machine.deadline
+        clock, deadline = process.clock, process.machine.deadline
         if deadline < inf and process.is_up:
-            now = process.clock.now
             self.armed.append(deadline)
-            process.clock.at(now + max(deadline - process.now, 0.0), self._ring, (deadline,))
+            clock.at(clock.now + max(deadline - process.now, 0.0), self._ring, (deadline,))
 
     def _ring(self, when: float) -> None:
         process = self._process
@@ -49,7 +48,7 @@ class DeadlineTimer:
         if when in self.armed:  # else it was set before the clock jumped
             self.armed.remove(when)
         deadline = process.machine.deadline
-        if deadline <= max(process.now, when):
+        if deadline <= when or deadline <= process.now:
             process.enter(self._on_time, when)
         elif deadline < self.armed[-1]:
             self.arm()

@@ -66,10 +66,11 @@ class History:
 
     def on_multicast(self, event: Event) -> None:
         """Learn a message and its place in the relation."""
-        sent = self.multicast[self.sender(event)]
+        sender = self.sender(event)
+        sent = self.multicast[sender]
         if event.message is not None and event.seq not in sent:
             sent[event.seq] = event
-            self.relation.on_multicast(declared_by(event), self.sender(event))
+            self.relation.on_multicast(declared_by(event), sender)
 
     def on_deliver(self, event: Event) -> None:
         """Learn who delivered what."""

@@ -12,7 +12,7 @@ liveness at the end, and only of a complete run.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from semcast.specs.causality import CausalOrder
 from semcast.specs.history import History, Watch
@@ -36,6 +36,8 @@ __all__ = ["REPLICATED", "Monitors", "Violation"]
 REPLICATED: Final = frozenset({"s-rm", "rm"})
 FIXED_SERVERS: Final = frozenset({"replicated-data"})  # Primary is who has a majority of them.
 AT_LEAST_ONCE: Final = "at-least-once"
+
+Table: TypeAlias = dict[str, tuple[Watch, ...]]  # by kind of event, who sees it
 
 
 class Watcher(Protocol):
@@ -131,7 +133,7 @@ class Monitors:
     """
 
     __slots__ = (
-        *("_facts", "_last", "_ledger", "_lineages", "_of_life", "_tables"),
+        *("_facts", "_last", "_ledger", "_lineages", "_of_life", "_outside", "_tables"),
         *("names", "unjudged"),
     )
 
@@ -157,27 +159,39 @@ class Monitors:
         self._last: dict[int, int] = {}  # by process, the lineage it was in last
         first = _OfLineage(self.names, self._facts, self._ledger)
         self._lineages = {0: first}  # The first lineage that is met takes the place of 0.
-        self._tables: dict[int, list[dict[str, tuple[Watch, ...]]]] = {0: [first.by_kind]}
+        self._outside = self._table(0, first)  # who sees what happens outside views
+        self._tables: dict[int, Table] = {}
 
     def on_event(self, event: Event) -> None:
         """Judge the next event of the run."""
-        lineage = event.lineage
-        if lineage:  # A life is in one; that it stays there is for view_order to judge.
-            lineage = self._of_life.setdefault((event.pid, event.inc), lineage)
-        for by_kind in self._tables.get(lineage) or self._begin(lineage):
-            for watch in by_kind.get(event.kind, ()):
-                watch(event)
-        if event.kind == INSTALL:
-            self._last[event.pid] = lineage
+        table = self._in_lineage(event) if event.lineage else self._outside
+        for watch in table.get(event.kind, ()):
+            watch(event)
 
-    def _begin(self, lineage: int) -> list[dict[str, tuple[Watch, ...]]]:
+    def _in_lineage(self, event: Event) -> Table:
+        # A life is in one; that it stays there is for view_order to judge.
+        lineage = self._of_life.setdefault((event.pid, event.inc), event.lineage)
+        return self._tables.get(lineage) or self._begin(lineage)
+
+    def _begin(self, lineage: int) -> Table:
         judges = self._lineages.pop(0, None)
         if judges is None:
             judges = _OfLineage(self.names, self._facts, self._ledger)
-            self._tables[0].append(judges.by_kind)
+            for kind, watches in judges.by_kind.items():
+                self._outside[kind] = (*self._outside.get(kind, ()), *watches)
         self._lineages[lineage] = judges
-        self._tables[lineage] = [judges.by_kind]
+        self._tables[lineage] = self._table(lineage, judges)
         return self._tables[lineage]
+
+    def _table(self, lineage: int, judges: "_OfLineage") -> Table:
+        """Who sees the events of a lineage; which one a process was in last is noted beside."""
+
+        def note(event: Event) -> None:
+            self._last[event.pid] = lineage
+
+        table = dict(judges.by_kind)
+        table[INSTALL] = (*table.get(INSTALL, ()), note)
+        return table
 
     def on_end(self, correct: frozenset[int], complete: bool) -> None:
         """Judge what needs the whole trace, and liveness of a complete run; once, at the end."""
@@ -230,7 +244,7 @@ class _OfLineage:
         }
         watchers.extend(self._beside.values())
         watchers.append(self._history)  # Last: monitors look before it records.
-        self.by_kind: dict[str, tuple[Watch, ...]] = {}
+        self.by_kind: Table = {}
         for watcher in watchers:
             for kind, watch in watcher.watches().items():
                 self.by_kind[kind] = (*self.by_kind.get(kind, ()), watch)

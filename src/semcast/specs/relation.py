@@ -13,7 +13,9 @@ Rejected: materialising the closure, which is quadratic for one hot item.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
 
 from semcast.terms.declared import Declared
 from semcast.terms.errors import one_of
@@ -24,7 +26,7 @@ Id: TypeAlias = tuple[tuple[Rank, int], Seq]  # the life of the sender, and the 
 Stream: TypeAlias = Rank | tuple[Rank, int]  # a sender, or one life of it
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """A message of a stream.  `obsoletes` are the numbers that it lists; a *fin* ends a request
     that began with the number `since` and has updated `items`."""
 
@@ -60,20 +62,19 @@ class Obsolescence:
 
     def on_multicast(self, declared: Declared, sender: Stream | None = None) -> None:
         """Learn a message, of a life if `sender` says so; the first one under a number counts."""
-        by, seq, item, keep, obsoletes = declared
-        sender = by if sender is None else sender
+        sender, seq = declared.sender if sender is None else sender, declared.seq
         stream = self._messages.setdefault(sender, {})
         if seq in stream:
             return
-        listed = frozenset(obsoletes) if obsoletes else _NOTHING
         if self.name == "update-fin":
             stream[seq] = self._in_request(declared, sender)
         else:
-            stream[seq] = Known(seq, item, keep, listed)
+            listed = frozenset(declared.obsoletes) if declared.obsoletes else _NOTHING
+            stream[seq] = Known(seq, declared.item, declared.keep, listed)
 
     def _in_request(self, declared: Declared, sender: Stream) -> Known:
         """A message with an item updates it; one without ends the request."""
-        _, seq, item, keep, _ = declared
+        seq, item, keep = declared.seq, declared.item, declared.keep
         since, items = self._requests.setdefault(sender, (seq, set()))
         if item is not None:
             items.add(item)

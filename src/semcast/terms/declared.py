@@ -7,7 +7,9 @@ be purged.  The last two are those of the message, unless `Event.declares` says 
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from semcast.terms.events import Event
 from semcast.terms.ids import Rank, Seq
@@ -16,7 +18,7 @@ from semcast.terms.messages import Message, Submission
 DECLARES: Final = re.compile(r"(?:item(?:=(-?\d{1,19}))?)?(?: ?never_purge=([01]))?")
 
 
-class Declared(NamedTuple):
+class Declared(msgspec.Struct, frozen=True, gc=False):
     """A message as its application declared it.  `obsoletes` are numbers of the same sender."""
 
     sender: Rank

@@ -67,10 +67,11 @@ class FifoQueue(Queue):
             lane.add(message)
             purged = lane.purge(message.seq) if self.eager else []
             slot = self._place(message, purged)
-            self._vacate(purged, keeping=slot)
+            if purged:
+                self._vacate(purged, keeping=slot)
+                all_purged += purged
             self.slots[slot] = message
             self.slot_of[sender][message.seq] = slot
-            all_purged += purged
         return all_purged
 
     def _place(self, message: Message, purged: list[PurgedBy]) -> int:

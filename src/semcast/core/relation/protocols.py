@@ -73,6 +73,8 @@ class Index(Protocol):
 
 def distances(seq: Seq, submission: Submission, base: Seq) -> dict[Seq, int]:
     """How far back each lies that the submission supersedes; nothing of earlier views is held."""
+    if not submission.obsoletes:
+        return {}
     found = {obsolete: distance(seq, obsolete) for obsolete in submission.obsoletes}
     return {obsolete: n for obsolete, n in found.items() if obsolete > base}
 
