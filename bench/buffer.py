@@ -14,26 +14,26 @@ from side_by_side import report, side_by_side
 
 from semcast.core.order.fifo import FifoQueue
 from semcast.core.recipe import Recipe
-from semcast.core.relation import annotator
-from semcast.terms.messages import Message, Submission
-from semcast.workloads.lists import name_predecessors
+from semcast.core.relation import make_annotator
+from semcast.terms.messages import DataMessage, Submission
+from semcast.workloads.predecessor_lists import list_predecessors
 from semcast.workloads.stock import quotes
 
 MESSAGES = 20_000
 
 
-def messages(recipe: Recipe) -> list[Message]:
+def messages(recipe: Recipe) -> list[DataMessage]:
     """The stock mix, annotated for the recipe's relation."""
     mix: Iterator[Submission] = quotes(Random(1), size=100)
     if recipe.relation in ("bitmap", "list"):
-        mix = name_predecessors(mix, recipe.k)
-    notes = annotator(recipe)
+        mix = list_predecessors(mix, recipe.k)
+    notes = make_annotator(recipe)
     annotated = []
     for seq, submission in enumerate(islice(mix, MESSAGES), start=1):
         annotation = notes.annotate(seq, submission)
         notes.remember(seq, annotation)
         item, covers, keep = annotation
-        annotated.append(Message(0, seq, item, covers, keep, (), submission.payload))
+        annotated.append(DataMessage(0, seq, item, covers, keep, (), submission.payload))
     return annotated
 
 
@@ -57,7 +57,7 @@ def through_linear_search(held: int) -> Callable[[], int]:
     stream = messages(Recipe(members=2))
 
     def run() -> int:
-        queue: deque[Message] = deque()
+        queue: deque[DataMessage] = deque()
         for place, message in enumerate(stream):
             queue = deque(m for m in queue if m.item != message.item)
             queue.append(message)

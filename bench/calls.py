@@ -22,7 +22,7 @@ from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
 from semcast.runtime.application.group import label_of
 from semcast.terms.effects import Effects
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import FoundGroup
 from semcast.wire import GROUP_CODEC, VIEW_CODEC, encode
 
@@ -36,7 +36,7 @@ LABELS = {name: label_of(name) for name in NAMES}
 
 def parcel() -> Any:
     """What an application offers at once."""
-    return kernel.Parcel(list(UPDATES), LABELS, label_of, None)
+    return kernel.UpdateBatch(list(UPDATES), LABELS, label_of, None)
 
 
 def calls(work: Callable[[], object]) -> list[str]:
@@ -91,7 +91,7 @@ def views(order: str) -> tuple[list[str], ...]:
     """In a view of three."""
     multicast = {"buffer": 4000, "datagram_bytes": 60_000, "echo": False}
     recipe = ViewRecipe(order=order, multicast=multicast)
-    lives = tuple(Life(pid, 1) for pid in range(3))
+    lives = tuple(Incarnation(pid, 1) for pid in range(3))
     members = [ViewMember(recipe, life, Random(life.pid), 0.0) for life in lives]
     for member in members:
         out = Effects(recording=False)

@@ -19,7 +19,7 @@ import msgspec
 from fuzz_targets import Script
 
 from semcast.terms.events import DELIVER, KINDS, MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.errors import BadFile
 from semcast.traces.journal_file import FRAME, MAGIC, read_journal
 from semcast.traces.parquet import TraceWriter, read_runs, read_trace
@@ -193,7 +193,7 @@ def _good_trace() -> Path:
     run = RunInfo(name="x", protocol="s-rm", order="fifo", relation="bitmap", f=0, seed=1, run_id=7)
     with TraceWriter(Path(folder) / "trace", run, ["a"], items={5: "five"}) as writer:
         for n in range(1, 4):
-            message = Message(0, n, 5, b"\1", after=((0, 1),), payload=b"x")
+            message = DataMessage(0, n, 5, b"\1", after=((0, 1),), payload=b"x")
             writer.append([Event(MULTICAST, 0, 0, n, message, n=2 * n, ts_ns=n)])
             writer.append([Event(DELIVER, 0, 0, n, message, n=2 * n + 1, ts_ns=n)])
         writer.close(complete=True)

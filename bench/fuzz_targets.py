@@ -13,36 +13,36 @@ from random import Random
 import msgspec
 
 from semcast.core.member import Member
-from semcast.core.reception import SKIPS_MAX
+from semcast.core.receiver import SKIPS_MAX
 from semcast.core.recipe import Recipe
 from semcast.runtime.membership.gathering import (
     HELLO_BYTES,
-    Gathering,
     GroupComplete,
     Hello,
+    RosterAgreement,
+    RosterEntry,
     RosterStep,
-    Seat,
 )
-from semcast.runtime.transport.tcp import LENGTH, STRANGER_BYTES_MAX, Connection
+from semcast.runtime.transport.tcp import LENGTH, UNAUTHENTICATED_BYTES_MAX, TcpConnection
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import EVERYONE, SEQ_MAX
-from semcast.terms.messages import Ballot as Vote
 from semcast.terms.messages import (
     Data,
     Datagram,
+    DataMessage,
     Excluded,
-    Message,
     Nack,
-    Purged,
+    PurgeNotice,
     SafetyGossip,
     StabilityGossip,
     Submission,
     WindowEmpty,
 )
+from semcast.terms.messages import FrontierVote as Vote
 from semcast.wire import GROUP_CODEC, encode
-from semcast.wire.fragments import Reassembly, split
-from semcast.wire.frames import FRAGMENT, HELLO, KINDS, WHOLE, member_id
+from semcast.wire.fragments import Reassembler, split
+from semcast.wire.frames import DATAGRAM, FRAGMENT, HELLO, KINDS, member_id
 from semcast.wire.sealing import Key, Opener, Sealer
 
 RECIPES = [
@@ -109,7 +109,8 @@ def said(script: Script) -> Datagram:
         return Data(
             tuple(_message(script) for _ in script.several()),
             tuple(
-                Purged(script.byte() % 4, number(), number(), number()) for _ in script.several()
+                PurgeNotice(script.byte() % 4, number(), number(), number())
+                for _ in script.several()
             ),
             number(),
             number(),
@@ -135,7 +136,7 @@ def said(script: Script) -> Datagram:
     return Data(many)
 
 
-def _message(script: Script) -> Message:
+def _message(script: Script) -> DataMessage:
     number = script.number
     shape = script.byte()
     covers: bytes | tuple[int, ...] = b""
@@ -144,7 +145,7 @@ def _message(script: Script) -> Message:
     elif shape & 2:
         covers = script.bytes()
     deps = tuple((script.byte() % 4, number()) for _ in script.several(3)) if shape & 4 else ()
-    return Message(
+    return DataMessage(
         script.byte() % 4,
         number(),
         number() if shape & 8 else None,
@@ -167,7 +168,7 @@ class Live:
         self.sealers: dict[int, Sealer] = {}
         self.opener = Opener(Sealer("fuzz", IDS[0], 1, KEY, salt=1).identity, [KEY])
         self.opener.admit((number, 1, 1) for number in IDS)
-        self.reassembly = Reassembly(1 << 16, 1 << 17, 8)
+        self.reassembly = Reassembler(1 << 16, 1 << 17, 8)
         self.numbered = 0
         obsoletes = (1,) if recipe.relation in ("list", "bitmap") else ()
         batch = [Submission(b"x", item=1), Submission(b"y", item=1, obsoletes=obsoletes)]
@@ -217,7 +218,7 @@ class Live:
             if whole is None:
                 return
             kind, body = whole[0], whole[1:]
-        if kind == WHOLE:
+        if kind == DATAGRAM:
             rank, datagram, member = (
                 IDS.index(opened.sender),
                 GROUP_CODEC.decode(body),
@@ -230,8 +231,8 @@ class Live:
         member = self.members[0]
         machines = (member, member.stability, member.safety, member.outbox)
         reception, holdings, recovery = member.reception, member.holdings, member.recovery
-        rest = (reception.notices, reception.gaps, reception.waiting, reception.refused)
-        counts = (holdings.delivered, holdings.skipped, holdings.bytes, holdings.held_of)
+        rest = (reception.notices, reception.gaps, reception.waiting, reception.refused_next)
+        counts = (holdings.delivered, holdings.skipped, holdings.bytes, holdings.held_by_sender)
         return repr((machines, rest, counts, recovery.holders, member.excluded, member.deadline))
 
 
@@ -245,7 +246,7 @@ def check_bounds(member: Member) -> None:
     """A member's memory is bounded."""
     recipe, holdings, reception = member.recipe, member.holdings, member.reception
     assert 0 <= holdings.messages <= recipe.buffer + recipe.members
-    assert sum(holdings.held_of) == holdings.messages >= len(holdings.queue)
+    assert sum(holdings.held_by_sender) == holdings.messages >= len(holdings.queue)
     assert 0 <= holdings.bytes <= recipe.buffer_bytes + 3 * 5000
     for kept in holdings.store.streams.values():
         assert len(kept.holes) <= len(kept.buffer.held) + 1
@@ -286,7 +287,7 @@ def _step(live: Live, script: Script) -> None:
     if action == 0:
         live.hear(script.bytes())
     elif action == 1:
-        live.hear(_mangled(live.seal(rank, WHOLE, encode(_true(live, script))), script))
+        live.hear(_mangled(live.seal(rank, DATAGRAM, encode(_true(live, script))), script))
     elif action == 2:
         live.hear(live.seal(rank, script.byte() % KINDS, script.bytes()))
     elif action in (3, 4):
@@ -303,10 +304,10 @@ def _step(live: Live, script: Script) -> None:
 def _tell(live: Live, rank: int, script: Script) -> None:
     body = msgspec.msgpack.encode(said(script))
     if len(body) <= PART_BYTES:
-        live.hear(live.seal(rank, WHOLE, body))
+        live.hear(live.seal(rank, DATAGRAM, body))
         return
     live.numbered += 1
-    for part in split(bytes((WHOLE,)) + body, PART_BYTES, live.numbered):
+    for part in split(bytes((DATAGRAM,)) + body, PART_BYTES, live.numbered):
         live.hear(live.seal(rank, FRAGMENT, part))
 
 
@@ -314,8 +315,8 @@ def _true(live: Live, script: Script) -> Datagram:
     """Something that a member could say now."""
     seq = live.members[0].reception.frontier[1] + 1
     return (
-        Data((Message(1, seq, 1), Message(1, seq + 1, 1)), safe=seq - 1),
-        Data((Message(1, seq + 2, 1),), (Purged(1, seq, seq + 1, seq + 2),)),
+        Data((DataMessage(1, seq, 1), DataMessage(1, seq + 1, 1)), safe=seq - 1),
+        Data((DataMessage(1, seq + 2, 1),), (PurgeNotice(1, seq, seq + 1, seq + 2),)),
         Nack(0, ((1, 2),), 4, 7),
         WindowEmpty(1, seq + 3),
     )[script.byte() % 4]
@@ -335,8 +336,8 @@ def discovery(data: bytes) -> None:
     script = Script(data)
     shape = script.byte()
     peers = {name: ("127.0.0.1", 7000 + n) for n, name in enumerate(NAMES)} if shape & 1 else None
-    own = Seat(NAMES[shape >> 1 & 1], 5, *LOOPBACK)
-    gathering = Gathering(own, 3, 77, Random(1), peers)
+    own = RosterEntry(NAMES[shape >> 1 & 1], 5, *LOOPBACK)
+    gathering = RosterAgreement(own, 3, 77, Random(1), peers)
     now = 0.0
     while not script.is_over:
         choice = script.byte()
@@ -352,7 +353,7 @@ def discovery(data: bytes) -> None:
                 body = _greeting(name, gathering, script)
                 out = gathering.on_hello(sender, incarnation, body, LOOPBACK, now)
             else:
-                out = gathering.on_ballot(sender, incarnation, _ballot(gathering, script))
+                out = gathering.on_roster_step(sender, incarnation, _ballot(gathering, script))
         except GroupComplete:
             return
         except RemoteProtocolError:
@@ -366,7 +367,7 @@ def discovery(data: bytes) -> None:
                 assert 0 < to[1] < 1 << 16
 
 
-def _greeting(name: str, gathering: Gathering, script: Script) -> bytes:
+def _greeting(name: str, gathering: RosterAgreement, script: Script) -> bytes:
     how = script.byte()
     if how & 1:
         return script.bytes().ljust(HELLO_BYTES, b"\0")
@@ -375,7 +376,7 @@ def _greeting(name: str, gathering: Gathering, script: Script) -> bytes:
     return msgspec.msgpack.encode(hello)
 
 
-def _ballot(gathering: Gathering, script: Script) -> bytes:
+def _ballot(gathering: RosterAgreement, script: Script) -> bytes:
     how = script.byte()
     if how & 1:
         return script.bytes()
@@ -384,10 +385,12 @@ def _ballot(gathering: Gathering, script: Script) -> bytes:
     return msgspec.msgpack.encode(RosterStep(how >> 3 & 7, number, seats))
 
 
-def _seat(script: Script) -> Seat:
+def _seat(script: Script) -> RosterEntry:
     who, where = script.byte(), script.byte()
     hosts = ("127.0.0.1", "::1", "", "localhost")
-    return Seat(CANDIDATES[who & 3], 1 + (who >> 2 & 7), hosts[where & 3], PORTS[where >> 2 & 3])
+    return RosterEntry(
+        CANDIDATES[who & 3], 1 + (who >> 2 & 7), hosts[where & 3], PORTS[where >> 2 & 3]
+    )
 
 
 class _Pipe:
@@ -399,7 +402,7 @@ class _Pipe:
         self.taken: list[bytes] = []
         self.on_batch = lambda: None
 
-    def take(self, frame: bytes, _peer: object) -> bool:
+    def on_frame(self, frame: bytes, _peer: object) -> bool:
         self.taken.append(frame)
         return frame.startswith(self.believed)
 
@@ -412,7 +415,7 @@ def _cut(stream: bytes, frame_bytes_max: int, believed: bytes) -> Iterator[bytes
     is_trusted = False
     while len(stream) >= LENGTH.size:
         (length,) = LENGTH.unpack_from(stream)
-        if length > (frame_bytes_max if is_trusted else STRANGER_BYTES_MAX):
+        if length > (frame_bytes_max if is_trusted else UNAUTHENTICATED_BYTES_MAX):
             return
         frame, stream = stream[LENGTH.size :][:length], stream[LENGTH.size + length :]
         if len(frame) < length:
@@ -429,7 +432,7 @@ def framing(data: bytes) -> None:
     believed = b"\1"
     pipe = _Pipe(believed)
     frame_bytes_max = 100_000
-    connection = Connection(pipe, frame_bytes_max)  # type: ignore[arg-type]
+    connection = TcpConnection(pipe, frame_bytes_max)  # type: ignore[arg-type]
     connection.transport = pipe  # type: ignore[assignment]
     stream = b""
     while not script.is_over and not pipe.is_aborted:
@@ -466,9 +469,13 @@ def _of_frames() -> Iterator[bytes]:
         for kind in range(8):
             yield bytes((first, 3, kind, 2, *(n % 16 for n in range(kind, kind + 40)), 7, 20))
         yield bytes((first, 1, 0, 5, 3, 1, 1, 90, 1, 6, 5, 9, 7, 50, 2, 0, 6)) + encode(Excluded(1))
-        for datagram in (Data((Message(1, 3, 1),)), WindowEmpty(1, 9), Nack(0, ((1, 2),), 2, 1)):
+        for datagram in (
+            Data((DataMessage(1, 3, 1),)),
+            WindowEmpty(1, 9),
+            Nack(0, ((1, 2),), 2, 1),
+        ):
             body = encode(datagram)
-            yield bytes((first, 2, WHOLE, len(body))) + body + bytes((5, 9, 6, 7, 50))
+            yield bytes((first, 2, DATAGRAM, len(body))) + body + bytes((5, 9, 6, 7, 50))
 
 
 _OF_DISCOVERY = (

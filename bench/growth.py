@@ -24,22 +24,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from msgspec.structs import replace
 
-from semcast.bench.benchmark import (
-    SENDER,
-    Run,
-    Settings,
-    common_row,
-    plans_of,
-    run_plans,
-)
-from semcast.bench.systems import NEW_KEY, NO_KEY, Case, cases_of
+from semcast.bench.benchmark import SENDER, BenchSettings, Run, common_row, plans_of, run_plans
+from semcast.bench.systems import NEW_KEY, NO_KEY, BenchCase, cases_of
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.faults import Constant, Link
-from semcast.fleet.live_network import linked
-from semcast.fleet.plan import Plan
+from semcast.fleet.live_network import relay_links
+from semcast.fleet.plan import WorkerPlan
 from semcast.sim.application import Producer
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
 from semcast.sim.simulation import Simulation, once
 from semcast.terms.events import Event
@@ -81,9 +74,9 @@ LIVE = {
 }
 
 
-def live(settings: Settings, case: Case | None = None, **load: object) -> Row:
+def live(settings: BenchSettings, case: BenchCase | None = None, **load: object) -> Row:
     """One run; `load` changes what the sender sends."""
-    plans = plans_of("throughput", settings, case or Case("semcast"))
+    plans = plans_of("throughput", settings, case or BenchCase("semcast"))
     if load:
         plans = [_loaded(plan, load) for plan in plans]
     return row(run_plans(plans, settings))
@@ -94,7 +87,7 @@ def row(run: Run) -> Row:
     return {**common_row(run), "messages": run.results[SENDER].sent}
 
 
-def _loaded(plan: Plan, load: Mapping[str, object]) -> Plan:
+def _loaded(plan: WorkerPlan, load: Mapping[str, object]) -> WorkerPlan:
     changed = None if plan.load is None else replace(plan.load, **load)
     return replace(plan, load=changed)
 
@@ -104,37 +97,37 @@ def size(place: float, line: str, seconds: float) -> Row:
     with TemporaryDirectory() as directory:
         key = NEW_KEY if line == "sealed" else NO_KEY
         [case] = cases_of(["semcast"], [None], [key], Path(directory))
-        return live(Settings(size=int(place), seconds=seconds), case)
+        return live(BenchSettings(size=int(place), seconds=seconds), case)
 
 
 def receivers(place: float, line: str, seconds: float) -> Row:
     """How many, beside one sender."""
-    return live(Settings(receivers=int(place), seconds=seconds))
+    return live(BenchSettings(receivers=int(place), seconds=seconds))
 
 
 def items(place: float, line: str, seconds: float) -> Row:
     """Every message is on one of so many items; no more are touched than `messages` says."""
-    return live(Settings(seconds=seconds), stream="overwrites", r=1.0, d=int(place))
+    return live(BenchSettings(seconds=seconds), stream="overwrites", r=1.0, d=int(place))
 
 
 def buffer(place: float, line: str, seconds: float) -> Row:
     """Messages that a member holds at most."""
-    return live(Settings(buffer=int(place), seconds=seconds))
+    return live(BenchSettings(buffer=int(place), seconds=seconds))
 
 
 def sent(place: float, line: str, seconds: float) -> Row:
     """So many seconds of sending: does it matter how many messages there have been?"""
-    return live(Settings(seconds=place))
+    return live(BenchSettings(seconds=place))
 
 
 def loss(place: float, line: str, seconds: float) -> Row:
     """Percent of datagrams, of 1,400 bytes, lost between any two members."""
-    settings = Settings(seconds=seconds)
+    settings = BenchSettings(seconds=seconds)
     link = Link(latency=Constant(0.0), loss=place / 100)
-    with linked(settings.names, lambda source, destination: link) as peers:
+    with relay_links(settings.names, lambda source, destination: link) as peers:
         plans = [
             replace(plan, options={**plan.options, "peers": peers(plan.name)})
-            for plan in plans_of("throughput", settings, Case("semcast", SMALL_DATAGRAM))
+            for plan in plans_of("throughput", settings, BenchCase("semcast", SMALL_DATAGRAM))
         ]
         return row(run_plans(plans, settings))
 
@@ -150,10 +143,12 @@ def simulated(place: float, line: str, seconds: float) -> Row:
         count += 1
 
     simulation = Simulation(
-        once([Member(recipe, rank, stream(1, "member", rank)) for rank in range(members)]),
+        once([Member(recipe, rank, rng_stream(1, "member", rank)) for rank in range(members)]),
         Network(members, Link(latency=Constant(0.0005))),
         seed=1,
-        producers={0: Producer(arrivals.constant(SIMULATED_RATE), quotes(stream(1, "workload")))},
+        producers={
+            0: Producer(arrivals.constant(SIMULATED_RATE), quotes(rng_stream(1, "workload")))
+        },
         observers=[observe],
     )
     started = process_time()

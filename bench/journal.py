@@ -14,7 +14,7 @@ from time import perf_counter
 from side_by_side import report, side_by_side
 
 from semcast.terms.events import DELIVER, MULTICAST, RECEIVE, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import TraceWriter
@@ -41,7 +41,7 @@ def receiving(batch: int, size: int) -> list[list[Event]]:
     for first in range(1, MESSAGES, batch):
         events = []
         for seq in range(first, first + batch):
-            message = Message(1, seq, item=seq % 500 << 40, payload=seq.to_bytes(size, "big"))
+            message = DataMessage(1, seq, item=seq % 500 << 40, payload=seq.to_bytes(size, "big"))
             events.append(Event(RECEIVE, 0, 1, seq, peer=1, buffered=40))
             events.append(Event(DELIVER, 0, 1, seq, message, buffered=40))
         batches.append(events)
@@ -54,7 +54,7 @@ def sending(batch: int, size: int) -> list[list[Event]]:
     for first in range(1, MESSAGES, batch):
         events = []
         for seq in range(first, first + batch):
-            message = Message(0, seq, item=seq % 500 << 40, payload=seq.to_bytes(size, "big"))
+            message = DataMessage(0, seq, item=seq % 500 << 40, payload=seq.to_bytes(size, "big"))
             events.append(Event(MULTICAST, 0, 0, seq, message, buffered=40))
             events.append(Event(DELIVER, 0, 0, seq, message, buffered=40))
         batches.append(events)

@@ -14,7 +14,7 @@ from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.effects import Effects
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.terms.outputs import Delivery
 from semcast.wire.codec import GROUP_CODEC, encode
 
@@ -24,7 +24,8 @@ ITEMS = [Random(1).randrange(500) << 40 for _ in range(RUN)]
 NAMES = [f"item-{item >> 40}" for item in ITEMS]
 PAYLOAD = bytes(100)
 MESSAGES = tuple(
-    Message(1, place + 1, ITEMS[place], payload=PAYLOAD, name=NAMES[place]) for place in range(RUN)
+    DataMessage(1, place + 1, ITEMS[place], payload=PAYLOAD, name=NAMES[place])
+    for place in range(RUN)
 )
 SUBMISSIONS = [Submission(PAYLOAD, ITEMS[n], name=NAMES[n]) for n in range(RUN)]
 HELD = {message.seq: message for message in MESSAGES}
@@ -36,19 +37,19 @@ CALLS: dict[str, Callable[[Callable[..., Any]], object]] = {
     "size_of": lambda f: [f(message) for message in MESSAGES],
     "sizes_of": lambda f: f(MESSAGES),
     "payload_bytes": lambda f: f(MESSAGES),
-    "letter_bytes": lambda f: f(LETTERS),
+    "payload_total": lambda f: f(LETTERS),
     "run_of": lambda f: f([*MESSAGES]),
     "runs_of": lambda f: f(MESSAGES),
-    "tagged": lambda f: f(MESSAGES),
-    "fill": lambda f: f(HELD, 1, RUN, 1 << 20, True),
-    "take_range": lambda f: f(dict(HELD), 1, RUN),
-    "settle": lambda f: f(deque(MESSAGES), RUN),
+    "with_item": lambda f: f(MESSAGES),
+    "take_fitting": lambda f: f(HELD, 1, RUN, 1 << 20, True),
+    "pop_range": lambda f: f(dict(HELD), 1, RUN),
+    "drop_upto": lambda f: f(deque(MESSAGES), RUN),
 }
 
 
 def work(kernel: Any) -> dict[str, Callable[[], int]]:
     """By function of this kernel, something that calls it and returns how many messages it took."""
-    calls = CALLS | _sending(kernel.Parcel) if hasattr(kernel, "Parcel") else CALLS
+    calls = CALLS | _sending(kernel.UpdateBatch) if hasattr(kernel, "UpdateBatch") else CALLS
     return {
         name: _calling(getattr(kernel, name), call)
         for name, call in calls.items()
@@ -63,9 +64,9 @@ def _sending(make_parcel: Callable[..., Any]) -> dict[str, Callable[..., object]
     labels = {name: label_of(name) for name in NAMES}
     parcel = make_parcel(UPDATES, labels, label_of, None)
     return {
-        "compose": lambda f: f(Message, 1, 0, SUBMISSIONS, *ROOM),
-        "pack": lambda f: f(1, 0, parcel, *ROOM),
-        "submissions": lambda f: f(Submission, parcel),
+        "build_messages": lambda f: f(DataMessage, 1, 0, SUBMISSIONS, *ROOM),
+        "pack_run": lambda f: f(1, 0, parcel, *ROOM),
+        "make_submissions": lambda f: f(Submission, parcel),
     }
 
 

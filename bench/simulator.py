@@ -12,7 +12,7 @@ from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.faults import Constant, Link
 from semcast.sim.application import Consumer, Producer
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
 from semcast.sim.simulation import Simulation, once
 from semcast.sim.swarm import run_seed
@@ -30,7 +30,7 @@ def group(*, monitored: bool, batch: int) -> Callable[[], int]:
 
     def run() -> int:
         recipe = Recipe(members=MEMBERS, buffer=200)
-        members = [Member(recipe, rank, stream(1, "member", rank)) for rank in range(MEMBERS)]
+        members = [Member(recipe, rank, rng_stream(1, "member", rank)) for rank in range(MEMBERS)]
         monitors = Monitors(recipe.protocol, recipe.order, recipe.relation, recipe.f, MEMBERS)
         count = 0
 
@@ -46,7 +46,9 @@ def group(*, monitored: bool, batch: int) -> Callable[[], int]:
             seed=1,
             consumers={MEMBERS - 1: Consumer(0.004, 1)},
             producers={
-                0: Producer(arrivals.constant(1000.0), quotes(stream(1, "workload")), batch=batch)
+                0: Producer(
+                    arrivals.constant(1000.0), quotes(rng_stream(1, "workload")), batch=batch
+                )
             },
             observers=[observe],
         )

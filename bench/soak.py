@@ -19,7 +19,7 @@ from statistics import median
 from time import monotonic
 from uuid import uuid4
 
-from semcast.fleet.plan import Load, Plan, Result, Tick
+from semcast.fleet.plan import Load, WorkerPlan, WorkerResult, WorkerStatus
 from semcast.fleet.processes import Fleet
 
 NAMES = "abcde"
@@ -40,11 +40,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def plans(load: Load, service_s: float) -> list[Plan]:
+def plans(load: Load, service_s: float) -> list[WorkerPlan]:
     """A new group with one sender and one member that takes its time."""
     group = f"soak-{uuid4().hex}"
     return [
-        Plan(
+        WorkerPlan(
             group=group,
             name=name,
             options={"members": len(NAMES)},
@@ -94,7 +94,7 @@ class Watch:
         self.next_s = self.told_s = 0.0
         self.sent_before = 0
 
-    def on_tick(self, ticks: Mapping[str, Tick]) -> None:
+    def on_tick(self, ticks: Mapping[str, WorkerStatus]) -> None:
         """Called several times a second."""
         at_s = monotonic() - self.start
         if at_s < self.next_s:
@@ -105,7 +105,7 @@ class Watch:
         if at_s >= self.told_s + TOLD_S:
             self._tell(ticks, at_s)
 
-    def _tell(self, ticks: Mapping[str, Tick], at_s: float) -> None:
+    def _tell(self, ticks: Mapping[str, WorkerStatus], at_s: float) -> None:
         sent, slow = ticks[SENDER].sent, ticks[SLOW]
         rate = (sent - self.sent_before) / (at_s - self.told_s)
         largest = max(samples.resident[-1] for samples in self.samples.values())
@@ -142,7 +142,7 @@ class MemberVerdict:
 
 
 def verdict_on(
-    name: str, samples: Samples, result: Result, sent: int, seconds: float
+    name: str, samples: Samples, result: WorkerResult, sent: int, seconds: float
 ) -> MemberVerdict:
     """Compare the second period with the last."""
     period_s = min(PERIOD_S, seconds / 4)

@@ -13,13 +13,13 @@ from semcast.core.views.recipe import ViewRecipe
 from semcast.families.testing import Habits
 from semcast.families.views import VIEWS
 from semcast.families.views.knowledge import Knower
-from semcast.faults import Constant, Crash, Departure, Fault, Link, Partition
+from semcast.faults import Constant, Crash, Fault, LeaveAt, Link, Partition
 from semcast.sim.application import Consumer, Producer
 from semcast.sim.circumstances import Machines
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
 from semcast.sim.simulation import Simulation
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import FoundGroup
 from semcast.terms.messages import Submission
 from semcast.terms.views import Prepare
@@ -74,12 +74,12 @@ class Run:
         slow: int | None = None,
     ) -> None:
         producer = Producer(repeat(1 / rate), submissions, batch=max(1, int(rate / 100)))
-        founding = FoundGroup(tuple(Life(founder, 1) for founder in range(members)), 1)
+        founding = FoundGroup(tuple(Incarnation(founder, 1) for founder in range(members)), 1)
         self.network = Watched(members)
         self.simulation = Simulation(
             Machines(
                 born=lambda life, now, _: VIEWS.machine(
-                    recipe, life, stream(seed, "member", *life), now, ()
+                    recipe, life, rng_stream(seed, "member", *life), now, ()
                 ),
                 begins=lambda _: (founding,),
             ),
@@ -111,7 +111,7 @@ def against_messages(series: str, count: int, seed: int) -> Change:
     items = [None] if series == LIVE else list(range(ITEMS))
     payload = bytes(SIZE)
     submissions = (Submission(payload, items[i % len(items)]) for i in range(count))
-    faults: list[Fault] = [Departure(LEAVER, CHANGE_AT_S)]
+    faults: list[Fault] = [LeaveAt(LEAVER, CHANGE_AT_S)]
     if series != SLOW_APPLICATION:
         faults.append(Partition(SENT_BY_S / 100, DEADLINE_S, ((SLOW,),)))
     buffer = BUFFER + (2 * count if series == LIVE else 0)

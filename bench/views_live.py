@@ -18,7 +18,7 @@ from time import monotonic
 from uuid import uuid4
 
 from semcast.fleet.live_run import SKEW_S, record
-from semcast.fleet.plan import Load, Plan, Tick
+from semcast.fleet.plan import Load, WorkerPlan, WorkerStatus
 from semcast.fleet.processes import Fleet
 from semcast.fleet.trace_verdict import judge
 from semcast.terms.events import CRASH, INSTALL
@@ -37,11 +37,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def plans(loads: Mapping[str, Load], **options: object) -> list[Plan]:
+def plans(loads: Mapping[str, Load], **options: object) -> list[WorkerPlan]:
     """A new group."""
     group = f"views-{uuid4().hex}"
     return [
-        Plan(
+        WorkerPlan(
             group=group,
             name=name,
             options={"members": len(NAMES), "protocol": "s-vsm", **options},
@@ -52,7 +52,7 @@ def plans(loads: Mapping[str, Load], **options: object) -> list[Plan]:
     ]
 
 
-def are_together(ticks: Mapping[str, Tick], count: int) -> bool:
+def are_together(ticks: Mapping[str, WorkerStatus], count: int) -> bool:
     """Whether so many are in one view of exactly so many."""
     return {tick.members for tick in ticks.values()} == {count} and (
         len({tick.view for tick in ticks.values()}) == 1
@@ -69,7 +69,7 @@ def kill_each(directory: Path) -> tuple[list[float], bool]:
             fleet.kill(name)
             if not fleet.watch(lambda ticks: are_together(ticks, len(NAMES) - 1), WAIT_S):
                 raise SystemExit(f"no view without {name}: {fleet.ticks}")
-            fleet.revive(name)
+            fleet.restart(name)
             if not fleet.watch(lambda ticks: are_together(ticks, len(NAMES)), WAIT_S):
                 raise SystemExit(f"{name} did not come back: {fleet.ticks}")
         fleet.stop()
@@ -92,7 +92,7 @@ class Watch:
         self.views: set[int] = set()
         self.start = self.told = monotonic()
 
-    def on_tick(self, ticks: Mapping[str, Tick]) -> None:
+    def on_tick(self, ticks: Mapping[str, WorkerStatus]) -> None:
         """Called several times a second."""
         self.views |= {tick.view for tick in ticks.values() if tick.view}
         now = monotonic()

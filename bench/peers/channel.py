@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from semcast.bench.raw_udp import RawMessage
-from semcast.fleet.plan import Plan
-from semcast.fleet.worker import Join
+from semcast.fleet.plan import WorkerPlan
+from semcast.fleet.worker import Connect
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Update
@@ -20,7 +20,7 @@ decode = msgspec.msgpack.Decoder(RawMessage).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def keeps_latest(plan: Plan) -> bool:
+def keeps_latest(plan: WorkerPlan) -> bool:
     """Whether only the newest message of each item matters."""
     return plan.options["order"] == "item"
 
@@ -28,7 +28,7 @@ def keeps_latest(plan: Plan) -> bool:
 class PeerChannel:
     """Who sends does not listen, and the other way round."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         self.plan = plan
         self.sends = plan.load is not None
         self.receivers: int = plan.options["members"] - 1
@@ -67,11 +67,11 @@ class PeerChannel:
         """Give everything back."""
 
 
-def joining(make: Callable[[Plan], PeerChannel]) -> Join:
+def joining(make: Callable[[WorkerPlan], PeerChannel]) -> Connect:
     """How a worker gets such a channel."""
 
     @asynccontextmanager
-    async def join(plan: Plan) -> AsyncIterator[PeerChannel]:
+    async def join(plan: WorkerPlan) -> AsyncIterator[PeerChannel]:
         channel = make(plan)
         try:
             await channel.open()

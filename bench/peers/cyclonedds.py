@@ -29,7 +29,7 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 from peers.channel import PeerChannel, decode, joining, keeps_latest
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
@@ -57,7 +57,7 @@ class Sample(IdlStruct, typename="Sample"):
 class DdsChannel(PeerChannel):
     """One participant with a writer or a reader."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         super().__init__(plan)
         history = Policy.History.KeepLast(1) if keeps_latest(plan) else Policy.History.KeepAll
         qos = Qos(Policy.Reliability.Reliable(duration(milliseconds=BLOCKED_MS)), history)

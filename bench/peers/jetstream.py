@@ -14,7 +14,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, Header, StorageType, StreamCo
 from peers.channel import joining, keeps_latest
 from peers.nats import NatsChannel
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
@@ -26,7 +26,7 @@ PENDING = "Nats-Pending-Messages"
 class JetStreamChannel(NatsChannel):
     """One connection."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         super().__init__(plan)
         self._asked = 0  # messages, and not yet got
         self._limit = 0

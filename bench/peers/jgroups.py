@@ -14,7 +14,7 @@ from struct import Struct
 from peers.channel import PeerChannel, decode, joining
 from peers_order.jgroups import java
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.worker import cpu_s, cpu_s_of, main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
@@ -30,7 +30,7 @@ class JGroupsChannel(PeerChannel):
 
     java: Process
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         super().__init__(plan)
         self._rest = b""  # of what was read
         self._first = Path(plan.options["folder"]) / "joined"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.runtime.transport.addresses import multicast_address
 
 DATAGRAM = 1400
@@ -15,7 +15,7 @@ DATAGRAM = 1400
 
 def work() -> int:
     """Never returns."""
-    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
+    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerPlan)
     host, port = multicast_address(plan.group, 4)
     program = Path(plan.options["program"])
     words: list[object] = [host, port]

@@ -12,7 +12,7 @@ import nats
 from nats.aio.msg import Msg
 from peers.channel import PeerChannel, decode, joining
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
@@ -24,7 +24,7 @@ AHEAD = 1024  # messages that the callback has handed over and nobody has taken
 class NatsChannel(PeerChannel):
     """One connection."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         super().__init__(plan)
         self._unread: deque[Message] = deque()
         self._ready, self._room = asyncio.Event(), asyncio.Event()

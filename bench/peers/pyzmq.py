@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 import zmq
 from peers.channel import PeerChannel, decode, joining
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
@@ -23,7 +23,7 @@ SUBSCRIBED = b"\x01"
 class ZmqChannel(PeerChannel):
     """One socket."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         super().__init__(plan)
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.XPUB if self.sends else zmq.SUB)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 from peers.channel import PeerChannel, decode, joining
 from redis.asyncio import Redis
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
@@ -22,7 +22,7 @@ FIELD = b"m"
 class RedisChannel(PeerChannel):
     """One connection."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         super().__init__(plan)
         self._redis = Redis(host="127.0.0.1", port=plan.options["port"])
 

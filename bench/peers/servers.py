@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 from peers_order.jgroups import free_group, java_compiler
 
-from semcast.bench.systems import Ground
+from semcast.bench.systems import BenchEnvironment
 from semcast.terms.errors import SemcastError
 
 HERE = Path(__file__).parent
@@ -24,7 +24,7 @@ POLL_S = 0.02
 # A server ends with whoever launched it, however that one ended: its end of the pipe closes.
 GUARD = 'exec 3<&0; "$@" </dev/null >/dev/null & echo $!; cat <&3 >/dev/null; kill $!; wait'
 
-Place = AbstractContextManager[Ground]
+Place = AbstractContextManager[BenchEnvironment]
 
 
 class GroundError(SemcastError):
@@ -78,16 +78,16 @@ def _await_port(port: int, name: str) -> None:
 
 
 @contextmanager
-def folder() -> Iterator[Ground]:
+def folder() -> Iterator[BenchEnvironment]:
     """A socket of the file system."""
     with TemporaryDirectory() as place:
-        yield Ground({"address": f"ipc://{place}/socket"})
+        yield BenchEnvironment({"address": f"ipc://{place}/socket"})
 
 
 @contextmanager
-def port() -> Iterator[Ground]:
+def port() -> Iterator[BenchEnvironment]:
     """A port that one of the workers opens."""
-    yield Ground({"port": free_port()})
+    yield BenchEnvironment({"port": free_port()})
 
 
 def make(source: Path, target: Path, *command: str) -> None:
@@ -100,30 +100,30 @@ def make(source: Path, target: Path, *command: str) -> None:
 
 
 @contextmanager
-def jgroups() -> Iterator[Ground]:
+def jgroups() -> Iterator[BenchEnvironment]:
     """Compiled Java, a multicast port, and where to tell who was first."""
     source, classes = HERE / "Piped.java", OUT / "Piped.class"
     make(source, classes, *java_compiler(source, OUT))
     with TemporaryDirectory() as place:
-        yield Ground({"classes": str(OUT), "port": free_group(), "folder": place})
+        yield BenchEnvironment({"classes": str(OUT), "port": free_group(), "folder": place})
 
 
 @contextmanager
-def limit() -> Iterator[Ground]:
+def limit() -> Iterator[BenchEnvironment]:
     """Compiled C."""
     source, program = HERE / "limit.c", OUT / "limit"
     make(source, program, "cc", "-O2", "-o", str(program), str(source))
-    yield Ground({"program": str(program)})
+    yield BenchEnvironment({"program": str(program)})
 
 
 def serving(command: Callable[[int, str], Sequence[str]]) -> Callable[[], Place]:
     """A server with a port and a directory of its own."""
 
     @contextmanager
-    def ground() -> Iterator[Ground]:
+    def ground() -> Iterator[BenchEnvironment]:
         port = free_port()
         with TemporaryDirectory() as place, server(command(port, place), port) as pid:
-            yield Ground({"port": port}, [pid])
+            yield BenchEnvironment({"port": port}, [pid])
 
     return ground
 

@@ -14,7 +14,7 @@ import zenoh
 from peers.channel import PeerChannel, decode, joining
 from peers.inbox import Inbox
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
@@ -27,7 +27,7 @@ POLL_S = 0.02
 class ZenohChannel(PeerChannel):
     """One session."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         super().__init__(plan)
         config = zenoh.Config()
         endpoint = json.dumps([f"tcp/127.0.0.1:{plan.options['port']}"])

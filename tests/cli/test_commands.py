@@ -111,7 +111,7 @@ def test_tables_and_bars():
     rows = [{"name": "a", "n": 1}, {"name": "bc", "n": 1234.5}, {"name": "d", "n": None}]
     assert output.table(rows) == ["name      n", "a         1", "bc    1,234", "d         –"]
     assert output.table([]) == []
-    assert output.cell(True) == "yes"
+    assert output.format_value(True) == "yes"
     assert output.bar(0.5, 8) == "████"
     assert output.bar(0.3, 4) == "█▎"
     assert output.bar(2.0, 3) == "███"

@@ -15,11 +15,18 @@ from rich.console import Console
 from semcast.cli.demo import no_multicast, sentence, verdict
 from semcast.cli.demo_view import DemoView
 from semcast.cli.output import Output
-from semcast.experiments.demo import VARIANTS, Demonstration, Look, Outcome, Series, Settings
+from semcast.experiments.demo import (
+    VARIANTS,
+    DemoOutcome,
+    DemoRunner,
+    DemoSample,
+    DemoSeries,
+    DemoSettings,
+)
 from semcast.fleet.processes import FleetError
 from semcast.traces.parquet import read_runs
 
-OUTCOME = Outcome(
+OUTCOME = DemoOutcome(
     offered_rate=1000.0,
     sender_rate=1000.0,
     fast_rate=990.0,
@@ -34,7 +41,7 @@ OUTCOME = Outcome(
     trace="trace",
 )
 BROKEN = {"integrity": "fail", "item_order": "pass"}
-SERIES = Series(fast=[1], slow=[1], staleness_ms=[1.0])
+SERIES = DemoSeries(fast=[1], slow=[1], staleness_ms=[1.0])
 LIVENESS = ("validity", "agreement")
 
 
@@ -55,7 +62,7 @@ def test_a_live_demonstration(tmp_path):
     answer = json.loads(line, parse_constant=pytest.fail)
     for name in VARIANTS:
         outcome = answer[name]
-        assert outcome.keys() == {field.name for field in msgspec.structs.fields(Outcome)}
+        assert outcome.keys() == {field.name for field in msgspec.structs.fields(DemoOutcome)}
         assert outcome["converged"] is True
         assert outcome["violations"] == 0
         assert {outcome["properties"][name] for name in LIVENESS} == {"pass"}
@@ -74,7 +81,7 @@ def test_a_live_demonstration(tmp_path):
     assert len(numbers["reliable"]["by_second"]["fast"]) == 2
 
 
-def changed(**fields: Any) -> Outcome:
+def changed(**fields: Any) -> DemoOutcome:
     return msgspec.structs.replace(OUTCOME, **fields)
 
 
@@ -90,7 +97,7 @@ def pretend(monkeypatch):
                 on_measured(name, measured)
             return runs
 
-        monkeypatch.setattr(Demonstration, "run_all", run_all)
+        monkeypatch.setattr(DemoRunner, "run_all", run_all)
 
     return replace_runs
 
@@ -118,14 +125,14 @@ def test_a_group_that_does_not_come_together(semcast, tmp_path, monkeypatch):
     def run(self, name, on_notice, on_joined):
         raise FleetError("p1 ended: join: nobody is there")
 
-    monkeypatch.setattr(Demonstration, "run", run)  # in the process of each run, too
+    monkeypatch.setattr(DemoRunner, "run", run)  # in the process of each run, too
     done = semcast("demo", "--out", str(tmp_path), "--json")
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines()[-1] == "semcast: p1 ended: join: nobody is there"
 
 
 def test_a_run_that_dies_is_an_error(semcast, tmp_path, monkeypatch):
-    monkeypatch.setattr(Demonstration, "run", lambda *_: os._exit(9))
+    monkeypatch.setattr(DemoRunner, "run", lambda *_: os._exit(9))
     done = semcast("demo", "--out", str(tmp_path))
     assert done.code == 2
     assert "run ended without a result" in done.err
@@ -133,7 +140,7 @@ def test_a_run_that_dies_is_an_error(semcast, tmp_path, monkeypatch):
 
 def test_the_sentence_fits_what_happened():
     def said(**fields):
-        return sentence({"reliable": changed(**fields), "semantic": OUTCOME}, Settings())
+        return sentence({"reliable": changed(**fields), "semantic": OUTCOME}, DemoSettings())
 
     assert "slows everyone to 260/s" in said(fast_rate=260.0)
     assert "still filling its buffers" in said(fast_rate=1000.0)
@@ -144,7 +151,7 @@ def test_the_sentence_fits_what_happened():
 
 def test_nothing_checked_is_not_a_pass():
     nothing = changed(properties={"integrity": "not applicable"})
-    lines = verdict({"reliable": nothing, "semantic": nothing}, Settings())
+    lines = verdict({"reliable": nothing, "semantic": nothing}, DemoSettings())
     assert lines[0].startswith("[FAIL]")
 
 
@@ -152,7 +159,7 @@ def test_no_multicast_is_reported():
     assert "its own copy" in no_multicast("it is filtered")
 
 
-LOOK = Look(
+LOOK = DemoSample(
     sender_rate=500.0,
     fast_rate=480.0,
     slow_rate=250.0,
@@ -175,7 +182,7 @@ def lines_of(view, columns):
 def test_both_runs_stand_side_by_side(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     frames: list[Any] = []
-    view = DemoView(Settings(), Output(False), frames.append)
+    view = DemoView(DemoSettings(), Output(False), frames.append)
     view.on_progress("reliable", "3 s of 10", LOOK)
     view.on_progress("semantic", "3 s of 10", LOOK._replace(sender_rate=1000.0, age_s=0.4))
     lines = lines_of(view, columns)
@@ -193,7 +200,7 @@ def test_both_runs_stand_side_by_side(columns, monkeypatch):
 
 
 def test_elsewhere_lines_are_added(capsys):
-    view = DemoView(Settings(), Output(False), None)
+    view = DemoView(DemoSettings(), Output(False), None)
     view.on_progress("reliable", "starting 5 processes", None)
     view.on_progress("reliable", "0 s of 10", LOOK)  # too soon for another line
     view.on_progress("reliable", "catching up", None)

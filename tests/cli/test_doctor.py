@@ -4,18 +4,18 @@ import pytest
 
 from semcast.cli.doctor import SECTIONS
 from semcast.runtime.operations import control, doctor
-from semcast.runtime.operations.doctor import Check
+from semcast.runtime.operations.doctor import DoctorCheck
 
-WELL = Check("udp lo", "ok", "came back")
-DOUBTFUL = Check("java", "warn", "not found", "install it")
-CLOCK = Check("wall clock", "warn", "not synchronised", "run chronyd")
-BROKEN = Check("multicast lo IPv4", "fail", "nothing came back", "use peers=")
+WELL = DoctorCheck("udp lo", "ok", "came back")
+DOUBTFUL = DoctorCheck("java", "warn", "not found", "install it")
+CLOCK = DoctorCheck("wall clock", "warn", "not synchronised", "run chronyd")
+BROKEN = DoctorCheck("multicast lo IPv4", "fail", "nothing came back", "use peers=")
 
 
 @pytest.fixture
 def found(monkeypatch):
     """`found(WELL, BROKEN)` is what the examination comes to."""
-    return lambda *checks: monkeypatch.setattr(doctor, "examine", lambda *_: iter(checks))
+    return lambda *checks: monkeypatch.setattr(doctor, "run_checks", lambda *_: iter(checks))
 
 
 def test_a_machine_in_order(semcast, found):

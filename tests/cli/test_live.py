@@ -14,9 +14,9 @@ from itertools import islice
 
 import pytest
 
-from semcast.cli.joining import MOST_USED
-from semcast.cli.piping import (
-    Pace,
+from semcast.cli.join_options import MOST_USED
+from semcast.cli.line_io import (
+    RateLimiter,
     parse_json,
     read_lines,
     show_json,
@@ -296,11 +296,11 @@ def test_a_pace_does_not_make_up_for_a_long_silence():
     slept = []
 
     async def keep():
-        pace = Pace(1_000)
+        pace = RateLimiter(1_000)
         assert pace.at_once == 10
         for _ in range(5):
             before = asyncio.get_running_loop().time()
-            await pace.keep(10)
+            await pace.throttle(10)
             slept.append(asyncio.get_running_loop().time() - before)
 
     asyncio.run(keep())

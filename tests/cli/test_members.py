@@ -11,7 +11,7 @@ from semcast.cli import members
 from semcast.cli.group_changes import GroupWatch, HeldUp, by_process, member_changes
 from semcast.runtime.operations.control import Survey
 from semcast.runtime.operations.slow_members import SlowMember
-from semcast.runtime.operations.snapshot import ViewSeen
+from semcast.runtime.operations.snapshot import ViewSnapshot
 
 
 def slow(name, since_s=31.0):
@@ -207,7 +207,7 @@ def test_a_sender_that_is_blocked_again_and_again_is_held_up_once(snapshot):
 
 
 def seen(number, *members, status="member", suspected=()):
-    return ViewSeen(
+    return ViewSnapshot(
         id=number,
         members=list(members),
         status=status,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from semcast.core.holdings import Holdings
+from semcast.core.member_buffers import MemberBuffers
 from semcast.experiments.experiment import Experiment
 from semcast.experiments.registry import EXPERIMENTS
 from semcast.families import find
 from semcast.families.testing import Mutant
-from semcast.sim.hunt import hunt
+from semcast.sim.hunt import run_mutant
 
 SHORT = ("--set", "seconds=3", "--set", "warmup_s=1")
 
@@ -135,7 +135,7 @@ def test_mutants_are_caught_and_told_by_what(semcast):
 
 
 def test_a_surviving_mutant_fails(semcast, monkeypatch):
-    harmless = Mutant(Holdings, "_deliver", lambda original: original, "lost-tail", "sm")
+    harmless = Mutant(MemberBuffers, "_deliver", lambda original: original, "lost-tail", "sm")
     monkeypatch.setitem(find("s-rm").testing().mutants, "harmless", harmless)
     done = semcast("sim", "mutants", "--protocol", "sm", "--seeds", "2", "--json")
     assert done.code == 1
@@ -154,7 +154,7 @@ def test_a_mutant_that_raises_is_caught(monkeypatch):
     monkeypatch.setitem(
         find("s-rm").testing().mutants,
         "raises",
-        Mutant(Holdings, "_deliver", broken, "lost-tail", "s-rm"),
+        Mutant(MemberBuffers, "_deliver", broken, "lost-tail", "s-rm"),
     )
-    found = hunt("raises", range(2), jobs=1)
+    found = run_mutant("raises", range(2), jobs=1)
     assert found.by == "exception IndexError in scenario lost-tail, exception at seed 0"

@@ -15,10 +15,10 @@ import pytest
 
 from semcast.faults import Cut, Link
 from semcast.fleet.live_run import LiveRun, run_live
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.relay import Relay
 from semcast.runtime.storage.keyring import edit, new_key
-from semcast.runtime.transport.addresses import Address, show
+from semcast.runtime.transport.addresses import Address, format_address
 from semcast.specs.verdict import CheckVerdict
 
 DEADLINE_S = 10.0
@@ -40,7 +40,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def key(tmp_path: Path) -> str:
     """A file with a new key."""
-    edit(tmp_path / "keys", lambda ring: ring.adding(new_key()))
+    edit(tmp_path / "keys", lambda ring: ring.with_key(new_key()))
     return str(tmp_path / "keys")
 
 
@@ -63,7 +63,7 @@ def live(tmp_path: Path) -> Callable[..., LiveRun]:
     ) -> LiveRun:
         group = f"conformance-{uuid4().hex}"
         plans = [
-            Plan(
+            WorkerPlan(
                 group=group,
                 name=name,
                 options={"members": len(names), "buffer": 1000, **options, **own(name)},
@@ -123,7 +123,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def peers(addresses: Mapping[str, Address]) -> dict[str, Any]:
-    return {"peers": [f"{name}={show(address)}" for name, address in addresses.items()]}
+    return {"peers": [f"{name}={format_address(address)}" for name, address in addresses.items()]}
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ class BadNetwork:
 
     def begin(self, _: object) -> None:
         """Let the time of the faults begin."""
-        self._loop.call_soon_threadsafe(self._relay.begin)
+        self._loop.call_soon_threadsafe(self._relay.start_faults)
 
     @property
     def dropped(self) -> Mapping[str, int]:

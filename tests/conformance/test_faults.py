@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from semcast.faults import Link, OneWayCut, Partition, Uniform
-from semcast.fleet.plan import Load, Tick
+from semcast.fleet.plan import Load, WorkerStatus
 from semcast.fleet.processes import Fleet
 
 MEMBERS = "abcde"
@@ -63,7 +63,7 @@ def test_a_stopped_member_slows_nobody_and_is_soon_back(live):
     sent: list[int] = []
     was_blocked = False
 
-    def look(ticks: Mapping[str, Tick]) -> None:
+    def look(ticks: Mapping[str, WorkerStatus]) -> None:
         nonlocal was_blocked
         was_blocked |= ticks["a"].is_blocked
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from semcast.fleet.live_run import SKEW_S
-from semcast.fleet.plan import Load, Plan, Tick
+from semcast.fleet.plan import Load, WorkerPlan, WorkerStatus
 from semcast.fleet.processes import Fleet
 from semcast.fleet.trace_verdict import judge
 from semcast.terms.events import DELIVER, INSTALL
@@ -16,7 +16,7 @@ from semcast.traces.parquet import read_runs, read_trace
 WAIT_S = 20.0
 
 
-def plans(names: str, group: str, trace: Path, order: str, seconds: float) -> list[Plan]:
+def plans(names: str, group: str, trace: Path, order: str, seconds: float) -> list[WorkerPlan]:
     options = {
         "members": len(names),
         "protocol": "s-vsm",
@@ -26,11 +26,11 @@ def plans(names: str, group: str, trace: Path, order: str, seconds: float) -> li
         "interface": "127.0.0.1",
     }
     load = Load(rate=100, seconds=seconds)
-    return [Plan(group=group, name=name, options=options, load=load) for name in names]
+    return [WorkerPlan(group=group, name=name, options=options, load=load) for name in names]
 
 
 def all_in(count: int):
-    def is_so(ticks: Mapping[str, Tick]) -> bool:
+    def is_so(ticks: Mapping[str, WorkerStatus]) -> bool:
         return all(tick.members == count for tick in ticks.values())
 
     return is_so
@@ -82,7 +82,7 @@ def test_two_groups_founded_apart_stay_apart_and_say_so(switches, key, capfd):
     switches.cut("cd")
     fleet = Fleet(
         [
-            Plan(
+            WorkerPlan(
                 group=group,
                 name=name,
                 options={**shared, **switches.options(name)},
@@ -94,7 +94,7 @@ def test_two_groups_founded_apart_stay_apart_and_say_so(switches, key, capfd):
     )
     told = ""
 
-    def all_said_so(_: Mapping[str, Tick]) -> bool:
+    def all_said_so(_: Mapping[str, WorkerStatus]) -> bool:
         nonlocal told
         told += capfd.readouterr().err
         return told.count("two groups have this name") == 4

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from semcast.fleet.live_run import SKEW_S, record
-from semcast.fleet.plan import Load, Plan, Tick
+from semcast.fleet.plan import Load, WorkerPlan, WorkerStatus
 from semcast.fleet.processes import Fleet
 from semcast.fleet.trace_verdict import judge
 from semcast.terms.events import INSTALL
@@ -27,10 +27,10 @@ WAIT_S = 20.0
 CUT_S = 1.5
 
 
-def together(count: int) -> Callable[[Mapping[str, Tick]], bool]:
+def together(count: int) -> Callable[[Mapping[str, WorkerStatus]], bool]:
     """So many living members are in one view of exactly so many."""
 
-    def is_so(ticks: Mapping[str, Tick]) -> bool:
+    def is_so(ticks: Mapping[str, WorkerStatus]) -> bool:
         views = [tick.view for tick in ticks.values() if tick.members == count]
         return any(views.count(view) == count for view in set(views))
 
@@ -46,7 +46,7 @@ def disturb(fleet: Fleet, switches) -> None:
     assert fleet.watch(together(5), WAIT_S), fleet.ticks
     fleet.kill("a")
     assert fleet.watch(together(4), WAIT_S), fleet.ticks
-    fleet.revive("a")
+    fleet.restart("a")
     assert fleet.watch(together(5), WAIT_S), fleet.ticks
     fleet.pause("e")
     assert fleet.watch(together(4), WAIT_S), fleet.ticks
@@ -55,7 +55,7 @@ def disturb(fleet: Fleet, switches) -> None:
     switches.cut("c")
     switches.cut("d")
     fleet.kill("b")
-    fleet.revive("b")
+    fleet.restart("b")
     switches.heal()
     assert fleet.watch(together(5), WAIT_S), fleet.ticks
 
@@ -66,7 +66,7 @@ def test_cut_killed_stopped_and_back(switches, key, tmp_path, kept, protocol, or
     shared = {"members": len(NAMES), "protocol": protocol, "order": order, "key": key}
     group = f"conformance-{uuid4().hex}"
     plans = [
-        Plan(
+        WorkerPlan(
             group=group,
             name=name,
             options={**shared, "trace": str(trace), **switches.options(name)},

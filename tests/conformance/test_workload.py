@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from semcast.core.recipe import Recipe
-from semcast.experiments.group import Group, recording
+from semcast.experiments.simulated_group import SimulatedGroup, recording
 from semcast.faults import Constant, Link
 from semcast.fleet.plan import Load
 from semcast.fleet.trace_verdict import judge
@@ -29,7 +29,7 @@ SIMULATED_S = 10.0
 def simulate(recipe: Recipe, count: int, directory: Path) -> None:
     """As many of the same quotes as the live sender got rid of."""
     with recording(str(directory), "conformance", recipe, QUOTES.seed, {}) as record:
-        group = Group(
+        group = SimulatedGroup(
             recipe,
             Network(recipe.members, Link(latency=Constant(0.0002))),
             arrivals.constant(QUOTES.rate),

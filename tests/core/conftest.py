@@ -18,5 +18,5 @@ def _load() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def wire():
-    """The class `Wire`: `wire(recipe, ready=…)` joins the members of a recipe."""
+    """The class `DirectedLink`: `wire(recipe, ready=…)` joins the members of a recipe."""
     return _load().Wire

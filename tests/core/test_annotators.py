@@ -3,14 +3,14 @@
 import pytest
 
 from semcast.core.recipe import Recipe
-from semcast.core.relation import annotator, listed, protocols
+from semcast.core.relation import listed, make_annotator, protocols
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.messages import Submission
 
 
 def annotated(recipe, *submissions):
     """The annotations of a stream: item, covers, keep."""
-    made = annotator(recipe)
+    made = make_annotator(recipe)
     rows = []
     for seq, submission in enumerate(submissions, start=1):
         rows.append(made.annotate(seq, submission))
@@ -65,7 +65,7 @@ class TestImpossible:
             annotated(Recipe(members=1, relation=relation), Submission(), covering(obsolete))
 
     def test_the_refused_call_leaves_no_mark(self, relation):
-        made = annotator(Recipe(members=1, relation=relation))
+        made = make_annotator(Recipe(members=1, relation=relation))
         made.remember(1, made.annotate(1, Submission()))
         with pytest.raises(LocalProtocolError):
             made.annotate(2, covering(1, 2))
@@ -117,7 +117,7 @@ class TestBitmap:
             annotated(recipe, *[Submission()] * (k + 1), covering(1))
 
     def test_what_is_remembered_is_k_bitmaps(self):
-        made = annotator(Recipe(members=1, relation="bitmap", k=5))
+        made = make_annotator(Recipe(members=1, relation="bitmap", k=5))
         for seq in range(1, 100):
             made.remember(seq, made.annotate(seq, Submission()))
         assert len(made.recent) == 5
@@ -143,7 +143,7 @@ class TestList:
 
     def test_the_closure_reaches_as_far_as_lists_are_remembered(self):
         """A chain longer than that is closed in part; what was remembered stays bounded."""
-        made = annotator(Recipe(members=1, relation="list"))
+        made = make_annotator(Recipe(members=1, relation="list"))
         length = listed.LISTS_REMEMBERED + 5
         for seq in range(1, length + 1):
             row = made.annotate(seq, covering(seq - 1) if seq > 1 else Submission())
@@ -196,7 +196,7 @@ class TestUpdateFin:
 
     def test_remembered_items_are_bounded(self, monkeypatch):
         monkeypatch.setattr(protocols, "ITEMS_REMEMBERED", 3)
-        made = annotator(self.recipe)
+        made = make_annotator(self.recipe)
         for seq in range(1, 41):
             made.remember(seq, made.annotate(seq, self.fin if seq % 2 == 0 else self.update(seq)))
         assert len(made.closed) == 3
@@ -236,7 +236,7 @@ class TestChainLimit:
 
     def test_a_forgotten_count_can_only_shorten_a_chain(self, monkeypatch):
         monkeypatch.setattr(protocols, "ITEMS_REMEMBERED", 2)
-        made = annotator(Recipe(members=1, chain_limit=5))
+        made = make_annotator(Recipe(members=1, chain_limit=5))
         keeps = []
         for seq, item in enumerate([1, 2, 3, 1], start=1):
             row = made.annotate(seq, Submission(item=item))

@@ -9,14 +9,14 @@ from semcast.core.pubsub.participant import Participant
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.recipe import Recipe
 from semcast.core.relation.bitmap import BitmapAnnotator
-from semcast.core.relation.item import ChainAnnotator
+from semcast.core.relation.item import ChainLimitAnnotator
 from semcast.terms.declared import Declared, declared_by
 from semcast.terms.effects import Effects
 from semcast.terms.events import MULTICAST
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import JoinGroup
 from semcast.terms.messages import Submission
-from semcast.terms.views import View
+from semcast.terms.views import GroupView
 
 LISTED = [
     Submission(b"a"),
@@ -55,12 +55,12 @@ def test_a_broken_annotator_does_not_change_it(monkeypatch) -> None:
 def test_what_a_chain_limit_keeps_was_not_declared_to_be_kept(monkeypatch) -> None:
     member = Member(Recipe(members=1, chain_limit=1), 0, Random(1))
     same = [Submission(b"x", item=4) for _ in range(4)]
-    assert isinstance(member.sending.annotator, ChainAnnotator)
+    assert isinstance(member.sending.annotator, ChainLimitAnnotator)
     assert declared_of(member, same) == [Declared(0, seq, item=4) for seq in range(1, 5)]
 
 
 def test_in_a_view_numbers_are_those_of_the_life() -> None:
-    view = View(3, (Life(5, 2),), (10,))
+    view = GroupView(3, (Incarnation(5, 2),), (10,))
     recipe = Recipe(members=1, relation="list")
     member = Member(recipe, 0, Random(1), view)
     of_now = [Submission(b"a"), Submission(b"b", obsoletes=(3, 11))]

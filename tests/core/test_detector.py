@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from semcast.core.detector import ANYBODY_EVERY, QuorumDetector
+from semcast.core.stability import RANDOM_PEER_EVERY, QuorumDetector
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, NEVER
-from semcast.terms.messages import Ballot, SafetyGossip, StabilityGossip
+from semcast.terms.messages import FrontierVote, SafetyGossip, StabilityGossip
 
 PERIOD_S = 1.0
 
@@ -26,7 +26,7 @@ def gossip(one):
         if seq:
             one.on_frontier(sender, 0.0)
     one.on_time(one.deadline, out)
-    return {target: datagram.ballots for to, datagram in out.send for target in to}
+    return {target: datagram.votes for to, datagram in out.send for target in to}
 
 
 def told(one, *others):
@@ -83,36 +83,36 @@ def test_who_is_ahead_votes_for_the_lower_candidate():
 def test_a_vote_is_given_only_for_what_was_reached():
     """Who is behind lowers the candidate to its own frontier, or safety stands still."""
     a = detector(0, 2, 2)
-    a.on_gossip(1, (Ballot(0, 5, 5, b"\2", 0),), 0.0)
+    a.on_gossip(1, (FrontierVote(0, 5, 5, b"\2", 0),), 0.0)
     assert a.agreed[0] == 2
     a.frontier[0] = 5
     gossip(a)
     assert a.agreed[0] == 2
-    a.on_gossip(1, (Ballot(0, 5, 5, b"\2", 2),), 0.0)
+    a.on_gossip(1, (FrontierVote(0, 5, 5, b"\2", 2),), 0.0)
     assert a.agreed[0] == 5
 
 
 def test_who_is_behind_what_was_agreed_has_no_vote():
     """A slow member does not hold up safety."""
     a = detector(0, 2, 2)
-    a.on_gossip(1, (Ballot(0, 9, 9, b"\2", 5),), 0.0)
+    a.on_gossip(1, (FrontierVote(0, 9, 9, b"\2", 5),), 0.0)
     assert (a.agreed[0], a.candidate[0], a.voters[0]) == (5, 9, 2)
-    a.on_gossip(2, (Ballot(0, 9, 9, b"\4", 5),), 0.0)
+    a.on_gossip(2, (FrontierVote(0, 9, 9, b"\4", 5),), 0.0)
     assert a.agreed[0] == 9
 
 
 def test_catching_up_with_what_was_agreed_is_nothing_to_talk_about():
     a = detector(0, 0, 2)
-    a.on_gossip(1, (Ballot(0, 5, 0, b"", 5),), 0.0)
+    a.on_gossip(1, (FrontierVote(0, 5, 0, b"", 5),), 0.0)
     a.frontier[0] = 5
     a.on_frontier(0, 1.0)
     assert a.deadline == NEVER
-    assert not a.open
+    assert not a.unagreed
 
 
 def test_what_was_agreed_elsewhere_is_taken_on():
     a = detector(0, 5)
-    assert a.on_gossip(1, (Ballot(0, 5, 0, b"", 4),), 0.0) == [0]
+    assert a.on_gossip(1, (FrontierVote(0, 5, 0, b"", 4),), 0.0) == [0]
     assert a.agreed[0] == 4
 
 
@@ -128,7 +128,7 @@ def test_repeated_and_stale_gossip_change_nothing():
 
 def test_votes_for_a_candidate_do_not_count_for_a_later_one():
     a = detector(0, 5, 2)
-    a.on_gossip(1, (Ballot(0, 5, 5, b"\2", 0),), 0.0)
+    a.on_gossip(1, (FrontierVote(0, 5, 5, b"\2", 0),), 0.0)
     assert a.agreed[0] == 5
     a.frontier[0] = 9
     gossip(a)
@@ -141,7 +141,7 @@ def test_a_member_that_is_behind_is_told():
     a.on_gossip(1, gossip(b)[0], 0.0)
     out = Effects(recording=False)
     a.on_time(9.0, out)
-    assert [(to, g.ballots[0].agreed) for to, g in out.send] == [((1,), 5)]
+    assert [(to, g.votes[0].agreed) for to, g in out.send] == [((1,), 5)]
 
 
 def test_once_agreed_there_is_silence():
@@ -154,10 +154,10 @@ def test_once_agreed_there_is_silence():
             out = Effects(recording=False)
             one.on_time(one.deadline, out)
             for target, datagram in [(target, d) for to, d in out.send for target in to]:
-                everyone[target].on_gossip(one.rank, datagram.ballots, 0.0)
+                everyone[target].on_gossip(one.rank, datagram.votes, 0.0)
     assert [one.agreed[0] for one in everyone] == [5, 5, 5]
     assert [one.deadline for one in everyone] == [NEVER] * 3
-    assert not any(one.open or one.behind for one in everyone)
+    assert not any(one.unagreed or one.to_update for one in everyone)
 
 
 def test_gossip_goes_to_as_many_peers_as_the_fanout_says():
@@ -176,7 +176,7 @@ def test_switched_off_it_takes_no_initiative_but_answers():
     b.on_time(9.0, out)
     ((audience, answer),) = out.send
     assert audience == (0,)
-    a.on_gossip(1, answer.ballots, 0.0)
+    a.on_gossip(1, answer.votes, 0.0)
     assert a.agreed[0] == 5
     assert b.deadline == NEVER
 
@@ -188,15 +188,15 @@ def test_switched_off_it_still_gives_its_vote_where_that_completes_nothing():
     out = Effects(recording=False)
     b.on_time(b.deadline, out)
     ((audience, answer),) = out.send
-    assert (audience, answer.ballots[0].voters, b.agreed[0]) == ((0,), b"\3", 0)
-    b.on_gossip(0, answer.ballots, 20.0)  # now that the vote is counted, there is no more to say
+    assert (audience, answer.votes[0].voters, b.agreed[0]) == ((0,), b"\3", 0)
+    b.on_gossip(0, answer.votes, 20.0)  # now that the vote is counted, there is no more to say
     assert b.deadline == NEVER
 
 
 def test_who_is_told_counts_towards_the_fanout():
     a = detector(0, 5, fanout=1, members=4)
     a.agreed[0] = 3
-    a.on_gossip(2, (Ballot(0, 5, 0, b"", 0),), 0.0)
+    a.on_gossip(2, (FrontierVote(0, 5, 0, b"", 0),), 0.0)
     assert list(gossip(a)) == [2]
 
 
@@ -231,8 +231,8 @@ def test_forgetting_the_last_voter_completes_stability():
 def test_a_forgotten_member_is_not_gossiped_to():
     a = detector(0, 5)
     a.agreed[0] = 3
-    a.on_gossip(2, (Ballot(0, 1, 0, b"", 0),), 0.0)
-    assert 2 in a.behind
+    a.on_gossip(2, (FrontierVote(0, 1, 0, b"", 0),), 0.0)
+    assert 2 in a.to_update
     a.forget(2)
     assert 2 not in gossip(a)
 
@@ -240,10 +240,10 @@ def test_a_forgotten_member_is_not_gossiped_to():
 def test_a_ballot_says_what_is_known_and_does_not_change_afterwards():
     a = detector(0, 5)
     (ballot,) = gossip(a)[1]
-    assert ballot == Ballot(0, 5, 5, b"\1", 0)
+    assert ballot == FrontierVote(0, 5, 5, b"\1", 0)
     a.frontier[0] = 8
-    a.on_gossip(1, (Ballot(0, 3, 3, b"\6", 0),), 0.0)
-    assert ballot == Ballot(0, 5, 5, b"\1", 0)
+    a.on_gossip(1, (FrontierVote(0, 3, 3, b"\6", 0),), 0.0)
+    assert ballot == FrontierVote(0, 5, 5, b"\1", 0)
 
 
 def direct(rank, frontier, quorum=None, members=3):
@@ -255,11 +255,11 @@ def direct(rank, frontier, quorum=None, members=3):
 
 def test_a_sender_counts_what_its_peers_claim():
     sender = direct(0, [9, 0, 0])
-    assert not sender.on_claim(1, 7)
-    assert sender.on_claim(2, 5)
+    assert not sender.on_peer_frontier(1, 7)
+    assert sender.on_peer_frontier(2, 5)
     assert sender.agreed[0] == 5
-    assert not sender.on_claim(1, 8)
-    assert sender.on_claim(2, 8)
+    assert not sender.on_peer_frontier(1, 8)
+    assert sender.on_peer_frontier(2, 8)
     assert sender.agreed[0] == 8
 
 
@@ -267,21 +267,21 @@ def test_a_sender_counts_what_its_peers_claim():
 def test_of_f_plus_one_claims_the_lowest_is_safe(quorum, agreed):
     sender = direct(0, [9, 0, 0], quorum)
     for peer, frontier in ((1, 7), (2, 5)):
-        sender.on_claim(peer, frontier)
+        sender.on_peer_frontier(peer, frontier)
     assert sender.agreed[0] == agreed
 
 
 def test_no_claim_makes_agreed_what_was_not_sent():
     sender = direct(0, [3, 0, 0])
     for peer in (1, 2):
-        sender.on_claim(peer, 4)
+        sender.on_peer_frontier(peer, 4)
     assert sender.agreed[0] == 3
 
 
 def test_gossip_goes_to_the_senders_and_now_and_then_to_anybody():
     one = direct(1, [5, 0, 0, 0, 0], members=5)
-    rounds = [set(gossip(one)) for _ in range(ANYBODY_EVERY)]
-    assert rounds[:-1] == [{0}] * (ANYBODY_EVERY - 1)
+    rounds = [set(gossip(one)) for _ in range(RANDOM_PEER_EVERY)]
+    assert rounds[:-1] == [{0}] * (RANDOM_PEER_EVERY - 1)
     assert len(rounds[-1]) == 1
     one.forget(0)
     assert gossip(one).keys() <= {2, 3, 4}
@@ -289,12 +289,12 @@ def test_gossip_goes_to_the_senders_and_now_and_then_to_anybody():
 
 def test_what_a_sender_announces_it_does_not_tell_each_peer_again():
     sender = direct(0, [5, 0, 0])
-    sender.on_claim(1, 5)
-    sender.on_claim(2, 5)
+    sender.on_peer_frontier(1, 5)
+    sender.on_peer_frontier(2, 5)
     out = Effects(recording=False)
     sender.announce(EVERYONE, out)
-    assert [(to, ballots.ballots[0].agreed) for to, ballots in out.send] == [(EVERYONE, 5)]
-    late = (Ballot(0, 5, 0, b"", 0),)
+    assert [(to, ballots.votes[0].agreed) for to, ballots in out.send] == [(EVERYONE, 5)]
+    late = (FrontierVote(0, 5, 0, b"", 0),)
     sender.on_gossip(1, late, 0.0)
     assert sender.deadline == NEVER
     sender.on_gossip(1, late, 0.0)  # The announcement was lost.
@@ -304,6 +304,6 @@ def test_what_a_sender_announces_it_does_not_tell_each_peer_again():
 
 def test_who_completes_agreement_on_a_stream_tells_its_sender():
     one = direct(1, [5, 0], members=2)
-    one.on_gossip(0, (Ballot(0, 5, 5, b"\x01", 0),), 0.0)
+    one.on_gossip(0, (FrontierVote(0, 5, 5, b"\x01", 0),), 0.0)
     assert one.agreed[0] == 5
     assert gossip(one)[0][0].agreed == 5

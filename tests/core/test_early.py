@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcast.core.early import Early
+from semcast.core.reorder_buffer import ReorderBuffer
 from semcast.kernel import run_of
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 steps = st.lists(
     st.tuples(st.sampled_from(["run", "pop", "take"]), st.integers(1, 30), st.integers(1, 5))
@@ -14,11 +14,11 @@ steps = st.lists(
 
 @given(steps)
 def test_it_agrees_with_a_plain_set(steps) -> None:
-    early, twin = Early(), set()
+    early, twin = ReorderBuffer(), set()
     for action, seq, count in steps:
         numbers = range(seq, seq + count)
         if action == "run":
-            early.add(run_of([Message(0, number) for number in numbers]))
+            early.add(run_of([DataMessage(0, number) for number in numbers]))
             twin |= {*numbers}
         elif action == "pop" and seq in twin:
             assert early.pop(seq).seq == seq

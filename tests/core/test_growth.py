@@ -10,7 +10,7 @@ from collections import deque
 import pytest
 
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 
 FEW, MANY = 10_000, 100_000
 
@@ -162,10 +162,10 @@ def test_the_census_sees_what_grows():
 
     class Thing:
         def __init__(self):
-            self.inner = {"deque": deque([Message(0, 1)])}
+            self.inner = {"deque": deque([DataMessage(0, 1)])}
 
     thing = Thing()
     before = census(thing)
-    thing.inner["deque"].append(Message(0, 2))
+    thing.inner["deque"].append(DataMessage(0, 2))
     assert census(thing) > before
     assert census(1 << 6400) == 100

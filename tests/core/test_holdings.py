@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from semcast.core.holdings import Holdings
 from semcast.core.member import Member
+from semcast.core.member_buffers import MemberBuffers
 from semcast.core.recipe import Recipe
 from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVER, DELIVERY, PURGE, RETRANSMISSION
-from semcast.terms.messages import Ballot, Message, StabilityGossip, Submission
+from semcast.terms.messages import DataMessage, FrontierVote, StabilityGossip, Submission
 from semcast.terms.outputs import ROOM, delivered
 
 
@@ -19,12 +19,14 @@ class Books:
 
     def __init__(self, **settings):
         self.recipe = Recipe(**{"members": 3, "buffer": 4} | settings)
-        self.holdings = Holdings(self.recipe, 0)
+        self.holdings = MemberBuffers(self.recipe, 0)
         self.out = Effects(recording=True)
         self.last = [0] * self.recipe.members
 
     def admit(self, sender, item=None, size=0, keep=False):
-        message = Message(sender, self.last[sender] + 1, item=item, payload=bytes(size), keep=keep)
+        message = DataMessage(
+            sender, self.last[sender] + 1, item=item, payload=bytes(size), never_purge=keep
+        )
         admitted = self.holdings.admit(run_of([message]), sender, self.out)
         if sender == self.holdings.rank:
             self.holdings.purge_stored(sender, self.out)  # as a member does once it was sent
@@ -44,7 +46,7 @@ class Books:
 
     @property
     def sizes(self):
-        return self.holdings.messages, self.holdings.bytes, self.holdings.held_of
+        return self.holdings.messages, self.holdings.bytes, self.holdings.held_by_sender
 
 
 def test_a_ready_application_takes_a_message_at_once():
@@ -225,7 +227,7 @@ def test_room_is_announced_to_a_sender_that_was_refused_and_to_no_other():
         books.admit(0, item=item)
     books.holdings.on_stable(0, 1, books.out)
     assert ROOM not in books.out.outputs
-    books.holdings.refused = True
+    books.holdings.has_refused = True
     books.holdings.on_stable(0, 2, books.out)
     assert ROOM in books.out.outputs
 
@@ -276,7 +278,7 @@ def test_a_share_makes_room_when_another_sender_falls_silent():
     books.admit(1)
     while books.admit(0):
         pass
-    books.holdings.refused = True
+    books.holdings.has_refused = True
     books.holdings.on_stable(1, 1, books.out)
     assert ROOM in books.out.outputs
     assert books.admit(0)
@@ -290,7 +292,7 @@ def test_the_own_stream_keeps_to_the_window():
     assert member.submit([Submission(bytes(30)) for _ in range(6)], 0.0, out) == 4
     assert member.submit([Submission(b"x")], 0.0, out) == 0
     assert ROOM not in out.outputs
-    member.on_datagram(1, StabilityGossip((Ballot(0, 2, 2, b"\x02", 0),)), 0.0, out)
+    member.on_datagram(1, StabilityGossip((FrontierVote(0, 2, 2, b"\x02", 0),)), 0.0, out)
     assert ROOM in out.outputs
     assert member.submit([Submission(bytes(300))], 0.0, out) == 1
 

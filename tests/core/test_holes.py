@@ -2,11 +2,11 @@
 
 import pytest
 
-from semcast.core.holes import Hole, Holes
+from semcast.core.purged_spans import PurgedSpan, PurgedSpans
 
 
 def holes_of(*ranges):
-    holes = Holes()
+    holes = PurgedSpans()
     for first, last, witness in ranges:
         holes.add(first, last, witness)
     return holes
@@ -28,14 +28,14 @@ def holes_of(*ranges):
     ],
 )
 def test_touching_ranges_merge_under_the_later_witness(ranges, merged):
-    assert holes_of(*ranges).holes == [Hole(*row) for row in merged]
+    assert holes_of(*ranges).holes == [PurgedSpan(*row) for row in merged]
 
 
 @pytest.mark.parametrize(
     ("seq", "first"), [(1, None), (2, 2), (4, 2), (5, None), (7, 7), (8, None)]
 )
 def test_at_finds_the_hole_around_a_message(seq, first):
-    hole = holes_of((2, 4, 9), (7, 7, 9)).at(seq)
+    hole = holes_of((2, 4, 9), (7, 7, 9)).find(seq)
     assert (hole and hole.first) == first
 
 
@@ -55,12 +55,12 @@ def test_at_finds_the_hole_around_a_message(seq, first):
 def test_forget_cuts_what_lies_below(upto, left):
     holes = holes_of((2, 4, 9), (7, 8, 10))
     holes.forget(upto)
-    assert holes.holes == [Hole(*row) for row in left]
+    assert holes.holes == [PurgedSpan(*row) for row in left]
     assert holes.firsts == [row[0] for row in left]
 
 
 def test_the_range_furthest_ahead_is_given_up_first():
     holes = holes_of((7, 8, 10), (2, 4, 9))
-    holes.forget_last()
-    assert holes.holes == [Hole(2, 4, 9)]
+    holes.drop_furthest()
+    assert holes.holes == [PurgedSpan(2, 4, 9)]
     assert len(holes) == len(holes.firsts) == 1

@@ -5,7 +5,7 @@ import pytest
 from semcast.core.recipe import Recipe
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.events import DRAINED, LEAVE
-from semcast.terms.messages import Data, Message, WindowEmpty
+from semcast.terms.messages import Data, DataMessage, WindowEmpty
 
 PROTOCOLS = ["s-sm", "s-rm", "sm", "rm"]
 
@@ -91,7 +91,7 @@ def test_what_the_forgotten_said_of_each_other_is_forgotten_too(wire):
     w = wire(Recipe(members=4, order="causal", f=2))
     w.down = {1, 2}
     w.forget(0, 1)
-    w.hand(2, 0, Data((Message(2, 1, after=((1, 7),)),)))
+    w.hand(2, 0, Data((DataMessage(2, 1, after=((1, 7),)),)))
     assert w.members[0].reception.gaps == {1: None, 2: None}
     w.forget(0, 2)
     w.run(until=5.0)

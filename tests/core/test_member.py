@@ -10,10 +10,10 @@ from semcast.terms.events import PURGE, RETRANSMISSION, SKIP
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import ForgetMember
 from semcast.terms.messages import (
-    Ballot,
     Data,
+    DataMessage,
     Excluded,
-    Message,
+    FrontierVote,
     Nack,
     SafetyGossip,
     StabilityGossip,
@@ -29,23 +29,23 @@ def empty(member):
     containers = {
         "messages": holdings.messages,
         "bytes": holdings.bytes,
-        "held_of": sum(holdings.held_of),
+        "held_of": sum(holdings.held_by_sender),
         "slots": len(holdings.queue.slots),
         "slot_of": sum(map(len, holdings.queue.slot_of.values())),
-        "ahead": sum(map(len, reception.ahead.values())),
-        "early": reception.early,
+        "ahead": sum(map(len, reception.reorder.values())),
+        "early": reception.reordered_count,
         "notices": sum(map(len, reception.notices.values())),
         "waiting": len(reception.waiting),
         "gaps": len(reception.gaps),
         "moved": len(reception.moved),
         "outbox": member.outbox.last - member.outbox.sent,
-        "asked": len(member.recovery.asked),
-        "noticed": len(member.recovery.noticed),
-        "behind": len(member.stability.behind) + len(member.safety.behind),
-        "open": len(member.stability.open),
+        "asked": len(member.recovery.pending),
+        "noticed": len(member.recovery.gaps_since),
+        "behind": len(member.stability.to_update) + len(member.safety.to_update),
+        "open": len(member.stability.unagreed),
     }
     for buffer in [
-        *holdings.queue.lanes.values(),
+        *holdings.queue.by_sender.values(),
         *(kept.buffer for kept in holdings.store.streams.values()),
     ]:
         for name in ("held", "unapplied"):
@@ -73,7 +73,7 @@ class TestDissemination:
     def test_a_lost_datagram_is_repaired(self, wire, protocol):
         w = wire(Recipe(members=3, protocol=protocol, datagram_bytes=60), judged=True)
         lost = iter([True, False, False, True, True, False] * 2)
-        w.lose = lambda s, t, d: isinstance(d, Data) and not d.answers and next(lost, False)
+        w.lose = lambda s, t, d: isinstance(d, Data) and not d.nack_number and next(lost, False)
         w.items(0, *range(10))
         w.run()
         assert w.seqs(1) == w.seqs(2) == list(range(1, 11))
@@ -103,7 +103,7 @@ class TestDissemination:
         w.items(0, *range(8))
         w.transit.clear()
         w.hand(1, 0, Nack(0, ((1, 8),), 8, 77))
-        answers = [(len(d.messages), d.answers) for *_, d in w.transit]
+        answers = [(len(d.messages), d.nack_number) for *_, d in w.transit]
         assert answers == [(2, 0), (2, 0), (2, 0), (2, 77)]
 
     def test_who_has_nothing_to_say_stays_silent(self, wire):
@@ -520,7 +520,7 @@ class TestCausalOrder:
     @pytest.mark.parametrize("protocol", ["s-rm", "rm"])
     def test_an_answer_is_delivered_after_its_question(self, wire, protocol):
         w = wire(Recipe(members=3, order="causal", protocol=protocol), judged=True)
-        w.lose = lambda s, t, d: isinstance(d, Data) and (s, t) == (0, 2) and not d.answers
+        w.lose = lambda s, t, d: isinstance(d, Data) and (s, t) == (0, 2) and not d.nack_number
         w.items(0, 1)
         w.carry()
         assert w.seqs(1) == [1]
@@ -532,7 +532,7 @@ class TestCausalOrder:
 
     def test_under_fifo_it_need_not_be(self, wire):
         w = wire(Recipe(members=3))
-        w.lose = lambda s, t, d: isinstance(d, Data) and (s, t) == (0, 2) and not d.answers
+        w.lose = lambda s, t, d: isinstance(d, Data) and (s, t) == (0, 2) and not d.nack_number
         w.items(0, 1)
         w.carry()
         w.items(1, 1)
@@ -557,7 +557,7 @@ class TestAnnouncing:
             ballot.agreed
             for to, datagram in out.send
             if to is EVERYONE and isinstance(datagram, StabilityGossip)
-            for ballot in datagram.ballots
+            for ballot in datagram.votes
         ]
 
     def sender(self, wire, *, direct=True):
@@ -568,7 +568,7 @@ class TestAnnouncing:
     @pytest.mark.parametrize("direct", [False, True])
     @pytest.mark.parametrize(
         "ballot",
-        [Ballot(0, 2, 2, b"\x06", 0), Ballot(0, 2, 0, b"", 2)],
+        [FrontierVote(0, 2, 2, b"\x06", 0), FrontierVote(0, 2, 0, b"", 2)],
         ids=["counted here", "agreed elsewhere"],
     )
     def test_by_gossip(self, wire, ballot, direct):
@@ -579,21 +579,25 @@ class TestAnnouncing:
 
     def test_by_claims(self, wire):
         w = self.sender(wire)
-        assert self.announced(w.hand(1, 0, StabilityGossip((Ballot(0, 2, 0, b"", 0),)))) == []
-        assert self.announced(w.hand(2, 0, StabilityGossip((Ballot(0, 1, 0, b"", 0),)))) == [1]
-        assert self.announced(w.hand(2, 0, StabilityGossip((Ballot(0, 2, 0, b"", 0),)))) == [2]
+        assert self.announced(w.hand(1, 0, StabilityGossip((FrontierVote(0, 2, 0, b"", 0),)))) == []
+        assert self.announced(w.hand(2, 0, StabilityGossip((FrontierVote(0, 1, 0, b"", 0),)))) == [
+            1
+        ]
+        assert self.announced(w.hand(2, 0, StabilityGossip((FrontierVote(0, 2, 0, b"", 0),)))) == [
+            2
+        ]
 
     def test_by_forgetting(self, wire):
         w = self.sender(wire)
-        w.hand(1, 0, StabilityGossip((Ballot(0, 2, 2, b"\x02", 0),)))
+        w.hand(1, 0, StabilityGossip((FrontierVote(0, 2, 2, b"\x02", 0),)))
         out = Effects(recording=False)
         w.members[0].on_command(ForgetMember(2), w.now, out)
         assert self.announced(out) == [2]
 
     def test_not_of_the_streams_of_others(self, wire):
         w = self.sender(wire)
-        w.hand(1, 0, Data((Message(1, 1),)))
-        out = w.hand(2, 0, StabilityGossip((Ballot(1, 1, 1, b"\x06", 0),)))
+        w.hand(1, 0, Data((DataMessage(1, 1),)))
+        out = w.hand(2, 0, StabilityGossip((FrontierVote(1, 1, 1, b"\x06", 0),)))
         assert w.members[0].stability.agreed[1] == 1
         assert self.announced(out) == []
 
@@ -602,7 +606,7 @@ def test_much_payload_is_gossiped_about_at_once(wire):
     w = wire(Recipe(members=2, period_s=1000.0, gossip_after_bytes=100, relation="none"))
     soon = []
     for seq in range(1, 7):
-        w.hand(0, 1, Data((Message(0, seq, payload=bytes(40)),)))
+        w.hand(0, 1, Data((DataMessage(0, seq, payload=bytes(40)),)))
         soon.append(w.members[1].stability.deadline <= w.now)
         w.tick() if soon[-1] else None
     assert soon == [False, False, True, False, False, True]

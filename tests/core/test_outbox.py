@@ -2,16 +2,16 @@
 
 import pytest
 
-from semcast.core.outbox import batches
+from semcast.core.outbox import split_into_datagrams
 from semcast.core.recipe import Recipe
 from semcast.kernel import HEADER_BYTES
 from semcast.terms.ids import EVERYONE
 from semcast.terms.messages import (
-    Ballot,
     Data,
-    Message,
+    DataMessage,
+    FrontierVote,
     Nack,
-    Purged,
+    PurgeNotice,
     StabilityGossip,
     Submission,
     WindowEmpty,
@@ -41,21 +41,21 @@ def sent(transit, target=1):
     ],
 )
 def test_messages_are_cut_into_what_fits(payloads, datagram_bytes, cut):
-    messages = [Message(0, seq, payload=bytes(n)) for seq, n in enumerate(payloads, start=1)]
-    parts = batches(messages, datagram_bytes)
+    messages = [DataMessage(0, seq, payload=bytes(n)) for seq, n in enumerate(payloads, start=1)]
+    parts = split_into_datagrams(messages, datagram_bytes)
     assert [len(part) for part in parts] == cut
     assert [m for part in parts for m in part] == messages
 
 
 def test_bitmaps_count_towards_the_size():
-    messages = [Message(0, 200 + seq, covers=b"\1" * 76) for seq in range(4)]
-    assert [len(part) for part in batches(messages, 2 * (HEADER_BYTES + 76))] == [2, 2]
+    messages = [DataMessage(0, 200 + seq, covers=b"\1" * 76) for seq in range(4)]
+    assert [len(part) for part in split_into_datagrams(messages, 2 * (HEADER_BYTES + 76))] == [2, 2]
 
 
 @pytest.mark.parametrize("name", ["x" * 12, "\N{SNOWMAN}" * 4])
 def test_names_count_towards_the_size_as_they_are_written(name):
-    messages = [Message(0, 1 + seq, name=name) for seq in range(4)]
-    assert [len(part) for part in batches(messages, 2 * (HEADER_BYTES + 12))] == [2, 2]
+    messages = [DataMessage(0, 1 + seq, name=name) for seq in range(4)]
+    assert [len(part) for part in split_into_datagrams(messages, 2 * (HEADER_BYTES + 12))] == [2, 2]
 
 
 def test_a_batch_leaves_at_once_in_full_datagrams(wire):
@@ -144,17 +144,17 @@ def test_what_each_peer_has_reached_of_the_own_stream_is_known(wire):
     w = wire(Recipe(members=3))
     outbox = w.members[0].outbox
     w.items(0, *range(9))
-    assert outbox.reached == {1: 0, 2: 0}
+    assert outbox.peer_frontier == {1: 0, 2: 0}
     w.transit.clear()
     w.hand(1, 0, Nack(0, ((5, 9),), 5, 1))
-    assert outbox.reached == {1: 4, 2: 0}
+    assert outbox.peer_frontier == {1: 4, 2: 0}
     w.hand(1, 0, Nack(0, ((3, 9),), 5, 2))  # It came late.
-    w.hand(2, 0, StabilityGossip((Ballot(0, 7, 0, b"", 0),)))
-    assert outbox.reached == {1: 4, 2: 7}
+    w.hand(2, 0, StabilityGossip((FrontierVote(0, 7, 0, b"", 0),)))
+    assert outbox.peer_frontier == {1: 4, 2: 7}
     w.run()
-    assert outbox.reached == {1: 9, 2: 9}  # since all of it is stable
+    assert outbox.peer_frontier == {1: 9, 2: 9}  # since all of it is stable
     w.forget(0, 2)
-    assert outbox.reached == {1: 9}
+    assert outbox.peer_frontier == {1: 9}
 
 
 def test_a_cap_spaces_datagrams_out(wire):
@@ -204,10 +204,12 @@ def test_what_was_purged_while_it_waited_for_bandwidth_leaves_as_a_notice(wire):
         w.tick()
     datagrams = [d for _, _, d in w.transit if isinstance(d, Data)]
     left = [m.seq for d in datagrams for m in d.messages]
-    gone = {seq for d in datagrams for p in d.purged for seq in range(p.first, p.last + 1)}
+    gone = {seq for d in datagrams for p in d.notices for seq in range(p.first, p.last + 1)}
     assert gone
     assert sorted({*left, *gone}) == [1, 2, 3, 4, 5]
-    assert all(isinstance(p, Purged) and p.witness in left for d in datagrams for p in d.purged)
+    assert all(
+        isinstance(p, PurgeNotice) and p.witness in left for d in datagrams for p in d.notices
+    )
     w.lose = lambda source, target, datagram: False
     w.run(until=w.now + 1)
     assert w.seqs(1) == left

@@ -16,9 +16,9 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.machine import ForgetMember
 from semcast.terms.messages import (
-    Ballot,
     Data,
-    Message,
+    DataMessage,
+    FrontierVote,
     Nack,
     SafetyGossip,
     StabilityGossip,
@@ -71,7 +71,7 @@ class Twin:
         out = Effects(recording=True)
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(own, "PACKS", self.given == "bytes")
+                patch.setattr(own, "PACKS_RUNS", self.given == "bytes")
                 answer = getattr(self.member, name)(*args, self.now, out)
         except (BufferFull, LocalProtocolError) as error:
             answer = type(error)
@@ -88,10 +88,10 @@ class Twin:
     def counts(self):
         holdings, outbox = self.member.holdings, self.member.outbox
         return (
-            (holdings.messages, holdings.bytes, list(holdings.held_of), holdings.active),
+            (holdings.messages, holdings.bytes, list(holdings.held_by_sender), holdings.active),
             (holdings.own_bytes, holdings.own_stored_bytes, holdings.ready, holdings.purged),
             (outbox.sent, outbox.last, outbox.unsent_bytes, outbox.flush_at, outbox.credit),
-            (self.member.sent, self.member.deadline, holdings.skipped, holdings.refused),
+            (self.member.sent, self.member.deadline, holdings.skipped, holdings.has_refused),
         )
 
     def send(self, updates):
@@ -102,7 +102,7 @@ class Twin:
                 answer = LocalProtocolError  # It comes to what cannot be sent.
         else:
             labels = LABELS if self.given == "parcels" else {}
-            parcel = kernel.Parcel(list(updates), labels, label_of, submission_of)
+            parcel = kernel.UpdateBatch(list(updates), labels, label_of, submission_of)
             answer = self.call("submit", parcel)
         self.log.append(answer)
 
@@ -133,14 +133,14 @@ class Twin:
                 self.hear_from(1, Nack(0, ranges, limit, 1))
         elif kind == "other":
             seq = self.member.reception.frontier[1] + 1
-            run = tuple(Message(1, seq + n, n % 3, payload=bytes(9)) for n in range(value))
+            run = tuple(DataMessage(1, seq + n, n % 3, payload=bytes(9)) for n in range(value))
             self.hear_from(1, Data(run))
         else:
             peers, percent = value
             gossip = StabilityGossip if kind == "stable" else SafetyGossip
             for peer in peers:
                 upto = percent * sent // 100
-                self.hear_from(peer, gossip((Ballot(0, upto, upto, bytes([1 << peer]), 0),)))
+                self.hear_from(peer, gossip((FrontierVote(0, upto, upto, bytes([1 << peer]), 0),)))
 
     def hear_from(self, source, datagram):
         self.call("on_datagram", source, GROUP_CODEC.decode(encode(datagram)))
@@ -216,12 +216,12 @@ def test_parcels_change_nothing(recipe, ready, script):
 
 
 def test_a_run_of_updates_stays_bytes_to_the_wire(monkeypatch):
-    monkeypatch.setattr(own, "PACKS", True)
+    monkeypatch.setattr(own, "PACKS_RUNS", True)
     recipe = Recipe(members=2, datagram_bytes=200)
     member, out = Member(recipe, 0, Random(1)), Effects(recording=False)
     member.on_ready(99, 0.0, out)
     updates = [Update(b"%d" % n, "a") for n in range(20)]
-    parcel = kernel.Parcel(updates, {}, label_of, submission_of)
+    parcel = kernel.UpdateBatch(updates, {}, label_of, submission_of)
     assert member.submit(parcel, 0.0, out) == 20
     sent = [datagram.messages for _, datagram in out.send]
     assert len(sent) == 3

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast import kernel
-from semcast.core.purging import PurgingBuffer
+from semcast.core.purging_buffer import PurgingBuffer
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import Data, Message
+from semcast.terms.messages import Data, DataMessage
 from semcast.wire import encode
 
 
@@ -15,7 +15,7 @@ from semcast.wire import encode
 def buffer():
     made = PurgingBuffer(Recipe(members=1))
     for seq, item in enumerate("abab", start=1):
-        made.add(Message(0, seq, item=ord(item)))
+        made.add(DataMessage(0, seq, item=ord(item)))
     return made
 
 
@@ -70,14 +70,14 @@ def test_what_has_settled_purges_nothing_and_is_not_remembered(buffer):
 def test_a_chain_is_purged_link_by_link():
     buffer = PurgingBuffer(Recipe(members=1))
     for seq in (1, 2, 3):
-        buffer.add(Message(0, seq, item=1))
+        buffer.add(DataMessage(0, seq, item=1))
     assert pairs(buffer.purge(3)) == [(1, 2), (2, 3)]
 
 
 def test_messages_without_an_item_are_unrelated():
     buffer = PurgingBuffer(Recipe(members=1))
     for seq in (1, 2):
-        buffer.add(Message(0, seq))
+        buffer.add(DataMessage(0, seq))
         buffer.purge(seq)
     assert list(buffer.held) == [1, 2]
     buffer.remove(1)
@@ -86,15 +86,15 @@ def test_messages_without_an_item_are_unrelated():
 def test_an_emptied_buffer_keeps_nothing(buffer):
     for seq in (1, 2, 3, 4):
         buffer.remove(seq)
-    buffer.settle(4)
+    buffer.drop_unapplied(4)
     assert not buffer.held
     assert not buffer.unapplied
     assert not buffer.index.held
 
 
 def batch(first, last, item=None):
-    messages = tuple(Message(0, seq, item, payload=b"x") for seq in range(first, last + 1))
-    return kernel.scan(encode(Data(messages)))[0]
+    messages = tuple(DataMessage(0, seq, item, payload=b"x") for seq in range(first, last + 1))
+    return kernel.parse_run(encode(Data(messages)))[0]
 
 
 def is_whole(runs):
@@ -125,13 +125,13 @@ def test_batches_without_items_are_looked_into_only_if_they_may_purge(relation, 
 
 def test_who_looks_finds_single_messages():
     buffer = PurgingBuffer(Recipe(members=1))
-    buffer.add(Message(0, 1, 7))
+    buffer.add(DataMessage(0, 1, 7))
     buffer.add_run(batch(2, 3, item=7))
-    buffer.add(Message(0, 4))
+    buffer.add(DataMessage(0, 4))
     buffer.add_run(batch(5, 6, item=8))
     assert list(buffer.held) == [1, 2, 3, 4, 5, 6]
-    assert [m.seq for m in buffer.would_purge(Message(0, 7, 7))] == [1, 2, 3]
-    assert buffer.remove(5) == Message(0, 5, 8, payload=b"x")
+    assert [m.seq for m in buffer.would_purge(DataMessage(0, 7, 7))] == [1, 2, 3]
+    assert buffer.remove(5) == DataMessage(0, 5, 8, payload=b"x")
 
 
 class Twice:
@@ -144,10 +144,10 @@ class Twice:
 
     def add(self, items, as_batch):
         first = self.last + 1
-        run = [Message(0, first + n, i, payload=bytes(9 * n)) for n, i in enumerate(items)]
+        run = [DataMessage(0, first + n, i, payload=bytes(9 * n)) for n, i in enumerate(items)]
         self.last += len(run)
         self.opened.add_run(kernel.run_of(run))
-        packed = kernel.scan(encode(Data(tuple(run))))[0]
+        packed = kernel.parse_run(encode(Data(tuple(run))))[0]
         self.whole.add_run(packed if as_batch else kernel.run_of(run))
 
     def purge(self, horizon):
@@ -166,7 +166,7 @@ class Twice:
         """By what is easily told, step by step."""
         assert self.whole.holds(seq) == (seq in self.opened.held)
         found, last = [], max(seq, min(last, self.last))
-        while run := self.whole.run(seq + len(found), last, limit - len(found)):
+        while run := self.whole.run_from(seq + len(found), last, limit - len(found)):
             found += run
         expected = []
         while len(expected) < limit and seq <= last and seq in self.opened.held:
@@ -178,12 +178,14 @@ class Twice:
         """A datagram, as an outbox does."""
         messages, size = [], 0
         while True:
-            run, taken = self.whole.fill(seq + len(messages), self.last, room - size, not messages)
+            run, taken = self.whole.take_fitting(
+                seq + len(messages), self.last, room - size, not messages
+            )
             if not run:
                 break
             messages += run
             size += taken
-        assert (messages, size) == kernel.fill(self.opened.held, seq, self.last, room, True)
+        assert (messages, size) == kernel.take_fitting(self.opened.held, seq, self.last, room, True)
 
 
 places = st.integers(1, 40)
@@ -213,10 +215,10 @@ def test_looking_and_sending_open_nothing():
     buffer = PurgingBuffer(Recipe(members=1))
     for first in (1, 4, 7):
         buffer.add_run(batch(first, first + 2, item=1))
-    assert [m.seq for m in buffer.run(5, 9, 9)] == [5, 6]
+    assert [m.seq for m in buffer.run_from(5, 9, 9)] == [5, 6]
     assert buffer.holds(9)
     assert not buffer.holds(10)
-    head, _ = buffer.fill(1, 9, 2 * kernel.size_of(Message(0, 1, payload=b"x")), True)
+    head, _ = buffer.take_fitting(1, 9, 2 * kernel.size_of(DataMessage(0, 1, payload=b"x")), True)
     assert [m.seq for m in head] == [1, 2]
     assert [[m.seq for m in run] for run in buffer.remove_range(1, 9)] == [
         [1, 2],
@@ -229,6 +231,6 @@ def test_looking_and_sending_open_nothing():
 def test_what_is_left_of_a_batch_that_was_cut_still_purges():
     buffer = PurgingBuffer(Recipe(members=1))
     buffer.add_run(batch(1, 4, item=1))
-    buffer.fill(1, 4, 2 * kernel.size_of(Message(0, 1, payload=b"x")), True)
+    buffer.take_fitting(1, 4, 2 * kernel.size_of(DataMessage(0, 1, payload=b"x")), True)
     buffer.remove_range(1, 2)
     assert pairs(buffer.purge(4)) == [(3, 4)]

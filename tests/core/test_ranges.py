@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcast.core.ranges import Ranges, spans_of, take
+from semcast.core.span_set import SpanSet, first_spans, spans_of
 
 SPANS = st.tuples(st.integers(1, 40), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove"]), SPANS), max_size=30)
@@ -17,7 +17,7 @@ def numbers(spans) -> set[int]:
 
 @given(STEPS, SPANS)
 def test_ranges_are_sets_of_numbers(steps, span) -> None:
-    ranges, plain = Ranges(), set[int]()
+    ranges, plain = SpanSet(), set[int]()
     for what, (first, last) in steps:
         some = set(range(first, last + 1))
         if what == "add":
@@ -38,7 +38,7 @@ def test_ranges_are_sets_of_numbers(steps, span) -> None:
 @given(st.sets(st.integers(1, 60)), st.integers(0, 20), st.integers(1, 5))
 def test_take_is_bounded_by_numbers_and_spans(some, most, spans_max) -> None:
     spans = spans_of(sorted(some))
-    taken = take(spans, most, spans_max)
+    taken = first_spans(spans, most, spans_max)
     assert len(taken) <= spans_max
     assert sorted(numbers(taken)) == sorted(some)[: len(numbers(taken))]
     assert len(numbers(taken)) <= most

@@ -3,13 +3,13 @@
 import pytest
 
 from semcast import kernel
-from semcast.core.early import Early
-from semcast.core.holdings import Holdings
-from semcast.core.reception import Reception
+from semcast.core.member_buffers import MemberBuffers
+from semcast.core.receiver import Receiver
 from semcast.core.recipe import Recipe
+from semcast.core.reorder_buffer import ReorderBuffer
 from semcast.terms.effects import Effects
 from semcast.terms.events import DISCARD, RECEIVE, SKIP
-from semcast.terms.messages import Message, Purged
+from semcast.terms.messages import DataMessage, PurgeNotice
 from semcast.terms.outputs import delivered
 
 
@@ -18,18 +18,18 @@ class Desk:
 
     def __init__(self, ready=99, **settings):
         recipe = Recipe(**{"members": 3, "protocol": "s-sm", "buffer": 8} | settings)
-        self.holdings = Holdings(recipe, 0)
-        self.reception = Reception(recipe, 0, self.holdings)
+        self.holdings = MemberBuffers(recipe, 0)
+        self.reception = Receiver(recipe, 0, self.holdings)
         self.out = Effects(recording=True)
         self.holdings.on_ready(ready, self.out)
 
     def hear(self, *seqs, sender=1, after=()):
-        messages = tuple(Message(sender, seq, item=seq, after=after) for seq in seqs)
+        messages = tuple(DataMessage(sender, seq, item=seq, after=after) for seq in seqs)
         for run in kernel.runs_of(messages):
             self.reception.on_run(run, sender, self.out)
 
     def notice(self, first, last, witness, sender=1):
-        self.reception.on_notices((Purged(sender, first, last, witness),), sender, self.out)
+        self.reception.on_notices((PurgeNotice(sender, first, last, witness),), sender, self.out)
 
     def recorded(self, kind):
         return [e.seq for e in self.out.events if e.kind == kind]
@@ -58,10 +58,10 @@ def test_what_comes_early_waits_and_is_received_in_order():
     desk = Desk()
     desk.hear(3, 2)
     assert desk.delivered == []
-    assert desk.reception.early == desk.holdings.messages == 2
+    assert desk.reception.reordered_count == desk.holdings.messages == 2
     desk.hear(1)
     assert desk.delivered == desk.recorded(RECEIVE) == [1, 2, 3]
-    assert desk.reception.early == desk.holdings.messages == 0
+    assert desk.reception.reordered_count == desk.holdings.messages == 0
     assert not desk.reception.gaps
 
 
@@ -87,7 +87,7 @@ def test_duplicates_are_discarded_wherever_the_first_copy_is():
 def test_what_is_missing_is_named_in_ranges(heard, known, missing):
     desk = Desk()
     desk.hear(*heard)
-    desk.reception.learn(1, known)
+    desk.reception.learn_sent(1, known)
     assert desk.missing() == missing
     assert bool(desk.reception.gaps) == bool(missing)
 
@@ -181,9 +181,9 @@ def test_what_is_early_gives_way_to_what_is_missing():
 def test_an_early_message_may_fill_the_bound_to_the_byte():
     for size, kept in ((100, [2]), (101, [])):
         desk = Desk(ready=0, buffer_bytes=100)
-        run = kernel.run_of([Message(1, 2, payload=bytes(size))])
+        run = kernel.run_of([DataMessage(1, 2, payload=bytes(size))])
         desk.reception.on_run(run, 1, desk.out)
-        assert list(desk.reception.ahead[1]) == kept
+        assert list(desk.reception.reorder[1]) == kept
 
 
 def test_early_messages_of_one_stream_give_way_to_the_head_of_another():
@@ -192,7 +192,7 @@ def test_early_messages_of_one_stream_give_way_to_the_head_of_another():
     desk.hear(1, sender=2)
     desk.hear(2, sender=2)
     assert desk.reception.frontier == [0, 0, 2]
-    assert desk.reception.early == 2
+    assert desk.reception.reordered_count == 2
     assert desk.holdings.messages == 4
 
 
@@ -251,15 +251,15 @@ def test_moved_streams_are_noted_once():
 def test_early_messages_are_gathered_once_when_they_have_to_pass_one_by_one(monkeypatch):
     """More than the bound is held, as when a view ends: each needs a decision of its own."""
     gathered = []
-    run = Early.run
+    run = ReorderBuffer.run
 
     def counted(*args):
         gathered.append(run(*args))
         return gathered[-1]
 
-    monkeypatch.setattr(Early, "run", counted)
+    monkeypatch.setattr(ReorderBuffer, "run", counted)
     desk = Desk(ready=0, protocol="rm", buffer=8)
-    desk.holdings.wanted[1] = 50
+    desk.holdings.exempt_upto[1] = 50
     desk.hear(*range(2, 51))
     assert desk.holdings.messages == 49
     desk.hear(1)
@@ -273,7 +273,7 @@ def test_early_messages_that_are_taken_count_as_before():
     desk.hear(1)
     assert desk.frontier == 6
     assert desk.delivered == [1, 2, 3]
-    assert (desk.holdings.messages, desk.reception.early) == (6, 0)
+    assert (desk.holdings.messages, desk.reception.reordered_count) == (6, 0)
     assert {e.buffered for e in desk.out.events if e.kind == RECEIVE} == {6}
 
 

@@ -90,7 +90,7 @@ def test_purging_off_is_reliable_and_buffering_elsewhere_off_is_sender_reliable(
 ):
     """Both can be switched, thus obtaining S-SM, S-RM and the reliable protocols [SRM §5.3]."""
     recipe = Recipe(members=3, protocol=protocol)
-    assert (recipe.relation, recipe.elsewhere, recipe.needs_safety) == (
+    assert (recipe.relation, recipe.replicated, recipe.needs_safety) == (
         relation,
         elsewhere,
         needs_safety,

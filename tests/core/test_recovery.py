@@ -6,7 +6,14 @@ import pytest
 
 from semcast.core.recipe import Recipe
 from semcast.terms.events import NACK, REPAIR
-from semcast.terms.messages import Ballot, Data, Message, Nack, StabilityGossip, WindowEmpty
+from semcast.terms.messages import (
+    Data,
+    DataMessage,
+    FrontierVote,
+    Nack,
+    StabilityGossip,
+    WindowEmpty,
+)
 
 
 def nacks(w):
@@ -68,35 +75,35 @@ def test_an_answer_lets_the_next_request_go_at_once(wire):
     w.tick()
     ((_, _, first),) = nacks(w)
     w.transit.clear()
-    messages = tuple(Message(0, seq) for seq in range(1, 5))
+    messages = tuple(DataMessage(0, seq) for seq in range(1, 5))
     w.hand(0, 1, Data(messages, (), first.number))
     ((_, _, second),) = nacks(w)
     assert (first.limit, second.limit) == (4, 5 * (1400 // 24)), "of unknown size, then empty ones"
-    assert second.ranges == ((5, 100),)
+    assert second.spans == ((5, 100),)
     assert second.number != first.number
 
 
 def test_what_answers_bring_does_not_make_hearsay_wait(wire):
     """Who hears of a stream only by gossip asks for the next part when an answer is complete."""
     w = wire(Recipe(members=2, period_s=1.0))
-    w.hand(0, 1, StabilityGossip((Ballot(0, 100, 0, b"", 0),)))
+    w.hand(0, 1, StabilityGossip((FrontierVote(0, 100, 0, b"", 0),)))
     w.transit.clear()
     while not nacks(w):
         w.tick()
     ((_, _, first),) = nacks(w)
     w.transit.clear()
-    w.hand(0, 1, Data(tuple(Message(0, seq) for seq in range(1, 5)), (), first.number))
-    assert [nack.ranges for *_, nack in nacks(w)] == [((5, 100),)]
+    w.hand(0, 1, Data(tuple(DataMessage(0, seq) for seq in range(1, 5)), (), first.number))
+    assert [nack.spans for *_, nack in nacks(w)] == [((5, 100),)]
 
 
 def test_on_hearsay_no_more_is_asked_for_than_a_member_lacks_that_keeps_up(wire):
     """Most of it may be on its way: who asks for more would be left to pull."""
     w = wire(Recipe(members=2, buffer=80))
-    w.hand(0, 1, StabilityGossip((Ballot(0, 70, 0, b"", 0),)))
+    w.hand(0, 1, StabilityGossip((FrontierVote(0, 70, 0, b"", 0),)))
     w.transit.clear()
     while not nacks(w):
         w.tick()
-    assert [nack.ranges for *_, nack in nacks(w)] == [((1, w.recipe.much),)]
+    assert [nack.spans for *_, nack in nacks(w)] == [((1, w.recipe.far_behind_messages),)]
 
 
 def test_a_late_answer_to_an_earlier_repetition_counts(wire):
@@ -107,9 +114,9 @@ def test_a_late_answer_to_an_earlier_repetition_counts(wire):
     asked_at = w.now
     w.tick()
     w.transit.clear()
-    w.hand(0, 1, Data((Message(0, 1),), (), 1))
+    w.hand(0, 1, Data((DataMessage(0, 1),), (), 1))
     ((*_, nack),) = nacks(w)
-    assert nack.ranges == ((2, 100),)
+    assert nack.spans == ((2, 100),)
     assert w.members[1].recovery.window.smoothed_s == pytest.approx(w.now - asked_at)
 
 
@@ -119,7 +126,7 @@ def test_an_answer_to_nothing_that_was_asked_opens_nothing(wire):
     w.tick()
     w.transit.clear()
     size = w.members[1].recovery.window.size
-    w.hand(0, 1, Data((Message(0, 1),), (), 99))
+    w.hand(0, 1, Data((DataMessage(0, 1),), (), 99))
     assert nacks(w) == []
     assert w.members[1].recovery.window.size == size
 
@@ -130,7 +137,7 @@ def test_the_repetitions_remembered_are_few(wire):
     while w.now < 60:
         w.tick()
     assert len(nacks(w)) > 50
-    assert len(w.members[1].recovery.asked[0].sent_at) == 8
+    assert len(w.members[1].recovery.pending[0].sent_at) == 8
 
 
 def test_under_s_sm_only_the_sender_is_asked(wire):
@@ -144,7 +151,7 @@ def test_under_s_sm_only_the_sender_is_asked(wire):
 def test_under_s_rm_first_the_sender_then_who_claims_to_be_further_then_anyone(wire):
     w = wire(Recipe(members=5, period_s=1000.0), seed=3)
     gap(w)
-    w.members[1].recovery.on_claim(3, 0, 3)
+    w.members[1].recovery.on_peer_frontier(3, 0, 3)
     targets = []
     while len(targets) < 30:
         w.tick()
@@ -160,7 +167,7 @@ def test_of_those_who_claim_as_much_the_last_to_speak_is_asked(wire):
     w = wire(Recipe(members=5, period_s=1000.0))
     gap(w)
     for peer, frontier in ((3, 3), (4, 3), (2, 1)):
-        w.members[1].recovery.on_claim(peer, 0, frontier)
+        w.members[1].recovery.on_peer_frontier(peer, 0, frontier)
     while len(nacks(w)) < 2:
         w.tick()
     assert [target for _, target, _ in nacks(w)] == [0, 4]
@@ -171,8 +178,8 @@ def test_a_gap_that_closed_leaves_no_request_behind(wire):
     w = wire(Recipe(members=2, period_s=1000.0))
     gap(w, last=1)
     w.tick()
-    w.hand(0, 1, Data((Message(0, 1),)))
-    assert not w.members[1].recovery.asked
+    w.hand(0, 1, Data((DataMessage(0, 1),)))
+    assert not w.members[1].recovery.pending
     w.transit.clear()
     asked_at = w.now
     w.hand(0, 1, WindowEmpty(0, 2))
@@ -184,11 +191,11 @@ def test_a_gap_that_closed_leaves_no_request_behind(wire):
 def test_a_forgotten_member_is_asked_no_more(wire):
     w = wire(Recipe(members=5, f=2, period_s=1000.0))
     gap(w)
-    w.members[1].recovery.on_claim(3, 0, 3)
+    w.members[1].recovery.on_peer_frontier(3, 0, 3)
     w.forget(1, 0)
     w.forget(1, 3)
     assert not w.members[1].reception.gaps, "nobody may have what is missing"
-    w.members[1].reception.learn(0, 3)  # until somebody who is left says so
+    w.members[1].reception.learn_sent(0, 3)  # until somebody who is left says so
     while len(nacks(w)) < 30:
         w.tick()
     assert {target for _, target, _ in nacks(w)} == {2, 4}
@@ -206,7 +213,7 @@ def test_under_s_sm_a_forgotten_sender_leaves_nobody_to_ask(wire):
 def test_lazy_purges_before_it_declines_to_ask(wire):
     """What is obsolete in a full queue is room."""
     w = wire(Recipe(members=2, protocol="s-sm", purge="lazy", buffer=8, period_s=1000.0), ready=[0])
-    w.hand(0, 1, Data(tuple(Message(0, seq, item=1) for seq in range(1, 9))))
+    w.hand(0, 1, Data(tuple(DataMessage(0, seq, item=1) for seq in range(1, 9))))
     gap(w, last=20)
     w.tick()
     assert [d.limit for *_, d in nacks(w)] == [7]
@@ -226,7 +233,7 @@ def test_what_is_asked_for_fits(wire, buffer, held, limit):
     """With no room nothing is asked for: that is the flow control."""
     w = wire(Recipe(members=3, protocol="s-sm", buffer=buffer, period_s=1000.0), ready=[0])
     if held:
-        w.hand(2, 1, Data(tuple(Message(2, seq) for seq in range(1, held + 1))))
+        w.hand(2, 1, Data(tuple(DataMessage(2, seq) for seq in range(1, held + 1))))
     gap(w, last=99)
     for _ in range(3):
         if w.deadline < 1.0:
@@ -238,8 +245,8 @@ def test_what_is_asked_for_fits(wire, buffer, held, limit):
 def test_room_for_one_is_asked_for_where_nothing_of_the_sender_is_held(wire):
     """The reserve: a buffer full of others' messages for retransmission does not starve it."""
     w = wire(Recipe(members=3, buffer=4, period_s=1000.0))
-    w.hand(2, 1, Data(tuple(Message(2, seq) for seq in range(1, 5))))
-    assert w.members[1].holdings.free == 0
+    w.hand(2, 1, Data(tuple(DataMessage(2, seq) for seq in range(1, 5))))
+    assert w.members[1].holdings.free_messages == 0
     gap(w)
     w.tick()
     assert [d.limit for *_, d in nacks(w)] == [1]
@@ -247,14 +254,14 @@ def test_room_for_one_is_asked_for_where_nothing_of_the_sender_is_held(wire):
 
 def test_room_that_opens_is_used_at_once(wire):
     w = wire(Recipe(members=3, protocol="s-sm", buffer=4, period_s=1000.0), ready=[0])
-    w.hand(0, 1, Data(tuple(Message(0, seq) for seq in range(1, 6))))
+    w.hand(0, 1, Data(tuple(DataMessage(0, seq) for seq in range(1, 6))))
     assert w.deadline > 0
     while w.deadline < 1:
         w.tick()
     assert nacks(w) == []
     w.ready(1, 2)
     ((*_, nack),) = nacks(w)
-    assert (nack.ranges, nack.limit) == (((5, 5),), 2)
+    assert (nack.spans, nack.limit) == (((5, 5),), 2)
 
 
 def test_gossip_tells_where_a_stream_ends(wire):
@@ -271,7 +278,7 @@ def test_gossip_tells_where_a_stream_ends(wire):
 
 def hearsay(w, last=3):
     """Member 0 claims in gossip, and only there, that its stream goes up to `last`."""
-    w.hand(0, 1, StabilityGossip((Ballot(0, last, last, b"\x01", 0),)))
+    w.hand(0, 1, StabilityGossip((FrontierVote(0, last, last, b"\x01", 0),)))
 
 
 def asked_at(w):
@@ -296,9 +303,9 @@ def test_as_long_as_the_stream_moves_hearsay_shows_nothing(wire):
     for seq in range(1, 9):
         w.now = 1.0 + 0.4 * seq
         hearsay(w, seq + 3)
-        w.hand(0, 1, Data((Message(0, seq),)))
+        w.hand(0, 1, Data((DataMessage(0, seq),)))
         assert nacks(w) == []
-    assert asked_at(w) == pytest.approx(w.members[1].recovery.hearsay_s + 1.0 + 0.4 * 8)
+    assert asked_at(w) == pytest.approx(w.members[1].recovery.indirect_delay_s + 1.0 + 0.4 * 8)
 
 
 def test_hearing_it_again_puts_nothing_off(wire):
@@ -313,12 +320,12 @@ def test_hearsay_that_came_true_is_not_asked_for(wire):
     w = wire(Recipe(members=2, period_s=0.5))
     w.now = 1.0
     hearsay(w)
-    w.hand(0, 1, Data(tuple(Message(0, seq) for seq in (1, 2, 3))))
+    w.hand(0, 1, Data(tuple(DataMessage(0, seq) for seq in (1, 2, 3))))
     assert not w.members[1].reception.gaps
-    assert not w.members[1].recovery.noticed
+    assert not w.members[1].recovery.gaps_since
 
 
-@pytest.mark.parametrize("shown", [WindowEmpty(0, 3), Data((Message(0, 3),))])
+@pytest.mark.parametrize("shown", [WindowEmpty(0, 3), Data((DataMessage(0, 3),))])
 def test_what_has_left_its_sender_is_asked_for_soon_whatever_was_heard(wire, shown):
     w = wire(Recipe(members=2, period_s=0.5, nack_delay_s=0.002))
     w.now = 1.0
@@ -330,15 +337,15 @@ def test_what_has_left_its_sender_is_asked_for_soon_whatever_was_heard(wire, sho
 
 def test_a_request_names_at_most_64_ranges(wire):
     w = wire(Recipe(members=2, buffer=1000))
-    w.hand(0, 1, Data(tuple(Message(0, 2 * n) for n in range(1, 101))))
+    w.hand(0, 1, Data(tuple(DataMessage(0, 2 * n) for n in range(1, 101))))
     w.tick()
     ((*_, nack),) = nacks(w)
-    assert nack.ranges == tuple((2 * n - 1, 2 * n - 1) for n in range(1, 65))
+    assert nack.spans == tuple((2 * n - 1, 2 * n - 1) for n in range(1, 65))
 
 
 def test_alone_there_is_nobody_to_ask(wire):
     w = wire(Recipe(members=1))
-    w.members[0].reception.learn(0, 5)
+    w.members[0].reception.learn_sent(0, 5)
     w.ready(0, 1)
     assert w.transit == []
 
@@ -347,12 +354,12 @@ def test_evidence_of_a_gap_is_no_evidence_of_what_was_only_heard(wire):
     w = wire(Recipe(members=2, period_s=0.5, nack_delay_s=0.002))
     w.now = 1.0
     hearsay(w, 100)
-    w.hand(0, 1, Data((Message(0, 1),)))
+    w.hand(0, 1, Data((DataMessage(0, 1),)))
     w.now = 1.1
-    w.hand(0, 1, Data((Message(0, 3),)))  # 2 was merely overtaken.
+    w.hand(0, 1, Data((DataMessage(0, 3),)))  # 2 was merely overtaken.
     assert nacks(w) == []
     assert asked_at(w) == pytest.approx(1.102)
-    assert nacks(w)[0][2].ranges == ((2, 2),)
+    assert nacks(w)[0][2].spans == ((2, 2),)
 
 
 def test_a_request_and_its_answer_are_recorded(wire):

@@ -7,7 +7,7 @@ from semcast.core.order.fifo import FifoQueue
 from semcast.core.recipe import Recipe
 from semcast.core.relation import RELATIONS, RelationKind
 from semcast.core.relation.item import TagAnnotator
-from semcast.core.relation.protocols import Index
+from semcast.core.relation.protocols import SemanticIndex
 from semcast.terms import promises
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import PURGE
@@ -21,7 +21,7 @@ class NewestFirst(FifoQueue):
         return super()._pop()
 
 
-class SupersedesTheOneBefore(Index):
+class SupersedesTheOneBefore(SemanticIndex):
     """Every message makes its predecessor obsolete, and no other."""
 
     def __init__(self, settings):

@@ -4,19 +4,19 @@ from random import Random
 
 import pytest
 
-from semcast.core.detector import QuorumDetector
 from semcast.core.member import Member
-from semcast.core.purging import PurgingBuffer
+from semcast.core.purging_buffer import PurgingBuffer
 from semcast.core.recipe import Recipe
+from semcast.core.stability import QuorumDetector
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.ids import NEVER
 from semcast.terms.messages import (
-    Ballot,
     Data,
     Datagram,
+    DataMessage,
     Excluded,
-    Message,
+    FrontierVote,
     Nack,
     SafetyGossip,
     StabilityGossip,
@@ -92,7 +92,7 @@ def test_lazy_purging_keeps_the_bound_in_bytes(wire):
 
 def test_gossip_ends_where_agreement_came_before_the_frontier():
     one = QuorumDetector(0, 3, 2, [0, 0, 0], Random(1), 1.0, 3, SafetyGossip)
-    one.on_gossip(1, (Ballot(1, 5, 0, b"", 5),), 0.0)
+    one.on_gossip(1, (FrontierVote(1, 5, 0, b"", 5),), 0.0)
     one.frontier[1] = 5
     one.on_frontier(1, 1.0)
     for _ in range(5):
@@ -140,7 +140,7 @@ def test_an_item_of_many_values_is_purged_in_proportion():
     for size in (100, 1000):
         buffer = PurgingBuffer(Recipe(members=3))
         for seq in range(1, size + 1):
-            buffer.add(Message(0, Counted(seq), item=1))
+            buffer.add(DataMessage(0, Counted(seq), item=1))
         Counted.comparisons = 0
         buffer.purge(size)  # safe reaches them all: each purges one
         costs[size] = Counted.comparisons
@@ -160,12 +160,12 @@ def test_a_request_without_fin_is_remembered_within_bounds(wire, monkeypatch):
     "datagram",
     [
         Nack(9, ((1, 1),), 1, 1),
-        Data((Message(9, 1),)),
-        Data((Message(1, 1, after=((7, 1),)),)),
+        Data((DataMessage(9, 1),)),
+        Data((DataMessage(1, 1, after=((7, 1),)),)),
         WindowEmpty(9, 1),
         Excluded(2),
-        StabilityGossip((Ballot(9, 1, 1, b"\2", 0),)),
-        Data((Message(1, 2, covers=(1,)),)),
+        StabilityGossip((FrontierVote(9, 1, 1, b"\2", 0),)),
+        Data((DataMessage(1, 2, covers=(1,)),)),
     ],
 )
 def test_what_this_group_cannot_say_is_the_peers_error_and_changes_nothing(datagram: Datagram):
@@ -185,13 +185,13 @@ def test_many_notices_fit_into_datagrams(wire):
     w.hand(1, 0, Nack(0, ((1, w.members[0].sent),), 10_000, 1))
     answers = [d for _, _, d in w.transit if isinstance(d, Data)]
     assert all(len(encode(d)) <= 1500 for d in answers)
-    assert sum(len(d.purged) for d in answers) > 1000
-    assert [d.answers for d in answers] == [0] * (len(answers) - 1) + [1]
+    assert sum(len(d.notices) for d in answers) > 1000
+    assert [d.nack_number for d in answers] == [0] * (len(answers) - 1) + [1]
 
 
 def test_forgetting_releases_what_came_early_from_the_forgotten(wire):
     w = wire(Recipe(members=2, f=1))
-    w.hand(1, 0, Data((Message(1, 2),)))
+    w.hand(1, 0, Data((DataMessage(1, 2),)))
     w.down = {1}
     w.forget(0, 1)
     w.run(until=5.0)
@@ -200,17 +200,17 @@ def test_forgetting_releases_what_came_early_from_the_forgotten(wire):
 
 def test_nobody_gossips_about_what_only_the_forgotten_had(wire):
     w = wire(Recipe(members=3, f=1))
-    w.hand(2, 0, StabilityGossip((Ballot(2, 4, 4, b"\4", 0),)))
+    w.hand(2, 0, StabilityGossip((FrontierVote(2, 4, 4, b"\4", 0),)))
     w.down = {2}
     for rank in (0, 1):
         w.forget(rank, 2)
     w.run(until=20.0)
-    assert all(not member.stability.open for member in w.members[:2])
+    assert all(not member.stability.unagreed for member in w.members[:2])
 
 
 @pytest.mark.parametrize(
     "datagram",
-    [Data((Message(0, 1),)), StabilityGossip((Ballot(0, 5, 5, b"\2", 0),))],
+    [Data((DataMessage(0, 1),)), StabilityGossip((FrontierVote(0, 5, 5, b"\2", 0),))],
 )
 def test_a_rank_that_another_process_has_used_is_not_used_again(datagram: Datagram):
     """A restarted process would give new messages old numbers."""

@@ -4,23 +4,23 @@ import pytest
 
 from semcast import kernel
 from semcast.core.recipe import Recipe
-from semcast.core.retransmission import RetransmissionStore
-from semcast.terms.messages import Data, Message, Purged
+from semcast.core.retransmission_store import RetransmissionStore
+from semcast.terms.messages import Data, DataMessage, PurgeNotice
 from semcast.wire import encode
 
 
 def store_of(text, **settings):
     store = RetransmissionStore(Recipe(**{"members": 3} | settings))
     for seq, letter in enumerate(text, start=1):
-        store.add(kernel.run_of([Message(0, seq, item=ord(letter))]))
+        store.add(kernel.run_of([DataMessage(0, seq, item=ord(letter))]))
     return store
 
 
 def store_of_batches(*texts, **settings):
     store, seq = RetransmissionStore(Recipe(**{"members": 3} | settings)), 1
     for text in texts:
-        run = tuple(Message(0, seq + n, item=ord(letter)) for n, letter in enumerate(text))
-        store.add(kernel.scan(encode(Data(run)))[0])
+        run = tuple(DataMessage(0, seq + n, item=ord(letter)) for n, letter in enumerate(text))
+        store.add(kernel.parse_run(encode(Data(run)))[0])
         seq += len(text)
     return store
 
@@ -58,14 +58,14 @@ def test_a_purge_leaves_a_notice_under_its_witness():
     store = store_of("aab")
     store.stream(0).safe = 2
     store.purge(0)
-    assert found(store, (1, 3)) == ([2, 3], [Purged(0, 1, 1, 2)])
+    assert found(store, (1, 3)) == ([2, 3], [PurgeNotice(0, 1, 1, 2)])
 
 
 def test_adjacent_notices_are_one_range():
     store = store_of("abab")
     store.stream(0).safe = 4
     store.purge(0)
-    assert found(store, (1, 4)) == ([3, 4], [Purged(0, 1, 2, 4)])
+    assert found(store, (1, 4)) == ([3, 4], [PurgeNotice(0, 1, 2, 4)])
     assert len(store.stream(0).holes) == 1
 
 
@@ -73,14 +73,14 @@ def test_an_answer_starts_where_the_question_does():
     store = store_of("abab")
     store.stream(0).safe = 4
     store.purge(0)
-    assert found(store, (2, 3)) == ([3], [Purged(0, 2, 2, 4)])
+    assert found(store, (2, 3)) == ([3], [PurgeNotice(0, 2, 2, 4)])
 
 
 def test_a_skipped_range_is_told_on():
     store = store_of("")
-    store.skip(0, 1, 5, 9)
-    store.add(kernel.run_of([Message(0, 6, item=1)]))
-    assert found(store, (1, 6)) == ([6], [Purged(0, 1, 5, 9)])
+    store.add_notice(0, 1, 5, 9)
+    store.add(kernel.run_of([DataMessage(0, 6, item=1)]))
+    assert found(store, (1, 6)) == ([6], [PurgeNotice(0, 1, 5, 9)])
 
 
 def test_stable_messages_and_notices_are_reclaimed():
@@ -123,9 +123,9 @@ def test_an_answer_keeps_to_the_ranges_the_limit_and_the_frontier(ranges, fronti
 @pytest.mark.parametrize(
     ("ranges", "limit", "answer", "notices"),
     [
-        ([(1, 9)], 99, [2, 4, 5, 6, 7, 8], [Purged(0, 1, 1, 2), Purged(0, 3, 3, 4)]),
-        ([(1, 9)], 2, [2, 4], [Purged(0, 1, 1, 2), Purged(0, 3, 3, 4)]),
-        ([(1, 9)], 1, [2], [Purged(0, 1, 1, 2), Purged(0, 3, 3, 4)]),
+        ([(1, 9)], 99, [2, 4, 5, 6, 7, 8], [PurgeNotice(0, 1, 1, 2), PurgeNotice(0, 3, 3, 4)]),
+        ([(1, 9)], 2, [2, 4], [PurgeNotice(0, 1, 1, 2), PurgeNotice(0, 3, 3, 4)]),
+        ([(1, 9)], 1, [2], [PurgeNotice(0, 1, 1, 2), PurgeNotice(0, 3, 3, 4)]),
         ([(5, 5), (7, 7)], 99, [5, 7], []),
         ([(5, 5), (7, 7)], 1, [5], []),
         ([(5, 6), (1, 1)], 1, [5], []),
@@ -147,11 +147,11 @@ def is_whole(runs):
 
 def test_batches_are_held():
     store = store_of_batches("ab", "c")
-    assert [seq for seq in range(6) if store.holds(Message(0, seq))] == [1, 2, 3]
+    assert [seq for seq in range(6) if store.holds(DataMessage(0, seq))] == [1, 2, 3]
     assert is_whole(store.reclaim(0, 9)) == [True, True]
 
 
 def test_of_an_unknown_stream_there_is_nothing_to_tell():
     store = store_of("ab")
     assert store.find(1, ((1, 2),), 99, 99) == ([], [])
-    assert not store.holds(Message(1, 1))
+    assert not store.holds(DataMessage(1, 1))

@@ -4,7 +4,7 @@ import pytest
 
 from semcast.core.recipe import Recipe
 from semcast.terms.events import SKIP
-from semcast.terms.messages import Data, Message, Purged, Submission
+from semcast.terms.messages import Data, DataMessage, PurgeNotice, Submission
 
 
 def told(w, rank=1):
@@ -31,15 +31,15 @@ def test_what_the_queue_purged_is_told_with_the_next_delivery(wire, order, expec
 @pytest.mark.parametrize("order", ["fifo", "item", "causal"])
 def test_what_a_notice_passes_over_is_told_with_the_next_delivery(wire, order):
     w = wire(Recipe(members=2, order=order))
-    w.hand(0, 1, Data((Message(0, 1, 1), Message(0, 5, 2), Message(0, 8, 1))))
-    w.hand(0, 1, Data((), (Purged(0, 6, 7, 8), Purged(0, 2, 4, 8))))
+    w.hand(0, 1, Data((DataMessage(0, 1, 1), DataMessage(0, 5, 2), DataMessage(0, 8, 1))))
+    w.hand(0, 1, Data((), (PurgeNotice(0, 6, 7, 8), PurgeNotice(0, 2, 4, 8))))
     assert told(w) == [(1, 0), (5, 3), (8, 2)]
 
 
 def test_a_purge_and_a_notice_add_up(wire):
     w = wire(Recipe(members=2), ready=[0])
-    w.hand(0, 1, Data((Message(0, 1, 1), Message(0, 2, 1), Message(0, 5, 1))))
-    w.hand(0, 1, Data((), (Purged(0, 3, 4, 5),)))
+    w.hand(0, 1, Data((DataMessage(0, 1, 1), DataMessage(0, 2, 1), DataMessage(0, 5, 1))))
+    w.hand(0, 1, Data((), (PurgeNotice(0, 3, 4, 5),)))
     w.ready(1, 1)
     assert told(w) == [(5, 4)]
 
@@ -82,7 +82,7 @@ def test_the_name_of_an_item_travels_with_the_message(wire):
 
 def test_a_wide_notice_is_taken_in_portions_and_passed_over_in_the_end(wire, monkeypatch):
     """A handler's work is bounded; what is left of the gap is asked for again."""
-    monkeypatch.setattr("semcast.core.reception.SKIPS_MAX", 7)
+    monkeypatch.setattr("semcast.core.receiver.SKIPS_MAX", 7)
     w = wire(Recipe(members=3, buffer=20), judged=True)
     w.down = {2}
     for step in range(200):

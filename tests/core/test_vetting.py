@@ -4,17 +4,17 @@ from random import Random
 
 import pytest
 
+from semcast.core.datagram_validator import NAME_MAX
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
-from semcast.core.vetting import NAME_MAX
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.messages import (
-    Ballot,
     Data,
-    Message,
+    DataMessage,
+    FrontierVote,
     Nack,
-    Purged,
+    PurgeNotice,
     SafetyGossip,
     StabilityGossip,
     Submission,
@@ -49,30 +49,30 @@ def said(message):
 
 
 REFUSED = [
-    (FIFO, said(Message(3, 1))),
-    (FIFO, Data((), (Purged(3, 1, 1, 2),))),
+    (FIFO, said(DataMessage(3, 1))),
+    (FIFO, Data((), (PurgeNotice(3, 1, 1, 2),))),
     (FIFO, Nack(3, ((1, 1),), 1, 1)),
     (FIFO, Nack(0, tuple((2 * n, 2 * n) for n in range(1, 66)), 1, 1)),
     (FIFO, Nack(0, ((2, 2), (1, 1)), 1, 1)),
     (FIFO, Nack(0, ((1, 2), (2, 2)), 1, 1)),
-    (FIFO, StabilityGossip((Ballot(3, 0, 0, b"", 0),))),
-    (FIFO, StabilityGossip((Ballot(1, 0, 0, b"", 0),) * 4)),
-    (FIFO, SafetyGossip((Ballot(1, 1, 1, b"\x08", 0),))),
+    (FIFO, StabilityGossip((FrontierVote(3, 0, 0, b"", 0),))),
+    (FIFO, StabilityGossip((FrontierVote(1, 0, 0, b"", 0),) * 4)),
+    (FIFO, SafetyGossip((FrontierVote(1, 1, 1, b"\x08", 0),))),
     (FIFO, WindowEmpty(2, 5)),
-    (FIFO, said(Message(1, 1, item=1 << 63))),
-    (FIFO, said(Message(1, 1, item=1, name="x" * (NAME_MAX + 1)))),
-    (FIFO, said(Message(1, 9, covers=b"\1"))),
-    (FIFO, said(Message(1, 1, after=((2, 1),)))),
-    (CAUSAL, said(Message(1, 1, after=((3, 1),)))),
-    (CAUSAL, said(Message(1, 1, after=((1, 1),)))),
-    (CAUSAL, said(Message(1, 1, after=((2, 1),) * 3))),
-    (BITMAP, said(Message(1, 99, covers=(1,)))),
-    (BITMAP, said(Message(1, 99, covers=b"\1\0\1"))),
-    (LIST, said(Message(1, 99, covers=(1, 1)))),
-    (LIST, said(Message(1, 99, covers=(2, 1)))),
-    (LIST, said(Message(1, 9999, covers=tuple(range(1, 4098))))),
-    (SM, said(Message(2, 1))),
-    (SM, Data((), (Purged(2, 1, 1, 2),))),
+    (FIFO, said(DataMessage(1, 1, item=1 << 63))),
+    (FIFO, said(DataMessage(1, 1, item=1, name="x" * (NAME_MAX + 1)))),
+    (FIFO, said(DataMessage(1, 9, covers=b"\1"))),
+    (FIFO, said(DataMessage(1, 1, after=((2, 1),)))),
+    (CAUSAL, said(DataMessage(1, 1, after=((3, 1),)))),
+    (CAUSAL, said(DataMessage(1, 1, after=((1, 1),)))),
+    (CAUSAL, said(DataMessage(1, 1, after=((2, 1),) * 3))),
+    (BITMAP, said(DataMessage(1, 99, covers=(1,)))),
+    (BITMAP, said(DataMessage(1, 99, covers=b"\1\0\1"))),
+    (LIST, said(DataMessage(1, 99, covers=(1, 1)))),
+    (LIST, said(DataMessage(1, 99, covers=(2, 1)))),
+    (LIST, said(DataMessage(1, 9999, covers=tuple(range(1, 4098))))),
+    (SM, said(DataMessage(2, 1))),
+    (SM, Data((), (PurgeNotice(2, 1, 1, 2),))),
 ]
 
 
@@ -89,15 +89,15 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(settings, datagram):
 ALLOWED = [
     (FIFO, Nack(0, tuple((n, n) for n in (1, 2)), HUGE, 1)),
     (FIFO, Nack(1, tuple((2 * n, 2 * n) for n in range(1, 65)), 1, 1)),
-    (FIFO, said(Message(2, 1, item=(1 << 63) - 1, name="x" * NAME_MAX))),
-    (CAUSAL, said(Message(1, 1, after=((2, 1), (0, 2))))),
-    (BITMAP, said(Message(1, 99, covers=b"\1\x80"))),
-    (BITMAP, said(Message(1, 1, covers=()))),
-    (LIST, said(Message(1, 9999, covers=tuple(range(1, 4097))))),
-    (FIFO, StabilityGossip(tuple(Ballot(rank, 0, 0, b"", 0) for rank in range(3)))),
-    (FIFO, StabilityGossip((Ballot(0, 2, 2, EVERYBODY, 2),))),
-    (FIFO, StabilityGossip((Ballot(1, HUGE, HUGE, b"\6", 0),))),
-    (FIFO, SafetyGossip((Ballot(1, HUGE, HUGE, b"\6", HUGE),))),
+    (FIFO, said(DataMessage(2, 1, item=(1 << 63) - 1, name="x" * NAME_MAX))),
+    (CAUSAL, said(DataMessage(1, 1, after=((2, 1), (0, 2))))),
+    (BITMAP, said(DataMessage(1, 99, covers=b"\1\x80"))),
+    (BITMAP, said(DataMessage(1, 1, covers=()))),
+    (LIST, said(DataMessage(1, 9999, covers=tuple(range(1, 4097))))),
+    (FIFO, StabilityGossip(tuple(FrontierVote(rank, 0, 0, b"", 0) for rank in range(3)))),
+    (FIFO, StabilityGossip((FrontierVote(0, 2, 2, EVERYBODY, 2),))),
+    (FIFO, StabilityGossip((FrontierVote(1, HUGE, HUGE, b"\6", 0),))),
+    (FIFO, SafetyGossip((FrontierVote(1, HUGE, HUGE, b"\6", HUGE),))),
 ]
 
 
@@ -109,15 +109,15 @@ def test_what_a_peer_may_know_better_is_believed(settings, datagram):
 
 
 EXCLUDING = [
-    (FIFO, said(Message(0, 3))),
-    (FIFO, Data((), (Purged(0, 1, 2, 3),))),
-    (CAUSAL, said(Message(1, 1, after=((0, 3),)))),
+    (FIFO, said(DataMessage(0, 3))),
+    (FIFO, Data((), (PurgeNotice(0, 1, 2, 3),))),
+    (CAUSAL, said(DataMessage(1, 1, after=((0, 3),)))),
     (FIFO, Nack(0, ((1, 3),), 1, 1)),
-    (FIFO, StabilityGossip((Ballot(0, 3, 0, b"", 0),))),
-    (FIFO, SafetyGossip((Ballot(0, 0, 0, b"", 3),))),
-    (FIFO, StabilityGossip((Ballot(1, 0, 0, b"", 1),))),
-    (FIFO, StabilityGossip((Ballot(1, 5, 5, EVERYBODY, 0),))),
-    (FIFO, SafetyGossip((Ballot(1, 5, 5, b"\1", 0),))),
+    (FIFO, StabilityGossip((FrontierVote(0, 3, 0, b"", 0),))),
+    (FIFO, SafetyGossip((FrontierVote(0, 0, 0, b"", 3),))),
+    (FIFO, StabilityGossip((FrontierVote(1, 0, 0, b"", 1),))),
+    (FIFO, StabilityGossip((FrontierVote(1, 5, 5, EVERYBODY, 0),))),
+    (FIFO, SafetyGossip((FrontierVote(1, 5, 5, b"\1", 0),))),
 ]
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from semcast.core.window import Window
+from semcast.core.congestion_window import CongestionWindow
 
 
 @pytest.fixture
 def window():
-    return Window(100, 0.02, 1.0)
+    return CongestionWindow(100, 0.02, 1.0)
 
 
 def test_it_starts_with_a_few_and_grows_by_one_with_each_answer(window):
@@ -98,4 +98,4 @@ def test_it_never_asks_for_more_than_a_buffer_holds(window):
     for _ in range(100):
         window.on_answer(0.01)
     assert window.size == 100
-    assert Window(1, 0.02, 1.0).size == 1
+    assert CongestionWindow(1, 0.02, 1.0).size == 1

@@ -15,7 +15,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.events import Event
 from semcast.terms.ids import EVERYONE, NEVER
 from semcast.terms.machine import ForgetMember
-from semcast.terms.messages import Data, Datagram, Message, Submission
+from semcast.terms.messages import Data, Datagram, DataMessage, Submission
 from semcast.terms.outputs import ROOM, Delivery
 
 PLENTY = 1 << 40
@@ -40,7 +40,7 @@ class Wire:
         ]
         self.now = 0.0
         self.transit: list[tuple[int, int, Datagram]] = []
-        self.delivered: list[list[Message]] = [[] for _ in self.members]
+        self.delivered: list[list[DataMessage]] = [[] for _ in self.members]
         self.skips: list[list[int]] = [[] for _ in self.members]  # before each delivery
         self.events: list[Event] = []
         self.recording = recording

@@ -9,23 +9,23 @@ from semcast.bench import benchmark
 from semcast.bench.benchmark import (
     BENCHMARKS,
     HOT,
+    BenchCase,
     BenchmarkRun,
-    Case,
-    Settings,
-    faults_of,
+    BenchSettings,
+    loss_warnings,
     measure,
     plans_of,
     run_once,
-    settle,
+    wait_all_received,
 )
 from semcast.bench.systems import cases_of, systems
-from semcast.fleet.plan import Diary, Result, Tick
+from semcast.fleet.plan import MessageTimes, WorkerResult, WorkerStatus
 from semcast.runtime.storage.keyring import KeyRing
 from semcast.terms.errors import ConfigError
 
 MS = 1_000_000
 COLD = 7  # an item that is not hot
-SHORT = Settings(receivers=1, seconds=0.5)
+SHORT = BenchSettings(receivers=1, seconds=0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def surroundings(monkeypatch, tmp_path):
 
 def result(**facts):
     known = {"sent": 0, "taken": 0, "skipped": 0, "seconds": 0.0, "cpu_s": 0.0, "state": ""}
-    return Result(**known | facts)
+    return WorkerResult(**known | facts)
 
 
 def diary(*lines):
@@ -45,7 +45,7 @@ def diary(*lines):
     at_ms, numbers, items = zip(*lines, strict=True)
     columns = ([ms * MS for ms in at_ms], numbers, items)
     at_ns, seq, item = (array("q", column).tobytes() for column in columns)
-    return Diary(at_ns=at_ns, seq=seq, item=item)
+    return MessageTimes(at_ns=at_ns, seq=seq, item=item)
 
 
 def row(system="semcast", **numbers):
@@ -59,7 +59,7 @@ def test_rates_are_those_of_the_slowest_receiver_and_cost_is_everyones():
         "r1": result(taken=1000, took_s=2.5, cpu_s=0.1),
         "r2": result(taken=600, took_s=1.0, cpu_s=0.4),  # It lost the end of the stream.
     }
-    found = BENCHMARKS["throughput"].row(BenchmarkRun(Settings(receivers=2), results, None))
+    found = BENCHMARKS["throughput"].row(BenchmarkRun(BenchSettings(receivers=2), results, None))
     assert found == {
         "rate": 300.0,
         "sender_rate": 500.0,
@@ -85,7 +85,9 @@ def test_latencies_are_those_of_all_receivers():
         "r1": result(taken=2, latencies_us=[1.0, 2.0]),
         "r2": result(taken=2, latencies_us=[3.0, 1000.0, 3.0]),
     }
-    found = BENCHMARKS["latency"].row(BenchmarkRun(Settings(receivers=2, rate=4.0), results, None))
+    found = BENCHMARKS["latency"].row(
+        BenchmarkRun(BenchSettings(receivers=2, rate=4.0), results, None)
+    )
     assert found["latency_p50_us"] == 3.0
     assert 900 < found["latency_p99_us"] < 1000
 
@@ -99,7 +101,7 @@ def test_the_slow_receiver_is_judged_by_what_it_holds():
         "r1": result(taken=4, took_s=1.0),
         "slow": result(taken=3, skipped=1, taken_diary=taken),
     }
-    settings = Settings(receivers=1, seconds=1.0, rate=4.0, slow_rate=1.0)
+    settings = BenchSettings(receivers=1, seconds=1.0, rate=4.0, slow_rate=1.0)
     found = BENCHMARKS["slow-receiver"].row(BenchmarkRun(settings, results, 3 << 20))
     assert found["wrong_items"] == 1  # the cold one
     assert found["purged_ratio"] == 0.25
@@ -120,7 +122,7 @@ def test_runs_alternate_and_rows_tell_medians_and_spread(monkeypatch):
         return {"rate": next(rates[case.system]), "cpu_us_per_delivery": None}
 
     monkeypatch.setattr(benchmark, "run_once", run)
-    first, second = measure("throughput", SHORT, [Case("semcast"), Case("udp")], repeat=3)
+    first, second = measure("throughput", SHORT, [BenchCase("semcast"), BenchCase("udp")], repeat=3)
     assert order == ["semcast", "udp"] * 3
     assert (first["system"], first["rate"], first["runs"]) == ("semcast", 5.0, 3)
     assert first["spread"] == {"rate": [3.0, 9.0]}
@@ -129,22 +131,26 @@ def test_runs_alternate_and_rows_tell_medians_and_spread(monkeypatch):
 
 
 def test_losing_is_a_fault_of_systems_that_must_not():
-    assert faults_of([row(missed_ratio=0.0), row("udp", missed_ratio=0.9)]) == []
-    assert faults_of([row(missed_ratio=0.5)]) == ["semcast: 50.00% did not reach every receiver"]
-    assert faults_of([row(missed_ratio=0.5, wrong_items=0)]) == []  # It may have been superseded.
-    assert faults_of([row(wrong_items=2)]) == ["semcast: 2 items wrong at the slow receiver"]
+    assert loss_warnings([row(missed_ratio=0.0), row("udp", missed_ratio=0.9)]) == []
+    assert loss_warnings([row(missed_ratio=0.5)]) == [
+        "semcast: 50.00% did not reach every receiver"
+    ]
+    assert (
+        loss_warnings([row(missed_ratio=0.5, wrong_items=0)]) == []
+    )  # It may have been superseded.
+    assert loss_warnings([row(wrong_items=2)]) == ["semcast: 2 items wrong at the slow receiver"]
 
 
 def test_cases_are_every_combination_once(tmp_path):
     cases = cases_of(["semcast", "udp"], [None, 1400], ["none", "new"], tmp_path)
     key = str(tmp_path / "keys")
     assert cases == [
-        Case("semcast", None, None),
-        Case("semcast", None, key),
-        Case("semcast", 1400, None),
-        Case("semcast", 1400, key),
-        Case("udp", None, None),
-        Case("udp", 1400, None),
+        BenchCase("semcast", None, None),
+        BenchCase("semcast", None, key),
+        BenchCase("semcast", 1400, None),
+        BenchCase("semcast", 1400, key),
+        BenchCase("udp", None, None),
+        BenchCase("udp", 1400, None),
     ]
     assert len(KeyRing.load(tmp_path / "keys").keys) == 1
     assert str(cases[3]) == "semcast, 1,400-byte datagrams, sealed"
@@ -157,18 +163,18 @@ def test_only_a_known_key_is_compared(tmp_path):
 
 def test_what_a_member_would_refuse_is_refused_before_any_runs():
     with pytest.raises(ConfigError, match="datagram: 100 is not in"):
-        measure("throughput", SHORT, [Case("semcast", 100)])
+        measure("throughput", SHORT, [BenchCase("semcast", 100)])
     with pytest.raises(ConfigError, match="order: unknown value 'x'; allowed:"):
-        measure("throughput", msgspec.structs.replace(SHORT, order="x"), [Case("semcast")])
+        measure("throughput", msgspec.structs.replace(SHORT, order="x"), [BenchCase("semcast")])
 
 
 def test_only_those_that_are_measured_closely_keep_a_diary():
-    settings = Settings(receivers=2, rate=10.0, slow_rate=4.0)
-    plans = {plan.name: plan for plan in plans_of("slow-receiver", settings, Case("semcast"))}
+    settings = BenchSettings(receivers=2, rate=10.0, slow_rate=4.0)
+    plans = {plan.name: plan for plan in plans_of("slow-receiver", settings, BenchCase("semcast"))}
     assert {name for name, plan in plans.items() if plan.keeps_diary} == {"sender", "slow"}
     assert plans["slow"].service_s == 0.25
     assert [name for name, plan in plans.items() if plan.load] == ["sender"]
-    assert all(plan.only_counts for plan in plans_of("throughput", SHORT, Case("udp")))
+    assert all(plan.only_counts for plan in plans_of("throughput", SHORT, BenchCase("udp")))
 
 
 class Script:
@@ -179,28 +185,34 @@ class Script:
 
     def watch(self, until, timeout_s):
         for taken in self.taken:
-            if until({"sender": Tick(sent=9), "r1": Tick(taken=taken), "r2": Tick(taken=9)}):
+            if until(
+                {
+                    "sender": WorkerStatus(sent=9),
+                    "r1": WorkerStatus(taken=taken),
+                    "r2": WorkerStatus(taken=9),
+                }
+            ):
                 return taken
         return pytest.fail("it waits for ever")
 
 
 def test_a_run_is_over_when_everyone_has_everything():
     script = Script(3, 9, 9)
-    settle(script)
+    wait_all_received(script)
     assert list(script.taken) == [9]
 
 
 def test_a_run_is_over_when_nothing_comes_any_more(monkeypatch):
-    monkeypatch.setattr(benchmark, "STILL_S", -1.0)
+    monkeypatch.setattr(benchmark, "NO_PROGRESS_S", -1.0)
     script = Script(3, 5, 5, 9)
-    settle(script)
+    wait_all_received(script)
     assert list(script.taken) == [9]
 
 
 @pytest.mark.parametrize("system", ["semcast", "udp"])
 def test_throughput(system):
     ticks = []
-    found = run_once("throughput", SHORT, Case(system), lambda s, t: ticks.append((s, t)))
+    found = run_once("throughput", SHORT, BenchCase(system), lambda s, t: ticks.append((s, t)))
     assert 0 < found["rate"] <= found["sender_rate"]
     assert found["cpu_us_per_delivery"] > 0
     assert 0 <= found["missed_ratio"] < 1
@@ -219,10 +231,10 @@ def test_latency_when_sealed_and_in_small_datagrams(tmp_path):
 
 @pytest.mark.parametrize("system", ["semcast-reliable", "udp"])
 def test_slow_receiver(system):
-    settings = Settings(
+    settings = BenchSettings(
         receivers=1, seconds=0.5, rate=2000.0, slow_rate=1000.0, buffer=1000, order="item"
     )
-    found = run_once("slow-receiver", settings, Case(system))
+    found = run_once("slow-receiver", settings, BenchCase(system))
     assert 0 < found["slow_rate"] <= 1.2 * settings.slow_rate
     assert 0 <= found["staleness_p50_ms"] <= found["staleness_p99_ms"]
     assert 0 <= found["purged_ratio"] < 1

@@ -4,7 +4,7 @@ import pytest
 
 from semcast.experiments.convergence import CONVERGENCE, FIGURES, sample
 from semcast.experiments.registry import experiment
-from semcast.models.gossip import chain
+from semcast.models.gossip import markov_chain
 from semcast.terms.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def row(seed=1, **given):
 @pytest.mark.parametrize("mode", ["pull", "push"])
 def test_the_simulation_follows_the_chain_round_by_round(mode):
     ended = sample(30, 2, mode, 4000, seed=1)
-    for rounds, error in zip(range(20), chain(30, 2, mode), strict=False):
+    for rounds, error in zip(range(20), markov_chain(30, 2, mode), strict=False):
         assert (ended > rounds).mean() == pytest.approx(error, abs=0.03)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from semcast.experiments import figures, plot
 from semcast.experiments.experiment import Parameters, Row
-from semcast.experiments.figure import Curve, Figure, Panel, Reading
-from semcast.experiments.figures import FIGURES, Results, point_of, points, render
+from semcast.experiments.figure import Curve, Figure, Panel, PaperValue
+from semcast.experiments.figures import FIGURES, FigureResults, point_of, points, render
 from semcast.experiments.point import PointError
 from semcast.experiments.registry import EXPERIMENTS, experiment
 from semcast.terms.errors import ConfigError
@@ -47,7 +47,7 @@ def test_model_and_simulation_share_their_runs() -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_every_reading_names_a_curve_that_runs_there(name: str) -> None:
     figure = FIGURES[name]
-    results = Results({p: fake_run(p) for p in points(figure, seed=1)}, seed=1, quick=False)
+    results = FigureResults({p: fake_run(p) for p in points(figure, seed=1)}, seed=1, quick=False)
     outcomes = list(results.outcomes(figure))
     assert len(outcomes) >= sum(len(panel.readings) for panel in figure.panels)
     assert all(found.value == 1.0 for found in outcomes)
@@ -79,7 +79,7 @@ def test_page_shows_all_figures_with_readings_beside_results(
 ) -> None:
     monkeypatch.setattr(figures, "run_point", fake_run)
 
-    def drawn(figure: Figure, results: Results) -> plot.Pictures:
+    def drawn(figure: Figure, results: FigureResults) -> plot.Pictures:
         return plot.Pictures(b"png", b"svg", (b"panel",) * len(figure.panels))
 
     monkeypatch.setattr(plot, "draw", drawn)
@@ -95,7 +95,7 @@ def test_page_shows_all_figures_with_readings_beside_results(
 def test_pictures_are_the_same_bytes_for_the_same_results() -> None:
     whole = FIGURES["slow-receiver"]
     figure = whole._replace(panels=(whole.panels[0], whole.panels[-1]))
-    results = Results({p: fake_run(p) for p in points(figure, seed=1)}, seed=1, quick=False)
+    results = FigureResults({p: fake_run(p) for p in points(figure, seed=1)}, seed=1, quick=False)
     assert plot.draw(figure, results) == plot.draw(figure, results)
 
 
@@ -116,7 +116,7 @@ def test_a_failing_point_is_named_in_one_line(
     jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     curve = Curve("", "slow-receiver", "r", (0.5, 7.0), "accepted_rate", {"buffers": "queue"})
-    panel = Panel("", "", "", (curve,), (Reading("r", 0.5, 1),))
+    panel = Panel("", "", "", (curve,), (PaperValue("r", 0.5, 1),))
     monkeypatch.setitem(FIGURES, "broken", Figure("broken", "", "", (panel,)))
     with pytest.raises(PointError) as caught:
         render(["broken"], tmp_path, jobs=jobs)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.fleet.stream_measurement import TICK_NS, Footage, Period, read_footage
+from semcast.fleet.stream_measurement import TICK_NS, Period, StreamMeasurement, read_measurement
 from semcast.terms.events import DELIVER, DELIVERY, MULTICAST, PURGE, RETRANSMISSION, SKIP, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.parquet import TraceWriter
 from semcast.traces.schema import RunInfo
 
@@ -59,7 +59,7 @@ class History(NamedTuple):
         clocks = dict.fromkeys(PIDS, 0)
         messages = {}
         for seq, sent in self.numbered():
-            message = messages[sent.sender, seq] = Message(sent.sender, seq, sent.item)
+            message = messages[sent.sender, seq] = DataMessage(sent.sender, seq, sent.item)
             yield self._event(
                 Event(MULTICAST, sent.sender, sent.sender, seq, message), sent, clocks
             )
@@ -100,7 +100,7 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
-def footage_of(history: History, sender: int) -> Footage:
+def footage_of(history: History, sender: int) -> StreamMeasurement:
     """The history, by way of Parquet whose rows stand in another order."""
     with TemporaryDirectory() as place:
         path = Path(place) / "trace"
@@ -110,7 +110,7 @@ def footage_of(history: History, sender: int) -> Footage:
         for file in path.glob("events/*/*.parquet"):
             table = parquet.read_table(file)
             parquet.write_table(table.take(list(reversed(range(len(table))))), file)
-        return read_footage(path, start_ns=START_NS, sender=sender)
+        return read_measurement(path, start_ns=START_NS, sender=sender)
 
 
 def counted(history: History, sender: int, pid: int, period: Period, *what: tuple[str, str]) -> int:

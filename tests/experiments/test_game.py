@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from semcast.experiments.game import FIGURES, GAME, GAME_TRAFFIC, Outdated, Script
+from semcast.experiments.game import FIGURES, GAME, GAME_TRAFFIC, GameScript, GameStaleness
 from semcast.experiments.registry import experiment
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import DELIVER, MULTICAST, Event
@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_row_and_another_does_not():
 
 
 def test_the_script_remembers_what_was_taken_from_it():
-    script = Script(Game(), 1)
+    script = GameScript(Game(), 1)
     taken = list(islice(script.traffic, 100))
     gaps = list(islice(script.arrivals, 100))
     assert script.submissions == taken
@@ -67,7 +67,7 @@ def test_the_script_remembers_what_was_taken_from_it():
 
 
 def test_a_modification_is_out_of_date_until_the_item_is_delivered():
-    script = Script(Game(), 1)
+    script = GameScript(Game(), 1)
     script.rounds = [0, 0, 3, 7, 7]
     script.submissions = [
         Submission(item=1),
@@ -76,7 +76,7 @@ def test_a_modification_is_out_of_date_until_the_item_is_delivered():
         Submission(item=2, never_purge=True),  # destroyed: no modification, but an end
         Submission(),
     ]
-    outdated = Outdated(script, SLOW, 0.0, 1.0)
+    outdated = GameStaleness(script, SLOW, 0.0, 1.0)
     for seq in (1, 2, 3, 4, 5):
         outdated.on_event(Event(MULTICAST, 0, 0, seq, ts_ns=seq))
     outdated.on_event(Event(DELIVER, 1, 0, 1))  # not the slow receiver
@@ -88,9 +88,9 @@ def test_a_modification_is_out_of_date_until_the_item_is_delivered():
 
 
 def test_an_older_value_does_not_bring_a_modification_up_to_date():
-    script = Script(Game(), 1)
+    script = GameScript(Game(), 1)
     script.rounds, script.submissions = [0, 4], [Submission(item=1)] * 2
-    outdated = Outdated(script, SLOW, 0.0, 1.0)
+    outdated = GameStaleness(script, SLOW, 0.0, 1.0)
     for seq in (1, 2):
         outdated.on_event(Event(MULTICAST, 0, 0, seq, ts_ns=seq))
     outdated.on_event(Event(DELIVER, SLOW, 0, 1))

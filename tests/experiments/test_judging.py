@@ -19,7 +19,7 @@ from semcast.sim.run import run
 from semcast.sim.swarm import draw, mutated
 from semcast.specs.verdict import FAIL, NOT_APPLICABLE, NOT_EXERCISED, PASS, CheckVerdict
 from semcast.terms.events import CRASH, DELIVER, DRAINED, LEAVE, MULTICAST, STABLE, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.terms.promises import PROPERTIES, promised
 from semcast.traces.journal import Journal
 from semcast.traces.journal_conversion import write_run
@@ -149,7 +149,7 @@ def test_processes_that_come_and_go_pass_by_any_clocks(
 
 def test_a_property_without_events_is_not_exercised(tmp_path: Path) -> None:
     with Journal(tmp_path, header(Recipe(members=1), 0)) as journal:
-        message = Message(0, 1, payload=b"x")
+        message = DataMessage(0, 1, payload=b"x")
         sent = Event(MULTICAST, 0, 0, 1, message)
         journal.record([sent, Event(DELIVER, 0, 0, 1, message)], 1)
     verdict = judge(tmp_path)

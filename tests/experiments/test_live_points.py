@@ -12,10 +12,10 @@ import pytest
 from semcast.experiments import figures, plot
 from semcast.experiments.experiment import Row, Value
 from semcast.experiments.figures import FIGURES, Point, render
-from semcast.experiments.group import in_form, recipe_of
 from semcast.experiments.registry import experiment
+from semcast.experiments.simulated_group import for_relation, recipe_of
 from semcast.fleet.plan import Load
-from semcast.sim.clock import stream, stream_seed
+from semcast.sim.clock import rng_stream, rng_stream_seed
 from semcast.terms.errors import ConfigError
 from semcast.workloads.synthetic import overwrites
 
@@ -90,9 +90,9 @@ def test_a_trace_is_not_mixed_with_another(tmp_path: Path) -> None:
 def test_a_live_sender_has_the_traffic_of_the_simulated_one() -> None:
     perturbed = experiment("perturbed")
     recipe = recipe_of(perturbed.parameters({}))
-    simulated = in_form(overwrites(0.5, 5, stream(1, "workload"), size=4), recipe)
+    simulated = for_relation(overwrites(0.5, 5, rng_stream(1, "workload"), size=4), recipe)
     load = Load(
-        stream="overwrites", size=4, seed=stream_seed(1, "workload"), r=0.5, d=5, reach=recipe.k
+        stream="overwrites", size=4, seed=rng_stream_seed(1, "workload"), r=0.5, d=5, reach=recipe.k
     )
     sent = [update for _, update in islice(load.schedule(), 200)]
     wanted = list(islice(simulated, 200))
@@ -156,5 +156,5 @@ def test_live_points_are_drawn_as_stars() -> None:
     whole = FIGURES["slow-receiver"]
     figure = whole._replace(panels=whole.panels[:1])
     [shown] = figures._with_live([figure])
-    results = figures.Results({p: fake_run(p) for p in figures.points(shown, 1)}, 1, False)
+    results = figures.FigureResults({p: fake_run(p) for p in figures.points(shown, 1)}, 1, False)
     assert plot.draw(shown, results) != plot.draw(figure, results)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from semcast.bench import systems as known
-from semcast.bench.benchmark import Case, Settings, run_once
-from semcast.fleet.plan import Load, Plan
+from semcast.bench.benchmark import BenchCase, BenchSettings, run_once
+from semcast.fleet.plan import Load, WorkerPlan
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
@@ -50,7 +50,7 @@ def message(seq, payload=b""):
 def plan(*, sends, **options):
     shared = {"members": 2, "order": "fifo", "buffer": None}
     load = Load(stream="plain") if sends else None
-    return Plan(group="g", name="a", options={**shared, **options}, load=load)
+    return WorkerPlan(group="g", name="a", options={**shared, **options}, load=load)
 
 
 def is_alive(pid):
@@ -189,7 +189,7 @@ def test_programs_are_compiled_when_their_source_is_newer(tmp_path):
 def test_throughput(name):
     if missing := PEERS[name].missing():
         pytest.skip(f"not installed: {missing}")
-    found = run_once("throughput", Settings(receivers=1, seconds=0.5), Case(name))
+    found = run_once("throughput", BenchSettings(receivers=1, seconds=0.5), BenchCase(name))
     assert 0 < found["rate"] <= found["sender_rate"]
     assert found["cpu_us_per_delivery"] > 0
     assert PEERS[name].version()

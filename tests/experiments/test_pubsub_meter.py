@@ -2,17 +2,17 @@
 
 import pytest
 
-from semcast.experiments.pubsub_meter import Overhead, Reach, load_row, repairs_in
-from semcast.sim.clock import Clock
-from semcast.sim.routed import Conditions, RoutedNetwork
+from semcast.experiments.pubsub_meter import Overhead, PacketReach, load_row, repairs_in
+from semcast.sim.clock import VirtualClock
+from semcast.sim.routed_network import LinkConditions, RoutedNetwork
 from semcast.sim.topology import tiers
 from semcast.terms.events import DELIVER, MULTICAST, RECEIVE, Event
 from semcast.terms.ids import EVERYONE
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.terms.pubsub import Publication, PublisherHeartbeat, Repair, RepairRequest
 
 MS = 1_000_000
-PACKET = Message(2, 1, payload=bytes(1000))
+PACKET = DataMessage(2, 1, payload=bytes(1000))
 
 
 def happen(reach, kind, pid, seq, at_ms):
@@ -20,7 +20,7 @@ def happen(reach, kind, pid, seq, at_ms):
 
 
 def test_latency_counts_until_the_last_member_has_it():
-    reach = Reach(3)
+    reach = PacketReach(3)
     happen(reach, MULTICAST, 0, 1, 10)
     happen(reach, DELIVER, 0, 1, 10)  # its own
     happen(reach, DELIVER, 1, 1, 15)
@@ -54,8 +54,8 @@ def test_what_is_sent_again_is_a_repair(audience, datagram, repairs):
 
 
 def test_overhead_is_neither_packet_nor_repair_and_load_is_repairs():
-    network = RoutedNetwork(tiers(), Conditions(), repairs_in)
-    clock = Clock()
+    network = RoutedNetwork(tiers(), LinkConditions(), repairs_in)
+    clock = VirtualClock()
     network.connect(clock, 1, [lambda source, datagram: None] * 18)
     network.send(2, [(EVERYONE, Publication((PACKET,))), ((5,), Repair((PACKET,)))])
     before = Overhead.upto_now(network)
@@ -74,5 +74,5 @@ def test_overhead_is_neither_packet_nor_repair_and_load_is_repairs():
 
 
 def test_large_networks_tell_sums_only():
-    network = RoutedNetwork(tiers(200), Conditions(), repairs_in)
+    network = RoutedNetwork(tiers(200), LinkConditions(), repairs_in)
     assert not [key for key in load_row(network) if key.startswith("load_1")]

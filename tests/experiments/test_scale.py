@@ -6,7 +6,7 @@ Measured processor time varies, so all but one test charge the stack alone (a fa
 import pytest
 
 from semcast.experiments.registry import experiment
-from semcast.experiments.scale import FIGURES, SCALE, Release
+from semcast.experiments.scale import FIGURES, SCALE, ReleaseLatency
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import MULTICAST, PURGE, RECLAIM, RETRANSMISSION, Event
 
@@ -72,7 +72,7 @@ def test_a_factor_of_zero_repeats_and_the_measured_time_comes_on_top():
 
 
 def test_a_message_is_released_when_purged_or_stable():
-    release = Release(0.0, 1.0)
+    release = ReleaseLatency(0.0, 1.0)
     for seq in (1, 2, 3):
         release.on_event(Event(MULTICAST, 0, 0, seq, ts_ns=seq * MS))
     release.on_event(Event(PURGE, 0, 0, 2, note=RETRANSMISSION, ts_ns=4 * MS))

@@ -3,7 +3,7 @@
 import pytest
 
 from semcast.bench import systems as module
-from semcast.bench.systems import OWN, System, cases_of, chosen
+from semcast.bench.systems import OWN, System, cases_of, select_systems
 from semcast.terms.errors import ConfigError
 
 PEERS = {
@@ -20,18 +20,18 @@ def known(monkeypatch):
 
 
 def test_semcast_comes_first_and_everything_once():
-    assert chosen(["udp", "here", "udp"], "latency") == (["semcast", "udp", "here"], {})
-    assert chosen([], "latency") == (["semcast"], {})
+    assert select_systems(["udp", "here", "udp"], "latency") == (["semcast", "udp", "here"], {})
+    assert select_systems([], "latency") == (["semcast"], {})
 
 
 def test_all_leaves_out_what_cannot_take_part_and_says_why():
-    names, left_out = chosen(["udp", "all"], "latency")
+    names, left_out = select_systems(["udp", "all"], "latency")
     assert names == [*OWN, "here"]
     assert left_out == {
         "gone": "not installed: libgone",
         "fast": "supports only throughput",
     }
-    assert chosen(["all"], "throughput")[0] == [*OWN, "here", "fast"]
+    assert select_systems(["all"], "throughput")[0] == [*OWN, "here", "fast"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_all_leaves_out_what_cannot_take_part_and_says_why():
 )
 def test_what_was_named_must_be_there(name, said):
     with pytest.raises(ConfigError, match=f"^against: {said}$"):
-        chosen(["udp", name], "latency")
+        select_systems(["udp", name], "latency")
 
 
 def test_without_a_source_tree_there_are_no_peers(monkeypatch, tmp_path):
@@ -53,7 +53,7 @@ def test_without_a_source_tree_there_are_no_peers(monkeypatch, tmp_path):
     module.systems.cache_clear()
     try:
         with pytest.raises(ConfigError, match=r"against: unknown value 'pyzmq'.* source tree"):
-            chosen(["pyzmq"], "latency")
+            select_systems(["pyzmq"], "latency")
     finally:
         module.systems.cache_clear()
 

@@ -4,7 +4,7 @@ import os
 from time import monotonic_ns, process_time
 
 from semcast.fleet import worker as module
-from semcast.fleet.worker import LATENCIES_MAX, Sample, cpu_s, cpu_s_of
+from semcast.fleet.worker import LATENCIES_MAX, LatencySample, cpu_s, cpu_s_of
 from semcast.runtime.application.mailbox import Message
 
 
@@ -15,7 +15,7 @@ def stamped(age_us, now_ns):
 def test_latencies_are_ages_when_taken(monkeypatch):
     now = monotonic_ns()
     monkeypatch.setattr(module, "monotonic_ns", lambda: now)
-    sample = Sample()
+    sample = LatencySample()
     sample.note([stamped(5, now), stamped(70, now)])
     sample.note([stamped(900, now)])
     assert sample.latencies_us == [5.0, 70.0, 900.0]
@@ -24,7 +24,7 @@ def test_latencies_are_ages_when_taken(monkeypatch):
 def test_of_many_latencies_an_even_share_is_kept(monkeypatch):
     now, batch, batches = monotonic_ns(), 7, 10 * LATENCIES_MAX // 7
     monkeypatch.setattr(module, "monotonic_ns", lambda: now)
-    sample = Sample()
+    sample = LatencySample()
     for number in range(batches):
         sample.note([stamped(number * batch + place, now) for place in range(batch)])
     kept = sample.latencies_us

@@ -6,20 +6,30 @@ import pytest
 
 from semcast.families import find, wire_tags
 from semcast.faults import (
-    Absence,
-    Arrival,
     ClockJump,
     Crash,
+    Disconnection,
+    FailpointCrash,
     Isolation,
+    LateJoin,
     OneWayCut,
     Partition,
     Pause,
-    Stumble,
 )
 from semcast.sim.swarm import draw
 from semcast.terms.events import KINDS
 
-ALL = {Partition, OneWayCut, Pause, ClockJump, Crash, Stumble, Isolation, Absence, Arrival}
+ALL = {
+    Partition,
+    OneWayCut,
+    Pause,
+    ClockJump,
+    Crash,
+    FailpointCrash,
+    Isolation,
+    Disconnection,
+    LateJoin,
+}
 PROTOCOLS = ("s-rm", "rpbcast", "s-vsm", "vs")
 
 
@@ -42,7 +52,9 @@ def test_every_drawn_failpoint_can_trip(protocol: str) -> None:
     datagrams = {kind.__name__.lower() for kind in wire_tags(find(protocol).codec).values()}
     faults = [fault for seed in range(300) for fault in draw(protocol, seed).faults]
     points = {
-        fault.point.kind for fault in faults if isinstance(fault, get_args(Stumble | Isolation))
+        fault.point.kind
+        for fault in faults
+        if isinstance(fault, get_args(FailpointCrash | Isolation))
     }
     assert points & datagrams - KINDS
     assert points <= datagrams | KINDS

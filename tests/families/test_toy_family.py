@@ -12,16 +12,16 @@ from semcast.families import Family, register, testing, unregister
 from semcast.families.case import AnyCase, Case, NoMore
 from semcast.families.draws import draw_cuts, draw_link, draw_senders
 from semcast.families.testing import Choice, MutantTable
-from semcast.faults import Failpoint, Link, Stumble, Uniform
+from semcast.faults import Failpoint, FailpointCrash, Link, Uniform
 from semcast.kernel import run_of
-from semcast.sim.hunt import hunt
+from semcast.sim.hunt import run_mutant
 from semcast.sim.run import read_case, run
 from semcast.sim.swarm import draw, swarm
 from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.terms.ids import EVERYONE, Life, Seq
+from semcast.terms.ids import EVERYONE, Incarnation, Seq
 from semcast.terms.machine import Machine, Status
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.terms.outputs import Delivery
 from semcast.wire import Codec
 
@@ -35,14 +35,19 @@ class ShoutRecipe:
 
 
 class Shout(msgspec.Struct, frozen=True, array_like=True, tag=96):
-    message: Message
+    message: DataMessage
 
 
 class Shouter(Machine):
     """Sends each message once, and delivers what is newer than what it has heard."""
 
     def __init__(
-        self, recipe: ShoutRecipe, life: Life, rng: Random, now: float, records: Sequence[Any]
+        self,
+        recipe: ShoutRecipe,
+        life: Incarnation,
+        rng: Random,
+        now: float,
+        records: Sequence[Any],
     ) -> None:
         self.rank, self.deadline, self.last = life.pid, float("inf"), 0
         self.heard = [0] * recipe.members
@@ -54,7 +59,7 @@ class Shouter(Machine):
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         for each in submissions:
             self.last += 1
-            message = Message(self.rank, self.last, payload=each.payload)
+            message = DataMessage(self.rank, self.last, payload=each.payload)
             if out.events is not None:
                 out.events.append(Event(MULTICAST, self.rank, self.rank, self.last, message))
             out.send.append((EVERYONE, Shout(message)))
@@ -65,10 +70,10 @@ class Shouter(Machine):
         if self.is_new(datagram.message):
             self._deliver(datagram.message, out)
 
-    def is_new(self, message: Message) -> bool:
+    def is_new(self, message: DataMessage) -> bool:
         return message.seq > self.heard[message.sender]
 
-    def _deliver(self, message: Message, out: Effects) -> None:
+    def _deliver(self, message: DataMessage, out: Effects) -> None:
         self.heard[message.sender] = max(message.seq, self.heard[message.sender])
         if out.events is not None:
             out.events.append(Event(DELIVER, self.rank, message.sender, message.seq, message))
@@ -96,7 +101,7 @@ def shouts(seed: int, rng: Random, link: Link) -> AnyCase:
         link=link,
         faults=(
             *draw_cuts(3, 0.5, rng),
-            Stumble(Failpoint(rng.randrange(3), "shout", None, 5, 0.3)),
+            FailpointCrash(Failpoint(rng.randrange(3), "shout", None, 5, 0.3)),
         ),
         phase_s=0.5,
         quiet_within_s=5.0,
@@ -142,7 +147,7 @@ def test_its_swarm_finds_nothing() -> None:
 
 
 def test_its_mutant_is_caught() -> None:
-    caught = hunt("hear-twice", range(40), jobs=1)
+    caught = run_mutant("hear-twice", range(40), jobs=1)
     assert caught.caught, caught
     assert "in scenario doubled-shouts" in (caught.by or "")
 

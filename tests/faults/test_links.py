@@ -16,8 +16,8 @@ from semcast.faults import (
     Partition,
     Uniform,
 )
-from semcast.sim import Clock, Network
-from semcast.terms.messages import Data, Message
+from semcast.sim import Network, VirtualClock
+from semcast.terms.messages import Data, DataMessage
 from semcast.wire import encode
 
 LINKS = {
@@ -37,7 +37,7 @@ LINKS = {
 }
 SIZES = list(enumerate([100, 900, 10, 400] * 100, start=1))
 GAP_S = 0.0003
-SENDS = [(number * GAP_S, Data((Message(0, number, payload=bytes(b)),))) for number, b in SIZES]
+SENDS = [(number * GAP_S, Data((DataMessage(0, number, payload=bytes(b)),))) for number, b in SIZES]
 PINNED = {
     "plain": (24.46, {}),
     "loss": (19.7259, {"loss": 79}),
@@ -52,13 +52,13 @@ PINNED = {
 def test_the_draws_of_a_seed_never_move(name):
     """Sums of all arrivals, recorded once: another order of draws would change them."""
     state, dropped = LinkState(LINKS[name], Random("7/network/0/1")), Counter()
-    total = sum(sum(state.carry(size, number * GAP_S, dropped)) for number, size in SIZES)
+    total = sum(sum(state.transmit(size, number * GAP_S, dropped)) for number, size in SIZES)
     assert (pytest.approx(total), dropped) == PINNED[name]
 
 
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
 def test_same_seed_same_fate_as_in_the_simulator(link):
-    clock, network = Clock(), Network(2, link)
+    clock, network = VirtualClock(), Network(2, link)
     simulated: list[tuple[float, int]] = []
     network.connect(
         clock, 7, [None, lambda _, data: simulated.append((clock.now, data.messages[0].seq))]
@@ -71,7 +71,7 @@ def test_same_seed_same_fate_as_in_the_simulator(link):
     carried = [
         (arrives, data.messages[0].seq)
         for when, data in SENDS
-        for arrives in state.carry(len(encode(data)) + UDP_IP_BYTES, when, dropped)
+        for arrives in state.transmit(len(encode(data)) + UDP_IP_BYTES, when, dropped)
     ]
     assert sorted(carried) == sorted(simulated)
     assert dropped == network.dropped
@@ -80,9 +80,9 @@ def test_same_seed_same_fate_as_in_the_simulator(link):
 def test_healing_ends_the_faults_and_keeps_what_a_network_is():
     faulty = Link(latency=Constant(0.5), loss=0.5, duplicate=0.5, reorder=0.5, bandwidth_bps=8.0)
     state, dropped = LinkState(faulty, Random(1)), Counter()
-    state.carry(1, 0.0, dropped)
-    state.use(faulty.healed())
-    assert [state.carry(1, 0.0, dropped) for _ in range(3)] == [(2.5,), (3.5,), (4.5,)]
+    state.transmit(1, 0.0, dropped)
+    state.use(faulty.without_faults())
+    assert [state.transmit(1, 0.0, dropped) for _ in range(3)] == [(2.5,), (3.5,), (4.5,)]
 
 
 def test_a_cut_holds_from_its_start_until_its_end_and_never_after_healing():
@@ -100,8 +100,8 @@ def test_a_cut_holds_from_its_start_until_its_end_and_never_after_healing():
     assert cut_at(1.0) == partition
     assert cut_at(2.0) == {*partition, (1, 2)}
     assert cut_at(3.0) == {(1, 2)}
-    assert links.rows[1][2].carry(1, 3.0, dropped) == ()
+    assert links.rows[1][2].transmit(1, 3.0, dropped) == ()
     assert dropped == {"cut": 1}
     links.heal()
     assert cut_at(3.0) == set()
-    assert links.rows[1][2].carry(1, 3.0, dropped) == (3.5,)
+    assert links.rows[1][2].transmit(1, 3.0, dropped) == (3.5,)

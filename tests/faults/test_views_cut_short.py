@@ -5,24 +5,24 @@ from random import Random
 
 import pytest
 
-from semcast.faults import ClockJump, cut_short
+from semcast.faults import ClockJump, truncate_effects
 from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, Event
-from semcast.terms.ids import Life
-from semcast.terms.messages import Message
+from semcast.terms.ids import Incarnation
+from semcast.terms.messages import DataMessage
 from semcast.terms.outputs import ROOM, Delivery, Installed, delivered
-from semcast.terms.views import View
+from semcast.terms.views import GroupView
 
 
 def handler() -> Effects:
     """One datagram, a delivery in view 1, the install of view 2, a delivery that is confirmed."""
     out = Effects(recording=True)
     assert out.events is not None
-    view = View(2, (Life(0, 1),), (1,))
+    view = GroupView(2, (Incarnation(0, 1),), (1,))
     out.send.append(((1,), "datagram"))
-    before, after = (Delivery(run_of([Message(0, 1)])) for _ in range(2))
+    before, after = (Delivery(run_of([DataMessage(0, 1)])) for _ in range(2))
     out.outputs += [before, Installed(view, None, False), ROOM, after]
     out.events += [
         Event(MULTICAST, 0, 0, 1, view=1),
@@ -48,7 +48,7 @@ def test_a_crash_keeps_a_prefix_of_what_the_application_sees(
     share: float, sends: int, messages: int, installed: int, kinds: list[str]
 ) -> None:
     out = handler()
-    cut_short(out, share, (1,), Random(1))
+    truncate_effects(out, share, (1,), Random(1))
     installs = sum(isinstance(output, Installed) for output in out.outputs)
     assert (len(out.send), len(delivered(out.outputs)), installs) == (sends, messages, installed)
     assert [event.kind for event in out.events or ()] == kinds

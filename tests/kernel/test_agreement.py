@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from semcast import kernel
 from semcast.runtime.application.group import label_of
 from semcast.runtime.application.mailbox import Message as Letter
-from semcast.terms.messages import Data, Message, Submission, Update
+from semcast.terms.messages import Data, DataMessage, Submission, Update
 from semcast.wire import encode
 
 
@@ -32,12 +32,12 @@ names = st.sampled_from(["", "a", "é", "\N{SNOWMAN}" * 3, "a" * 1025, Symbol.AC
 payloads = st.binary(max_size=20) | st.sampled_from([bytearray(b"abc"), memoryview(b"ab")])
 wrong = st.sampled_from([None, 3, 2.5, object, [], "x", b"x", (1,)])
 messages = st.builds(
-    Message,
+    DataMessage,
     sender=numbers,
     seq=numbers,
     item=st.none() | numbers,
     covers=st.binary(max_size=3) | st.tuples(numbers),
-    keep=st.booleans(),
+    never_purge=st.booleans(),
     after=st.just(()) | st.just(((0, 1),)),
     payload=payloads,
     name=names,
@@ -57,7 +57,7 @@ def runs(draw: st.DrawFn) -> list[Any]:
     """Messages of one sender in order, now and then with something else among them."""
     sender, first = draw(numbers), draw(numbers)
     count = draw(st.integers(0, 6))
-    run: list[Any] = [Message(sender, first + n, n % 2, payload=bytes(n)) for n in range(count)]
+    run: list[Any] = [DataMessage(sender, first + n, n % 2, payload=bytes(n)) for n in range(count)]
     for stranger in draw(st.lists(messages, max_size=2)):
         run.insert(draw(st.integers(0, len(run))), stranger)
     return run
@@ -70,7 +70,7 @@ class Encoded:
     run: tuple[Any, ...]
 
     def read(self, build: ModuleType) -> Any:
-        found = build.scan(encode(Data(self.run)), 0)
+        found = build.parse_run(encode(Data(self.run)), 0)
         return self.run if found is None else found[0]
 
 
@@ -83,7 +83,7 @@ class Parceled:
 
     def read(self, build: ModuleType) -> Any:
         labels = {item: label for item in self.known if (label := label_of(item)) is not None}
-        return build.Parcel(list(self.updates), labels, label_of, Update)
+        return build.UpdateBatch(list(self.updates), labels, label_of, Update)
 
 
 @st.composite
@@ -91,7 +91,9 @@ def datagrams(draw: st.DrawFn) -> bytes:
     """Usual first transmissions, in part with something wrong in their bytes."""
     first = draw(st.sampled_from([1, 100, 70_000, (1 << 40)]))
     run = [
-        Message(1, first + n, draw(st.none() | items), keep=draw(st.booleans()), name=name)
+        DataMessage(
+            1, first + n, draw(st.none() | items), never_purge=draw(st.booleans()), name=name
+        )
         for n, name in enumerate(draw(st.lists(names, max_size=4)))
     ]
     data = bytearray(encode(Data(tuple(run), safe=draw(st.integers(0, 200)))))
@@ -103,12 +105,15 @@ def datagrams(draw: st.DrawFn) -> bytes:
 items = st.integers(-(1 << 63), (1 << 63) - 1)
 usual = st.builds(
     lambda first, names: Encoded(
-        tuple(Message(1, first + n, n, payload=bytes(n), name=name) for n, name in enumerate(names))
+        tuple(
+            DataMessage(1, first + n, n, payload=bytes(n), name=name)
+            for n, name in enumerate(names)
+        )
     ),
     st.integers(1, 4),
     st.lists(st.sampled_from(["", "a", "é"]), min_size=1, max_size=5),
 )
-broken = st.builds(Message, wrong, wrong, wrong, wrong, wrong, wrong, wrong, wrong)
+broken = st.builds(DataMessage, wrong, wrong, wrong, wrong, wrong, wrong, wrong, wrong)
 hostile = st.lists(messages | broken | wrong, max_size=4)
 sequences = runs() | runs().map(tuple) | hostile | hostile.map(tuple)
 taken = sequences | usual
@@ -136,16 +141,18 @@ def _is_key(message: object) -> bool:
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "fields": st.tuples(messages | broken, submissions, good_updates | broken_updates),
     "size_of": st.tuples(messages | broken | wrong),
-    "scan": st.tuples(datagrams(), st.sampled_from([0, 0, 0, 1, 3, 1 << 40])),
-    "join": st.tuples(st.lists(usual, min_size=1, max_size=3) | st.lists(taken, min_size=1)),
+    "parse_run": st.tuples(datagrams(), st.sampled_from([0, 0, 0, 1, 3, 1 << 40])),
+    "concat_runs": st.tuples(st.lists(usual, min_size=1, max_size=3) | st.lists(taken, min_size=1)),
     "sizes_of": st.tuples(taken),
     "payload_bytes": st.tuples(taken),
-    "letter_bytes": st.tuples(st.lists(st.builds(Letter, names, names, payloads | wrong, numbers))),
+    "payload_total": st.tuples(
+        st.lists(st.builds(Letter, names, names, payloads | wrong, numbers))
+    ),
     "run_of": st.tuples(sequences.map(list)),
     "runs_of": st.tuples(taken),
-    "tagged": st.tuples(taken),
-    "compose": st.tuples(
-        st.just(Message),
+    "with_item": st.tuples(taken),
+    "build_messages": st.tuples(
+        st.just(DataMessage),
         numbers,
         numbers,
         st.lists(submissions | wrong, max_size=4),
@@ -153,14 +160,14 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         numbers,
         numbers,
     ),
-    "pack": st.tuples(counts, counts, parcels | wrong, counts, counts, counts),
-    "fill": st.tuples(held, numbers, numbers, numbers, st.booleans()),
-    "take_range": st.tuples(held, st.integers(0, 9), st.integers(0, 9) | st.just(1 << 70)),
-    "settle": st.tuples(sequences.map(deque), numbers),
+    "pack_run": st.tuples(counts, counts, parcels | wrong, counts, counts, counts),
+    "take_fitting": st.tuples(held, numbers, numbers, numbers, st.booleans()),
+    "pop_range": st.tuples(held, st.integers(0, 9), st.integers(0, 9) | st.just(1 << 70)),
+    "drop_upto": st.tuples(sequences.map(deque), numbers),
     "index_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),
     "unindex_tagged": st.tuples(sequences, numbers, by_items),
     "purge_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),
-    "submissions": st.tuples(st.just(Submission), parcels | wrong),
+    "make_submissions": st.tuples(st.just(Submission), parcels | wrong),
 }
 
 
@@ -190,8 +197,8 @@ def _told(value: Any, build: ModuleType) -> object:
     if isinstance(value, build.Run):
         told = (value.sender, value.first, value.count, value.payload_bytes, value.after)
         kind = value.is_packed, value.is_plain, value.is_tagged
-        return "run", told, kind, value.packed() if value.is_packed else b"", value.messages()
-    if isinstance(value, build.Parcel):
+        return "run", told, kind, value.to_msgpack() if value.is_packed else b"", value.messages()
+    if isinstance(value, build.UpdateBatch):
         return "parcel", value.updates, value.labels
     return [_told(each, build) for each in value] if type(value) in (tuple, list) else value
 
@@ -212,23 +219,23 @@ def test_both_builds_agree(compiled: ModuleType, name: str, data: st.DataObject)
 
 def test_nothing_is_kept_or_lost(compiled: ModuleType) -> None:
     """Counts of references are the compiler's to get right; a wrong one shows only much later."""
-    run = [Message(1, seq, seq, payload=bytes([seq]), name=f"n{seq}") for seq in range(1, 9)]
+    run = [DataMessage(1, seq, seq, payload=bytes([seq]), name=f"n{seq}") for seq in range(1, 9)]
     updates = [Update(message.payload, message.name) for message in run]
     labels = {name: label_of(name) for name in [update.item for update in updates[:4]]}
-    parcel = compiled.Parcel(updates, labels, label_of, Update)
+    parcel = compiled.UpdateBatch(updates, labels, label_of, Update)
     watched = [parcel, labels, *run, *updates, *labels.values()]
     watched += [part for label in labels.values() for part in label]
     watched += [part for update in updates for part in (update.payload, update.item)]
     before = [sys.getrefcount(each) for each in watched]
     for _ in range(100):
         compiled.sizes_of(run)
-        compiled.run_of(run).letters(Letter, "ada", 0)
-        compiled.runs_of(run)[0].part(2, 5).packed()
-        compiled.fill({message.seq: message for message in run}, 1, 8, 1000, True)
-        batch, _ = compiled.pack(1, 0, parcel, 8, 100, 100)
-        assert compiled.pack(1, 4, parcel[4:], 2, 100, 100)[0] == batch[4:6]
-        assert compiled.pack(1, 0, parcel, 0, 100, 100) == (None, 0)
-        head, _ = batch.fit(100, True)
-        batch.behind(head).packed()
-        compiled.submissions(Submission, parcel)
+        compiled.run_of(run).app_messages(Letter, "ada", 0)
+        compiled.runs_of(run)[0].slice_run(2, 5).to_msgpack()
+        compiled.take_fitting({message.seq: message for message in run}, 1, 8, 1000, True)
+        batch, _ = compiled.pack_run(1, 0, parcel, 8, 100, 100)
+        assert compiled.pack_run(1, 4, parcel[4:], 2, 100, 100)[0] == batch[4:6]
+        assert compiled.pack_run(1, 0, parcel, 0, 100, 100) == (None, 0)
+        head, _ = batch.take_prefix(100, True)
+        batch.behind(head).to_msgpack()
+        compiled.make_submissions(Submission, parcel)
     assert [sys.getrefcount(each) for each in watched] == before

@@ -30,26 +30,26 @@ def refuse(name: str) -> ModuleType:
 def test_the_environment_chooses(asked, request):
     if asked == "compiled":
         request.getfixturevalue("compiled")
-    code = "from semcast import kernel as k; print(k.BUILD, k.fill.__module__)"
+    code = "from semcast import kernel as k; print(k.BUILD, k.take_fitting.__module__)"
     assert run(code, asked) == f"{asked} semcast.kernel.{asked}"
 
 
 def test_the_compiled_one_is_the_default(compiled):
-    assert kernel.choose("") == (compiled, "")
+    assert kernel.select_build("") == (compiled, "")
 
 
 def test_other_words_are_refused():
     with pytest.raises(
         ConfigError, match="SEMCAST_KERNEL: unknown value 'fast'; allowed: plain, compiled"
     ):
-        kernel.choose("fast")
+        kernel.select_build("fast")
 
 
 def without(reason: str) -> None:
     """The plain one runs and says why; who insists is told."""
-    assert kernel.choose("") == (kernel.plain, reason)
+    assert kernel.select_build("") == (kernel.plain, reason)
     with pytest.raises(ConfigError, match=f"SEMCAST_KERNEL: no compiled kernel: {reason}; "):
-        kernel.choose("compiled")
+        kernel.select_build("compiled")
 
 
 def test_not_built(monkeypatch):

@@ -7,13 +7,13 @@ import pytest
 
 from semcast.kernel import HEADER_BYTES, ITEM_MAX, NAME_MAX
 from semcast.runtime.application.mailbox import Message as Letter
-from semcast.terms.messages import Message, Submission, Update
+from semcast.terms.messages import DataMessage, Submission, Update
 
-RUN = [Message(1, seq, item=seq % 2, payload=bytes(seq), name="a") for seq in (4, 5, 6)]
+RUN = [DataMessage(1, seq, item=seq % 2, payload=bytes(seq), name="a") for seq in (4, 5, 6)]
 BESIDE_PAYLOAD = HEADER_BYTES + 1
 
 
-def but(place: int, **fields: object) -> list[Message]:
+def but(place: int, **fields: object) -> list[DataMessage]:
     """The run with another message in one place."""
     changed = list(RUN)
     changed[place] = msgspec.structs.replace(RUN[place], **fields)
@@ -21,7 +21,7 @@ def but(place: int, **fields: object) -> list[Message]:
 
 
 def test_fields_come_in_the_order_of_the_classes(build):
-    message = Message(1, 2, 3, b"\x04", True, ((5, 6),), b"7", "8")
+    message = DataMessage(1, 2, 3, b"\x04", True, ((5, 6),), b"7", "8")
     submission = Submission(b"9", 10, (11,), True, "12")
     update = Update(b"13", "14", True, (15,))
     told = build.fields(message, submission, update)
@@ -33,13 +33,13 @@ def test_fields_come_in_the_order_of_the_classes(build):
 @pytest.mark.parametrize(
     ("message", "size"),
     [
-        (Message(0, 1), 0),
-        (Message(0, 1, payload=bytes(7)), 7),
-        (Message(0, 1, name="abc"), 3),
-        (Message(0, 1, name="é"), 2),
-        (Message(0, 1, covers=b"\x01\x02"), 2),
-        (Message(0, 1, covers=(1, 2)), 6),
-        (Message(0, 1, after=((0, 1), (1, 1))), 20),
+        (DataMessage(0, 1), 0),
+        (DataMessage(0, 1, payload=bytes(7)), 7),
+        (DataMessage(0, 1, name="abc"), 3),
+        (DataMessage(0, 1, name="é"), 2),
+        (DataMessage(0, 1, covers=b"\x01\x02"), 2),
+        (DataMessage(0, 1, covers=(1, 2)), 6),
+        (DataMessage(0, 1, after=((0, 1), (1, 1))), 20),
     ],
 )
 def test_size_of_a_message(build, message, size):
@@ -50,20 +50,20 @@ def test_sizes_of_a_run(build):
     assert build.sizes_of(RUN) == 15 + 3 * BESIDE_PAYLOAD
     assert build.sizes_of(()) == 0
     assert build.payload_bytes(RUN) == build.payload_bytes(tuple(RUN)) == 15
-    assert build.letter_bytes([Letter("ada", None, bytes(3), 1)] * 2) == 6
+    assert build.payload_total([Letter("ada", None, bytes(3), 1)] * 2) == 6
 
 
 def test_those_with_an_item(build):
-    assert build.tagged(but(1, item=None)) == [RUN[0], RUN[2]]
-    assert build.tagged(but(1, item=0)) == but(1, item=0)
+    assert build.with_item(but(1, item=None)) == [RUN[0], RUN[2]]
+    assert build.with_item(but(1, item=0)) == but(1, item=0)
 
 
 def test_messages_are_composed_of_submissions(build):
     tagged, plain = Submission(b"x", 7, never_purge=True, name="é"), Submission(b"yz")
-    assert build.compose(Message, 1, 4, [tagged, plain], 2, 3, 100) == (
+    assert build.build_messages(DataMessage, 1, 4, [tagged, plain], 2, 3, 100) == (
         [
-            Message(1, 5, 7, keep=True, payload=b"x", name="é"),
-            Message(1, 6, payload=b"yz"),
+            DataMessage(1, 5, 7, never_purge=True, payload=b"x", name="é"),
+            DataMessage(1, 6, payload=b"yz"),
         ],
         2 * HEADER_BYTES + 5,
     )
@@ -82,8 +82,8 @@ def test_messages_are_composed_of_submissions(build):
 def test_composing_stops_at_what_needs_a_closer_look(build, special):
     size_max = 100 if special.payload else 2000
     given = [Submission(), special, Submission()]
-    messages, _ = build.compose(Message, 1, 0, given, 3, 2000, size_max)
-    assert messages == [Message(1, 1)]
+    messages, _ = build.build_messages(DataMessage, 1, 0, given, 3, 2000, size_max)
+    assert messages == [DataMessage(1, 1)]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_composing_stops_at_what_needs_a_closer_look(build, special):
 )
 def test_no_more_is_composed_than_there_is_room_for(build, count_max, payload_max, composed):
     given = [Submission(bytes(3), seq) for seq in range(4)]
-    messages, size = build.compose(Message, 1, 0, given, count_max, payload_max, 99)
+    messages, size = build.build_messages(DataMessage, 1, 0, given, count_max, payload_max, 99)
     assert [message.item for message in messages] == list(range(composed))
     assert size == build.sizes_of(messages)
 
@@ -100,27 +100,27 @@ def test_no_more_is_composed_than_there_is_room_for(build, count_max, payload_ma
 def test_a_datagram_is_filled_with_neighbours(build):
     held = {message.seq: message for message in RUN}
     all_bytes = build.sizes_of(RUN)
-    assert build.fill(held, 4, 6, all_bytes, True) == (RUN, all_bytes)
-    assert build.fill(held, 4, 6, all_bytes - 1, True) == (RUN[:2], build.sizes_of(RUN[:2]))
-    assert build.fill(held, 4, 5, 1000, True)[0] == RUN[:2]
-    assert build.fill(held, 3, 6, 1000, True) == ([], 0)
-    assert build.fill(held, 4, 6, 1, True)[0] == RUN[:1]
-    assert build.fill(held, 4, 6, 1, False) == ([], 0)
+    assert build.take_fitting(held, 4, 6, all_bytes, True) == (RUN, all_bytes)
+    assert build.take_fitting(held, 4, 6, all_bytes - 1, True) == (RUN[:2], build.sizes_of(RUN[:2]))
+    assert build.take_fitting(held, 4, 5, 1000, True)[0] == RUN[:2]
+    assert build.take_fitting(held, 3, 6, 1000, True) == ([], 0)
+    assert build.take_fitting(held, 4, 6, 1, True)[0] == RUN[:1]
+    assert build.take_fitting(held, 4, 6, 1, False) == ([], 0)
 
 
 @pytest.mark.parametrize("last", [5, 1 << 70])
 def test_a_range_is_taken_out(build, last):
     held = {message.seq: message for message in RUN}
     taken = [message for message in RUN if message.seq <= last]
-    assert build.take_range(held, 1, last) == taken
+    assert build.pop_range(held, 1, last) == taken
     assert list(held) == [message.seq for message in RUN if message.seq > last]
 
 
 def test_settling_takes_from_the_front(build):
     unapplied = deque(RUN)
-    build.settle(unapplied, 5)
+    build.drop_upto(unapplied, 5)
     assert list(unapplied) == RUN[2:]
-    build.settle(unapplied, 9)
+    build.drop_upto(unapplied, 9)
     assert not unapplied
 
 
@@ -128,8 +128,8 @@ def test_settling_takes_from_the_front(build):
 def test_submissions_stop_at_what_needs_a_closer_look(build, special):
     updates = [Update(b"x", "a", True), Update(b"y", obsoletes=(1,)), special]
     label = (7, b"\x07", b"\xa1a", 1)
-    parcel = build.Parcel(updates, {}, {"a": label}.get, str)
-    assert build.submissions(Submission, parcel) == [
+    parcel = build.UpdateBatch(updates, {}, {"a": label}.get, str)
+    assert build.make_submissions(Submission, parcel) == [
         Submission(b"x", 7, never_purge=True, name="a"),
         Submission(b"y", obsoletes=(1,)),
     ]

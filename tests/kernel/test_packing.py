@@ -10,7 +10,7 @@ from semcast.kernel import HEADER_BYTES, NAME_MAX
 from semcast.runtime.application.group import label_of
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import RANK_MAX
-from semcast.terms.messages import Data, Message, Submission, Update
+from semcast.terms.messages import Data, DataMessage, Submission, Update
 from semcast.wire import GROUP_CODEC, codec, encode
 from semcast.workloads.items import item_tag
 
@@ -28,7 +28,7 @@ def the_build_travels(build, monkeypatch):
     """Batches of the build under test are what the codec knows."""
     monkeypatch.setattr(codec.kernel, "Run", build.Run)
     monkeypatch.setattr(codec, "SCANS", True)
-    monkeypatch.setattr(codec.kernel, "scan", build.scan)
+    monkeypatch.setattr(codec.kernel, "parse_run", build.parse_run)
 
 
 def submission_of(update):
@@ -39,11 +39,11 @@ def submission_of(update):
 
 
 def parcel_of(build, updates):
-    return build.Parcel(list(updates), {}, label_of, submission_of)
+    return build.UpdateBatch(list(updates), {}, label_of, submission_of)
 
 
 def pack(build, rank, first, updates):
-    return build.pack(rank, first - 1, parcel_of(build, updates), PLENTY, PLENTY, PLENTY)
+    return build.pack_run(rank, first - 1, parcel_of(build, updates), PLENTY, PLENTY, PLENTY)
 
 
 def messages_of(rank, first, updates):
@@ -52,11 +52,11 @@ def messages_of(rank, first, updates):
     for seq, update in enumerate(updates, first):
         tag = None if update.item is None else item_tag(update.item)
         made.append(
-            Message(
+            DataMessage(
                 rank,
                 seq,
                 tag,
-                keep=update.never_purge,
+                never_purge=update.never_purge,
                 payload=update.payload,
                 name=update.item or "",
             )
@@ -75,7 +75,7 @@ def check(build, rank, first, updates, safe=0):
     assert batch.messages() == messages
     data = encode(Data(batch, safe=safe))
     assert data == encode(Data(tuple(messages), safe=safe))
-    again, told = build.scan(data)
+    again, told = build.parse_run(data)
     assert (again, told, again.is_tagged) == (batch, safe, batch.is_tagged)
     assert isinstance(GROUP_CODEC.decode(data).messages, build.Run)
 
@@ -104,10 +104,10 @@ def test_any_number_of_messages(build, count):
 def test_more_messages_than_two_bytes_count(build):
     """A batch need not come from `pack`, which is slow in plain Python."""
     count = 65_536
-    one, _ = build.scan(encode(Data((Message(1, 1),))))
-    body = one.packed()[1:] * count
+    one, _ = build.parse_run(encode(Data((DataMessage(1, 1),))))
+    body = one.to_msgpack()[1:] * count
     many = build.Run(body, 0, len(body), count, 1, 1, 0, False)
-    assert encode(Data(many)) == encode(Data((Message(1, 1),) * count))
+    assert encode(Data(many)) == encode(Data((DataMessage(1, 1),) * count))
 
 
 updates = st.builds(
@@ -148,8 +148,8 @@ def test_a_part_travels_by_itself(build, given, cut):
 @BUILDS
 def test_as_many_are_packed_as_would_be_composed(build, given, count_max, payload_max, size_max):
     room = (count_max, payload_max, size_max)
-    batch, size = build.pack(1, 5, parcel_of(build, given), *room)
-    composed = build.compose(Message, 1, 5, list(map(submission_of, given)), *room)
+    batch, size = build.pack_run(1, 5, parcel_of(build, given), *room)
+    composed = build.build_messages(DataMessage, 1, 5, list(map(submission_of, given)), *room)
     assert (list(batch or ()), size) == composed
     assert batch is None or len(batch)
 
@@ -174,10 +174,10 @@ SPECIAL = {
 def test_packing_stops_at_what_needs_a_closer_look(build, special):
     before = [Update(b"1", "a"), Update(b"2")]
     parcel = parcel_of(build, [*before, special, Update(b"3")])
-    batch, size = build.pack(1, 0, parcel, 99, PLENTY, 2000)
+    batch, size = build.pack_run(1, 0, parcel, 99, PLENTY, 2000)
     assert batch == messages_of(1, 1, before)
     assert size == 2 * HEADER_BYTES + 3
-    assert build.pack(1, 0, parcel[2:], 99, PLENTY, 2000) == (None, 0)
+    assert build.pack_run(1, 0, parcel[2:], 99, PLENTY, 2000) == (None, 0)
 
 
 def test_labels_are_asked_for_once(build):
@@ -190,7 +190,9 @@ def test_labels_are_asked_for_once(build):
         return labels[item]
 
     given = [Update(b"", item) for item in ("known", "new", "known", "new")]
-    batch, _ = build.pack(0, 0, build.Parcel(given, labels, label, submission_of), 9, 9, 99)
+    batch, _ = build.pack_run(
+        0, 0, build.UpdateBatch(given, labels, label, submission_of), 9, 9, 99
+    )
     assert [message.name for message in batch] == ["known", "new", "known", "new"]
     assert asked == ["new"]
 
@@ -203,7 +205,7 @@ def test_a_parcel_is_a_sequence_of_submissions(build):
     assert len(parcel) == 3
     assert list(parcel) == made
     assert parcel[-1] == made[-1]
-    assert isinstance(parcel[1:], build.Parcel)
+    assert isinstance(parcel[1:], build.UpdateBatch)
     assert list(parcel[1:]) == made[1:]
     assert not parcel[3:]
     with pytest.raises(IndexError):
@@ -231,8 +233,8 @@ def test_a_batch_is_cut_where_its_messages_would_be(build, given, rooms, is_empt
     for room in rooms:
         if not len(rest):
             break
-        head, size = rest.fit(room, is_empty)
-        expected = build.fill(held, rest.first, messages[-1].seq, room, is_empty)
+        head, size = rest.take_prefix(room, is_empty)
+        expected = build.take_fitting(held, rest.first, messages[-1].seq, room, is_empty)
         assert (list(head), size) == expected
         assert head.payload_bytes == build.payload_bytes(expected[0])
         if len(head):
@@ -245,14 +247,14 @@ def test_a_batch_is_cut_where_its_messages_would_be(build, given, rooms, is_empt
 
 def test_what_fits_whole_is_itself(build):
     batch, size = pack(build, 1, 1, [Update(b"x"), Update(b"y", "a")])
-    assert batch.fit(size, True) == (batch, size)
-    assert batch.fit(size, True)[0] is batch
-    assert len(batch.fit(size - 1, True)[0]) == 1
+    assert batch.take_prefix(size, True) == (batch, size)
+    assert batch.take_prefix(size, True)[0] is batch
+    assert len(batch.take_prefix(size - 1, True)[0]) == 1
 
 
 def test_what_was_cut_is_one_again_when_joined(build):
     batch, _ = pack(build, 1, 1, [Update(b"%d" % n, "a") for n in range(9)])
-    head, _ = batch.fit(4 * HEADER_BYTES, True)
-    whole = build.join([head, batch.behind(head)])
+    head, _ = batch.take_prefix(4 * HEADER_BYTES, True)
+    whole = build.concat_runs([head, batch.behind(head)])
     assert isinstance(whole, build.Run)
-    assert (whole, whole.packed()) == (batch, batch.packed())
+    assert (whole, whole.to_msgpack()) == (batch, batch.to_msgpack())

@@ -11,11 +11,11 @@ from semcast.kernel import ITEM_MAX, NAME_MAX
 from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import RANK_MAX, SEQ_MAX
-from semcast.terms.messages import CHECKS, Data, Datagram, Message, Purged
+from semcast.terms.messages import CHECKS, Data, Datagram, DataMessage, PurgeNotice
 from semcast.wire import Codec, encode
 
 RUN = tuple(
-    Message(1, 250 + n, item, keep=n == 1, payload=bytes(n * 90), name=name)
+    DataMessage(1, 250 + n, item, never_purge=n == 1, payload=bytes(n * 90), name=name)
     for n, (item, name) in enumerate(
         [(None, ""), (-1, "a"), (1 << 62, "é" * 20), (-(1 << 63), "n" * 300), (200, "")]
     )
@@ -24,18 +24,18 @@ BUILDS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
 BY_MSGSPEC = Codec(Datagram, CHECKS)
 
 messages = st.builds(
-    Message,
+    DataMessage,
     sender=st.just(3),
     seq=st.just(1),
     item=st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
-    keep=st.booleans(),
+    never_purge=st.booleans(),
     payload=st.binary(max_size=300),
     name=st.text(max_size=40),
 )
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[Message, ...]:
+def runs(draw: st.DrawFn) -> tuple[DataMessage, ...]:
     first = draw(st.integers(1, 300) | st.integers(1, SEQ_MAX - 10))
     made = draw(st.lists(messages, min_size=1, max_size=6))
     return tuple(msgspec.structs.replace(m, seq=first + n) for n, m in enumerate(made))
@@ -51,7 +51,7 @@ def by_msgspec(data):
 
 def agrees(build, data):
     """Whether these bytes are a run, which is then what they are to msgspec."""
-    found = build.scan(data)
+    found = build.parse_run(data)
     if found is None:
         return False
     run, safe = found
@@ -62,14 +62,14 @@ def agrees(build, data):
 
 def scanned(build, messages):
     """A run as it lies in a datagram."""
-    return build.scan(encode(Data(tuple(messages), safe=7)))[0]
+    return build.parse_run(encode(Data(tuple(messages), safe=7)))[0]
 
 
 @given(run=runs(), safe=st.integers(0, SEQ_MAX))
 @BUILDS
 def test_what_is_usual_is_recognised(build, run, safe):
     data = encode(Data(run, safe=safe))
-    found, told = build.scan(data)
+    found, told = build.parse_run(data)
     assert (found.sender, found.first, told) == (3, run[0].seq, safe)
     assert list(found) == list(run)
     assert found.is_packed
@@ -166,27 +166,27 @@ def test_names_byte_by_byte(build, name, is_batch):
     "datagram",
     [
         Data(()),
-        Data(RUN, (Purged(1, 1, 1, 2),)),
-        Data(RUN, answers=1),
+        Data(RUN, (PurgeNotice(1, 1, 1, 2),)),
+        Data(RUN, nack_number=1),
         Data((RUN[0], RUN[2])),
         Data((RUN[0], RUN[0])),
-        Data((RUN[0], Message(2, 251))),
-        Data((Message(0, 2, covers=b"\x01"),)),
-        Data((Message(0, 2, covers=(1,)),)),
-        Data((Message(0, 2, after=((1, 1),)),)),
+        Data((RUN[0], DataMessage(2, 251))),
+        Data((DataMessage(0, 2, covers=b"\x01"),)),
+        Data((DataMessage(0, 2, covers=(1,)),)),
+        Data((DataMessage(0, 2, after=((1, 1),)),)),
     ],
 )
 def test_the_unusual_is_left_to_msgspec(build, datagram):
-    assert build.scan(encode(datagram)) is None
+    assert build.parse_run(encode(datagram)) is None
 
 
 def test_ranks_and_numbers_have_bounds(build):
-    assert agrees(build, encode(Data((Message(RANK_MAX, SEQ_MAX),), safe=SEQ_MAX)))
+    assert agrees(build, encode(Data((DataMessage(RANK_MAX, SEQ_MAX),), safe=SEQ_MAX)))
     for data in (
-        Data((Message(RANK_MAX + 1, 1),)),
-        Data((Message(-1, 1),)),
-        Data((Message(0, 1),), safe=-1),
-        Data((Message(0, 1),), safe=SEQ_MAX + 1),
+        Data((DataMessage(RANK_MAX + 1, 1),)),
+        Data((DataMessage(-1, 1),)),
+        Data((DataMessage(0, 1),), safe=-1),
+        Data((DataMessage(0, 1),), safe=SEQ_MAX + 1),
     ):
         assert not agrees(build, encode(data))
 
@@ -228,7 +228,7 @@ def test_a_slice_is_a_run(build, start, stop, form):
     assert part.payload_bytes == sum(len(message.payload) for message in expected)
     if expected:
         assert (part.sender, part.first) == (1, expected[0].seq)
-        assert part.packed() == encode(expected)
+        assert part.to_msgpack() == encode(expected)
         assert part[1:] == expected[1:]
 
 
@@ -239,9 +239,9 @@ def test_steps_give_a_list(build):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("position", [0, 7])
 def test_letters_speak_of_names(build, form, position):
-    made = FORMS[form](build, RUN).letters(Letter, "ada", position)
+    made = FORMS[form](build, RUN).app_messages(Letter, "ada", position)
     assert made == [
-        Letter("ada", m.name or None, m.payload, m.seq, 0, m.keep, position and position + n)
+        Letter("ada", m.name or None, m.payload, m.seq, 0, m.never_purge, position and position + n)
         for n, m in enumerate(RUN)
     ]
 
@@ -283,24 +283,24 @@ def test_what_is_plain(build):
         {"name": "a" * (NAME_MAX + 1)},
     ):
         assert not build.run_of(but(1, **fields)).is_plain
-    assert not build.run_of([Message(1, 1)]).is_tagged
+    assert not build.run_of([DataMessage(1, 1)]).is_tagged
 
 
 def test_runs_that_continue_each_other_are_one(build):
     parts = [scanned(build, RUN[a:b]) for a, b in ((0, 2), (2, 3), (3, 5))]
-    whole = build.join(parts)
+    whole = build.concat_runs(parts)
     assert isinstance(whole, build.Run)
     assert whole == RUN
     assert whole.payload_bytes == sum(len(message.payload) for message in RUN)
     assert whole[1:4] == RUN[1:4]
-    assert build.join(parts[:1]) is parts[0]
-    assert build.join([parts[0][1:], parts[1]]) == RUN[1:3]
+    assert build.concat_runs(parts[:1]) is parts[0]
+    assert build.concat_runs([parts[0][1:], parts[1]]) == RUN[1:3]
 
 
 def test_others_are_joined_one_by_one(build):
     first, second = (scanned(build, RUN[a:b]) for a, b in ((0, 2), (3, 5)))
-    other = scanned(build, [Message(2, 252)])
-    assert build.join([first, second]) == RUN[:2] + RUN[3:]
-    assert build.join([first, other]) == (*RUN[:2], Message(2, 252))
-    assert build.join([first, RUN[2:3]]) == RUN[:3]
-    assert build.join([RUN[:2], second]) == RUN[:2] + RUN[3:]
+    other = scanned(build, [DataMessage(2, 252)])
+    assert build.concat_runs([first, second]) == RUN[:2] + RUN[3:]
+    assert build.concat_runs([first, other]) == (*RUN[:2], DataMessage(2, 252))
+    assert build.concat_runs([first, RUN[2:3]]) == RUN[:3]
+    assert build.concat_runs([RUN[:2], second]) == RUN[:2] + RUN[3:]

@@ -5,14 +5,14 @@ from math import inf
 import numpy as np
 import pytest
 
-from semcast.models.advice import Distances, Rates, advise
+from semcast.models.advice import DistanceCurve, Rates, advise
 from semcast.models.throughput import sender_rate
 from semcast.terms.errors import ConfigError
 
 # Ten messages: five supersede the one before, two the one four back, one the one 300 back.
-STREAM = Distances(10, 8, np.array([1, 4, 300]), np.array([5, 7, 8]))
-NOTHING = Distances(0, 0, np.empty(0, np.int64), np.empty(0, np.int64))
-DISTINCT = Distances(3, 0, np.empty(0, np.int64), np.empty(0, np.int64))
+STREAM = DistanceCurve(10, 8, np.array([1, 4, 300]), np.array([5, 7, 8]))
+NOTHING = DistanceCurve(0, 0, np.empty(0, np.int64), np.empty(0, np.int64))
+DISTINCT = DistanceCurve(3, 0, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def test_shares_are_of_all_messages():
@@ -60,7 +60,7 @@ def test_shares_that_are_nearly_the_same_are_told_apart():
 
 def test_no_more_is_purged_than_is_ever_superseded():
     """Three messages that are kept supersede the same one: only that can be dropped."""
-    stream = Distances(4, 1, np.array([1, 2, 3]), np.array([1, 2, 3]))
+    stream = DistanceCurve(4, 1, np.array([1, 2, 3]), np.array([1, 2, 3]))
     assert stream.limit == 0.25
     assert advise(stream, Rates(100.0, 50.0)).buffer is None
     assert advise(stream, Rates(100.0, 50.0)).predicted_rate == pytest.approx(100 * 2 / 3)
@@ -72,7 +72,7 @@ def test_a_receiver_that_keeps_up_needs_nothing():
 
 
 def test_everything_can_be_purged_but_the_last():
-    endless = Distances(10**9, 10**9 - 1, np.array([1]), np.array([10**9 - 1]))
+    endless = DistanceCurve(10**9, 10**9 - 1, np.array([1]), np.array([10**9 - 1]))
     assert advise(endless, Rates(1000.0, 1.0)).buffer == 1
     assert "1e+09 times" in advise(endless, None).reason
 

@@ -8,11 +8,11 @@ import pytest
 
 from semcast.models.gossip import (
     CHAIN_MEMBERS_MAX,
-    chain,
-    crude_bound,
     expected_rounds,
+    markov_chain,
     recurrence,
     rounds_for,
+    thesis_bound,
     transitions,
     uniform,
     uniform_recurrence,
@@ -84,7 +84,7 @@ def test_two_members_by_hand():
     """Who lacks it picks the other with probability 1/2, alone or as the only pusher."""
     halves = [0.5**k for k in range(12)]
     for mode in MODES:
-        assert first(chain(2, 1, mode)) == approx(halves)
+        assert first(markov_chain(2, 1, mode)) == approx(halves)
         assert first(uniform_recurrence(2, 1, mode)) == approx(halves)
         assert expected_rounds(2, 1, mode) == approx(2)
 
@@ -105,14 +105,14 @@ def test_contacts_that_are_lost_take_longer():
 
 
 def test_the_error_stays_exact_where_one_minus_it_is_one():
-    errors = first(chain(100, 90, "pull"), 30)
+    errors = first(markov_chain(100, 90, "pull"), 30)
     assert all(later < earlier for earlier, later in pairwise(errors))
     assert 0 < errors[-1] < 1e-50
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_expected_rounds_are_the_sum_of_the_errors(mode):
-    assert expected_rounds(40, 3, mode) == approx(sum(first(chain(40, 3, mode), 300)))
+    assert expected_rounds(40, 3, mode) == approx(sum(first(markov_chain(40, 3, mode), 300)))
     assert expected_rounds(40, 40, mode) == 0
 
 
@@ -122,20 +122,20 @@ def test_the_lemmas_of_the_bound_fail_while_the_bound_is_generous():
     lacking_after_a_round = 1 - n0 / n
     assert lacking_after_a_round > np.exp(-1)
     for reached in range(1, 100):
-        bound = crude_bound(100, reached, 1e-6)
+        bound = thesis_bound(100, reached, 1e-6)
         assert rounds_for(uniform_recurrence(100, reached, "pull"), 1e-6) <= bound
-    assert rounds_for(chain(10, 1, "pull"), 1e-6) == 20 > ceil(crude_bound(10, 1, 1e-6))
+    assert rounds_for(markov_chain(10, 1, "pull"), 1e-6) == 20 > ceil(thesis_bound(10, 1, 1e-6))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rounds_for(chain(10, 11, "pull"), 0.1), "reached: 11 is not within 1..10"),
-        (lambda: rounds_for(chain(10, 0, "pull"), 0.1), "reached: 0 is not within 1..10"),
+        (lambda: rounds_for(markov_chain(10, 11, "pull"), 0.1), "reached: 11 is not within 1..10"),
+        (lambda: rounds_for(markov_chain(10, 0, "pull"), 0.1), "reached: 0 is not within 1..10"),
         (lambda: first(uniform_recurrence(1, 1, "pull")), "members: 1 is not at least 2"),
         (lambda: transitions(10, "shove"), "mode: unknown value 'shove'; allowed: pull, push"),
         (lambda: transitions(CHAIN_MEMBERS_MAX + 1, "pull"), "members: 1001 is more than"),
-        (lambda: rounds_for(chain(10, 1, "pull"), 0.0), "error: 0.0 is not between 0 and 1"),
+        (lambda: rounds_for(markov_chain(10, 1, "pull"), 0.0), "error: 0.0 is not between 0 and 1"),
         (lambda: first(recurrence([[1]], [1, 0], "pull")), "contact: shape"),
         (lambda: first(recurrence(uniform(2) * 3, [1, 0], "pull")), "contact: each row must hold"),
         (lambda: first(recurrence(uniform(2), [2, 0], "pull")), "initially: every value must be"),

@@ -16,17 +16,17 @@ from semcast.terms.pubsub import (
     Ack,
     Appended,
     Collected,
-    Digest,
-    Gap,
     Gossip,
-    Heard,
+    GossipDigest,
     Join,
-    Lasts,
-    Part,
     Publication,
     PublisherHeartbeat,
     Repair,
     RepairRequest,
+    StatusList,
+    StreamSpans,
+    StreamStatus,
+    UnusedSeqs,
     Welcome,
 )
 
@@ -85,7 +85,7 @@ def test_a_message_is_buffered_until_its_acknowledgement_and_no_longer() -> None
     publish(group, 1, 3)
     group.run(2)
     assert list(group.people[1].publisher.unacknowledged) == [1, 2, 3]
-    group.hand(LOGGER, 1, Ack(Part(1, ((2, 2),))))
+    group.hand(LOGGER, 1, Ack(StreamSpans(1, ((2, 2),))))
     assert list(group.people[1].publisher.unacknowledged) == [1, 3]
     healed(group)
     group.run(1)
@@ -100,7 +100,7 @@ def test_the_logger_acknowledges_each_copy_that_it_gets() -> None:
     message = group.delivered[1][0]
     for _ in range(2):
         out = group.hand(1, LOGGER, Publication((message,)))
-        assert ((1,), Ack(Part(1, ((1, 1),)))) in out.send
+        assert ((1,), Ack(StreamSpans(1, ((1, 1),)))) in out.send
 
 
 def test_the_logger_does_not_queue_requests() -> None:
@@ -123,12 +123,12 @@ def test_missing_and_delivered_are_disjoint_and_cover_everything_seen(protocol: 
         group.send(1, None)
         group.run(0.01)
         for pid in (1, 2, 3):
-            reception = group.people[pid].reception
+            reception = group.people[pid].delivery
             stream = reception.tracker.streams.get(1)
             if stream is None:
                 continue
             counted = Counter(group.seqs(pid, 1)) + Counter(list(reception.held.get(1, ())))
-            counted += Counter(m.seq for _, m, _ in reception.gate)
+            counted += Counter(m.seq for _, m, _ in reception.awaiting_cursor)
             counted += Counter(n for a, b in stream.missing for n in range(a, b + 1))
             assert counted == Counter(range(1, stream.last + 1))
 
@@ -176,7 +176,9 @@ def test_what_is_detected_missing_is_asked_for_at_once() -> None:
     group.send(1, None)
     group.run(0.01)
     assert sorted(group.seqs(2, 1)) == [1, 2]
-    assert [d.lacks for _, _, d in group.sends(RepairRequest, 2)] == [(Part(1, ((1, 1),)),)]
+    assert [d.missing for _, _, d in group.sends(RepairRequest, 2)] == [
+        (StreamSpans(1, ((1, 1),)),)
+    ]
 
 
 def test_requests_are_bundled_into_one_gossip_message() -> None:
@@ -188,8 +190,8 @@ def test_requests_are_bundled_into_one_gossip_message() -> None:
     publish(group, 1, 5)
     publish(group, 0, 3)
     group.run(1.0)
-    lacks = [d.lacks for _, _, d in group.sends(Gossip, 2)]
-    assert (Part(1, ((1, 5),)), Part(0, ((1, 3),))) in lacks
+    lacks = [d.missing for _, _, d in group.sends(Gossip, 2)]
+    assert (StreamSpans(1, ((1, 5),)), StreamSpans(0, ((1, 3),))) in lacks
 
 
 def test_a_gossip_buffer_keeps_messages_for_the_collection_limit() -> None:
@@ -197,12 +199,12 @@ def test_a_gossip_buffer_keeps_messages_for_the_collection_limit() -> None:
     that arrived in the past 2.5 seconds"."""
     group = Group(PubsubRecipe(members=3), sync_s=0.0)
     publish(group, 1, 1)
-    wanted = RepairRequest((Part(1, ((1, 1),)),))
+    wanted = RepairRequest((StreamSpans(1, ((1, 1),)),))
     assert isinstance(group.hand(1, 2, wanted).send[0][1], Repair)
     group.run(2.4)
     assert isinstance(group.hand(1, 2, wanted).send[0][1], Repair)
     group.run(0.5)
-    assert group.hand(1, 2, wanted).send == [((1,), Collected((Part(1, ((1, 1),)),)))]
+    assert group.hand(1, 2, wanted).send == [((1,), Collected((StreamSpans(1, ((1, 1),)),)))]
 
 
 def test_a_collected_notice_is_sent_only_for_what_was_received() -> None:
@@ -216,9 +218,9 @@ def test_a_collected_notice_is_sent_only_for_what_was_received() -> None:
     group.lose = lambda source, target, datagram: True
     group.send(1, None, None)
     group.hand(1, 2, PublisherHeartbeat(1, 3))  # 2 and 3 are known and missing
-    out = group.hand(1, 2, RepairRequest((Part(1, ((1, 5),)),)))
+    out = group.hand(1, 2, RepairRequest((StreamSpans(1, ((1, 5),)),)))
     assert [d for _, d in out.send if isinstance(d, Collected)] == [
-        Collected((Part(1, ((1, 1),)),))
+        Collected((StreamSpans(1, ((1, 1),)),))
     ]
 
 
@@ -227,11 +229,11 @@ def test_a_late_collected_notice_does_not_make_a_message_wanted_again() -> None:
     would deliver a message twice, so only ids in the gossip phase are moved."""
     group = Group(PubsubRecipe(members=3), sync_s=0.0)
     publish(group, 1, 2)
-    group.hand(0, 2, Collected((Part(1, ((1, 2),)),)))
+    group.hand(0, 2, Collected((StreamSpans(1, ((1, 2),)),)))
     group.hand(0, 2, Repair(tuple(group.delivered[1])))
     group.run(5)
     assert group.seqs(2, 1) == [1, 2]
-    assert not group.people[2].recovery.logged
+    assert not group.people[2].recovery.logger_phase
 
 
 def test_every_missing_message_is_recovered_by_gossip_or_passed_on_to_the_logger() -> None:
@@ -272,13 +274,15 @@ def test_push_sends_three_messages_where_pull_sends_two() -> None:
         group.run(1.0)
         assert group.seqs(0, 1) == [1]
         kinds = [
-            type(d) for _, _, d in group.sent if isinstance(d, Digest | RepairRequest | Repair)
+            type(d)
+            for _, _, d in group.sent
+            if isinstance(d, GossipDigest | RepairRequest | Repair)
         ]
         upto = kinds.index(Repair) + 1
         exchanges[protocol] = kinds[max(0, upto - 3) : upto]
     assert exchanges == {
         "rpbcast": [RepairRequest, Repair],
-        "pbcast": [Digest, RepairRequest, Repair],
+        "pbcast": [GossipDigest, RepairRequest, Repair],
     }
 
 
@@ -303,9 +307,9 @@ def test_members_that_agree_exchange_no_lists() -> None:
     group = Group(PubsubRecipe(members=4), sync_s=0.0)
     publish(group, 1, 5)
     group.run(5)
-    before = len(group.sends(Lasts))
+    before = len(group.sends(StatusList))
     group.run(20)
-    assert len(group.sends(Lasts)) == before
+    assert len(group.sends(StatusList)) == before
     assert group.sends(Gossip)
 
 
@@ -315,15 +319,15 @@ def test_a_disagreement_is_merged_both_ways() -> None:
     gossip round"."""
     group = Group(PubsubRecipe(members=4, loggers=(0,)), sync_s=0.0)
     one, two = group.people[1], group.people[2]
-    one.tracker.learn(3, 7)
-    two.tracker.learn(0, 9)
+    one.tracker.learn_last(3, 7)
+    two.tracker.learn_last(0, 9)
     for person in (one, two):
         person.tracker.detected.clear()
         person.tracker.active.clear()
     gossip = one.gossiper._compose(2, Effects(recording=True))
     answer = group.hand(1, 2, gossip).send
-    lasts = next(d for _, d in answer if isinstance(d, Lasts))
-    back = next(d for _, d in group.hand(2, 1, lasts).send if isinstance(d, Lasts))
+    lasts = next(d for _, d in answer if isinstance(d, StatusList))
+    back = next(d for _, d in group.hand(2, 1, lasts).send if isinstance(d, StatusList))
     group.hand(1, 2, back)
     assert one.tracker.signature == two.tracker.signature
     assert one.tracker.streams[0].last == 9
@@ -342,7 +346,7 @@ def test_an_acknowledgement_is_the_complement_of_the_nacks() -> None:
     publish(group, 1, 2)
     group.run(30)
     assert sorted(group.seqs(2, 1)) == [1, 2, 4, 5]
-    assert group.people[LOGGER].keeping.collector.claims[1] == {1: 5, 2: 2}
+    assert group.people[LOGGER].logger_role.collector.acknowledged[1] == {1: 5, 2: 2}
     assert max(e.seq for e in group.kinds("reclaim", LOGGER)) == 2
 
 
@@ -388,16 +392,18 @@ def test_a_join_time_is_the_largest_of_the_sponsorship_times() -> None:
     group = Group(recipe, sync_s=0.0)
     group.lose = lambda source, target, datagram: True
     group.tell(3, JoinGroup())
-    fresh = next(d for _, _, d in group.sends(Join, 3)).fresh
-    group.hand(1, 3, Welcome(fresh, (Heard(1, 5, 5), Heard(2, 3, 3))))
+    fresh = next(d for _, _, d in group.sends(Join, 3)).freshness
+    group.hand(1, 3, Welcome(fresh, (StreamStatus(1, 5, 5), StreamStatus(2, 3, 3))))
     assert not group.kinds("join", 3)
-    group.hand(1, 3, Welcome(fresh, (Heard(1, 5, 5),)))
+    group.hand(1, 3, Welcome(fresh, (StreamStatus(1, 5, 5),)))
     assert not group.kinds("join", 3), "one sponsor twice is one sponsor"
-    group.hand(2, 3, Welcome(fresh - 1, (Heard(1, 9, 9),)))
+    group.hand(2, 3, Welcome(fresh - 1, (StreamStatus(1, 9, 9),)))
     assert not group.kinds("join", 3), "of an earlier attempt"
-    group.hand(2, 3, Welcome(fresh, (Heard(1, 4, 4), Heard(2, 6, 6), Heard(0, 1, 1))))
+    group.hand(
+        2, 3, Welcome(fresh, (StreamStatus(1, 4, 4), StreamStatus(2, 6, 6), StreamStatus(0, 1, 1)))
+    )
     assert [e.note for e in group.kinds("join", 3)] == ["0:1 1:5 2:6"]
-    streams = group.people[3].reception.tracker.streams
+    streams = group.people[3].delivery.tracker.streams
     assert {sender: stream.start for sender, stream in streams.items()} == {1: 5, 2: 6, 0: 1}
 
 
@@ -449,7 +455,7 @@ def test_numbers_lost_in_a_crash_are_a_gap_that_loggers_spread() -> None:
     group.crash(1)
     group.run(1)
     group.recover(1)
-    group.lose = lambda source, target, d: isinstance(d, Gap) and source == 1 and target == 2
+    group.lose = lambda source, target, d: isinstance(d, UnusedSeqs) and source == 1 and target == 2
     publish(group, 1, 2)
     group.run(10)
     skipped = [e.seq for e in group.kinds("skip", 2) if e.sender == 1]

@@ -7,9 +7,9 @@ import pytest
 
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
-from semcast.faults import Constant, Failpoint, Fault, Link, OneWayCut, Stumble
+from semcast.faults import Constant, Failpoint, FailpointCrash, Fault, Link, OneWayCut
 from semcast.sim.application import Consumer, Producer
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
 from semcast.sim.simulation import Simulation, once
 from semcast.specs.monitors import Monitors
@@ -32,7 +32,9 @@ def simulate(
     """One sender, rank 0, over links of one millisecond."""
     monitors = Monitors(recipe.protocol, recipe.order, recipe.relation, recipe.f, recipe.members)
     simulation = Simulation(
-        once([Member(recipe, rank, stream(1, "member", rank)) for rank in range(recipe.members)]),
+        once(
+            [Member(recipe, rank, rng_stream(1, "member", rank)) for rank in range(recipe.members)]
+        ),
         Network(recipe.members, Link(latency=Constant(0.001))),
         seed=1,
         producers={0: Producer(repeat(1 / rate), submissions)},
@@ -76,7 +78,7 @@ def test_what_is_purged_for_is_safe_before_the_purger_crashes(keep: float) -> No
     recipe = Recipe(members=3, f=1, buffer=4, congested_at=0.0)
     faults = [
         OneWayCut(0.0, 1.0, 0, 1),
-        Stumble(Failpoint(0, "purge", "retransmission", 1, keep), announced_after_s=0.05),
+        FailpointCrash(Failpoint(0, "purge", "retransmission", 1, keep), announced_after_s=0.05),
     ]
     trace, monitors = simulate(recipe, endless_chain(), until=3.0, faults=faults)
     assert any(event.kind == "crash" for event in trace)
@@ -97,7 +99,7 @@ def test_an_empty_window_is_told() -> None:
     """§2.5: "if there are no further messages to send, a message indicating that the window is
     empty needs to be explicitly sent"."""
     recipe = Recipe(members=2)
-    sender, receiver = (Member(recipe, rank, stream(1, rank)) for rank in range(2))
+    sender, receiver = (Member(recipe, rank, rng_stream(1, rank)) for rank in range(2))
     out = Effects(recording=False)
     sender.submit([Submission(payload=b"lost")], 0.0, out)
     out.send.clear()  # the only datagram is lost, and nothing follows it
@@ -117,7 +119,7 @@ def test_a_message_crosses_the_network_once() -> None:
     recipe = Recipe(members=5)
     network = Network(5, Link(latency=Constant(0.001)), accounting=True)
     simulation = Simulation(
-        once([Member(recipe, rank, stream(1, rank)) for rank in range(5)]),
+        once([Member(recipe, rank, rng_stream(1, rank)) for rank in range(5)]),
         network,
         seed=1,
         producers={0: Producer(repeat(0.01), endless_chain(), count_max=100)},
@@ -133,7 +135,7 @@ def test_the_state_of_survivors_is_a_state_of_the_sender() -> None:
     """§3.1: "the state is the same as the state of the sender at the moment in time when it
     broadcast the last message delivered"."""
     recipe = Recipe(members=4, f=1, buffer=8, congested_at=0.0)
-    rng = stream(7, "items")
+    rng = rng_stream(7, "items")
     sent: list[tuple[int, int]] = []
 
     def updates() -> Iterator[Submission]:
@@ -147,7 +149,7 @@ def test_the_state_of_survivors_is_a_state_of_the_sender() -> None:
         rate=300.0,
         until=4.0,
         slow={3: 0.01},
-        faults=[Stumble(Failpoint(0, "multicast", None, 150, 0.4), announced_after_s=0.1)],
+        faults=[FailpointCrash(Failpoint(0, "multicast", None, 150, 0.4), announced_after_s=0.1)],
     )
     for pid in (1, 2, 3):
         got = [e for e in trace if e.kind == "deliver" and e.pid == pid]

@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 from semcast.families.views.scenarios import case, recipe
-from semcast.faults import Arrival, Crash
+from semcast.faults import Crash, LateJoin
 from semcast.sim.run import run
 from semcast.terms.events import CRASH, DELIVER, INSTALL, MULTICAST, PURGE, Event
 
@@ -61,7 +61,7 @@ def test_messages_are_delivered_in_the_view_they_were_multicast_in():
     seen = Seen(
         recipe(),
         Crash(2, 0.3, back_after_s=0.2),
-        Arrival(4, 0.5),
+        LateJoin(4, 0.5),
         size=5,
         founders=4,
         senders=(0, 1),

@@ -23,7 +23,7 @@ from semcast.cli.main import main
 from semcast.pipeline.reading.trace import TraceTables, read_trace
 from semcast.pipeline.spark_session import SparkTarget, open_session
 from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.event_rows import row_of
 from semcast.traces.parquet import TraceWriter
@@ -95,8 +95,8 @@ def record() -> Callable[..., Path]:
 def write_trace(path: Path, events: list[Event] | None = None, **run: Any) -> Path:
     """A trace of two processes, a and b; a sends three messages, of which b never gets one."""
     described = {"name": "demo", "protocol": "s-rm", "order": "fifo", "relation": "item"}
-    first, second = Message(0, 1, item=5, payload=b"x"), Message(0, 2, payload=b"y")
-    third = Message(0, 3, item=5, payload=b"z")
+    first, second = DataMessage(0, 1, item=5, payload=b"x"), DataMessage(0, 2, payload=b"y")
+    third = DataMessage(0, 3, item=5, payload=b"z")
     if events is None:
         events = [
             *(

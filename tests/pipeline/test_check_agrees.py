@@ -21,7 +21,7 @@ from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES
 from semcast.pipeline.check.verdict import check, violations_in
 from semcast.pipeline.reading.trace import TraceTables
-from semcast.specs.service import WITNESSLESS
+from semcast.specs.service import NO_WITNESS
 from semcast.specs.verdict import AT_THE_END, NOT_APPLICABLE
 from semcast.terms.promises import promised
 
@@ -166,4 +166,4 @@ def test_each_mutant_is_noticed_and_the_sound_protocol_is_not(executions, simula
 def test_without_a_witness_it_is_not_judged(as_trace, executions, tmp_path) -> None:
     trace = as_trace(tmp_path, [executions.services.without_a_witness()])
     verdict = check(trace, ["sequential_consistency"]).properties["sequential_consistency"]
-    assert (verdict.status, verdict.reason) == (NOT_APPLICABLE, WITNESSLESS)
+    assert (verdict.status, verdict.reason) == (NOT_APPLICABLE, NO_WITNESS)

@@ -12,9 +12,9 @@ from semcast.fleet import trace_verdict as judging
 from semcast.pipeline.check import verdict
 from semcast.specs.verdict import FAIL, CheckVerdict, PropertyResult
 from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
-FIRST, SECOND = Message(0, 1, payload=b"x"), Message(0, 2, payload=b"y")
+FIRST, SECOND = DataMessage(0, 1, payload=b"x"), DataMessage(0, 2, payload=b"y")
 SENT = [
     Event(MULTICAST, 0, 0, 1, FIRST, n=1, ts_ns=10),
     Event(MULTICAST, 0, 0, 2, SECOND, n=2, ts_ns=20),

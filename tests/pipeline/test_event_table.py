@@ -21,14 +21,14 @@ ENTRY = """
 RECORD = """
 from pathlib import Path
 from semcast.terms.events import DELIVER, STABLE, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import TraceWriter, read_trace
 from semcast.traces.schema import Run
 
 def events():
-    sent = Message(0, 1, payload=b"x")
+    sent = DataMessage(0, 1, payload=b"x")
     return [
         Event(DELIVER, 0, 0, 1, sent, weight=7, n=1),
         Event(STABLE, 0, 0, 1, weight=8, n=2, owners=(0,)),

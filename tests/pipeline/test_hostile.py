@@ -38,7 +38,7 @@ def lake(tmp_path, record):
     """A lake of one batch, made without Spark."""
     path, trace = tmp_path / "lake", record(tmp_path / "source")
     opened = Lake(path)
-    with opened.turn(create=True) as staging:
+    with opened.exclusive_write(create=True) as staging:
         shutil.copytree(trace, staging / "in")
         places = {
             Path("runs.parquet", "a.parquet"): staging / "in" / "runs.parquet",

@@ -30,7 +30,7 @@ def add(path, name, *, kill_at=None):
             raise Killed
 
     lake = Lake(path, step)
-    with lake.turn(create=True) as staging:
+    with lake.exclusive_write(create=True) as staging:
         pq.write_table(pa.table({"name": [name]}), staging / "new.parquet")
         place = Path("events", "kind=skip", f"batch={name}", "0.parquet")
         lake.commit([*lake.snapshot().batches, batch(name)], {place: staging / "new.parquet"})
@@ -78,7 +78,7 @@ def test_killed_in_a_later_commit(tmp_path, step):
 
 def test_what_fails_leaves_nothing(tmp_path):
     add(tmp_path, "a")
-    with pytest.raises(FileNotFoundError), Lake(tmp_path).turn() as staging:
+    with pytest.raises(FileNotFoundError), Lake(tmp_path).exclusive_write() as staging:
         (staging / "half").rename(staging / "none" / "whole")
     assert not (tmp_path / "staging").exists()
     assert names(tmp_path) == {"a"}
@@ -88,7 +88,7 @@ def test_a_snapshot_stays_until_vacuum(tmp_path):
     add(tmp_path, "a")
     old = Lake(tmp_path).root
     lake = Lake(tmp_path)
-    with lake.turn() as staging:
+    with lake.exclusive_write() as staging:
         pq.write_table(pa.table({"name": ["b"]}), staging / "new.parquet")
         place = Path("events", "kind=skip", "batch=b", "0.parquet")
         lake.commit([batch("b")], {place: staging / "new.parquet"}, without=lake.files())
@@ -112,9 +112,9 @@ def test_vacuum_counts_no_file_that_is_still_there(tmp_path):
 
 def test_writers_take_turns(tmp_path):
     with (
-        Lake(tmp_path).turn(create=True),
+        Lake(tmp_path).exclusive_write(create=True),
         pytest.raises(ConfigError, match="somebody else writes to"),
-        Lake(tmp_path).turn(),
+        Lake(tmp_path).exclusive_write(),
     ):
         pass
 
@@ -145,6 +145,6 @@ def test_a_lake_that_cannot_be_understood(tmp_path, manifest, says):
 
 
 def test_an_empty_lake(tmp_path):
-    with Lake(tmp_path).turn(create=True):
+    with Lake(tmp_path).exclusive_write(create=True):
         pass
     assert Lake(tmp_path).snapshot() == LakeSnapshot(1, 0)

@@ -26,9 +26,9 @@ from semcast.pipeline.profile.trace_counts import open_trace
 from semcast.pipeline.reading.file_splits import FileSplit
 from semcast.pipeline.reading.keyed_source import open_source
 from semcast.pipeline.reading.keyed_text import KeyedColumns
-from semcast.specs.relation import Obsolescence, as_carried
+from semcast.specs.relation import ObsolescenceRelation, as_carried
 from semcast.terms.events import CRASH, MULTICAST, Event
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.traces.distance_tracker import covers_of
 from semcast.traces.keyed import read_keyed
 from semcast.workloads.distances import never_obsolete
@@ -154,7 +154,7 @@ def test_distances_beyond_the_steps_of_a_curve_are_exact(spark):
     assert told(profile.total) == plain([rows])
     assert curve.x.size < 1600 < len(set(distances))
     far = sorted(distance for distance in distances if distance)
-    assert curve.reach(Rates(1000, 500)) == far[-(-len(rows) // 2) - 1] > 1024
+    assert curve.min_buffer(Rates(1000, 500)) == far[-(-len(rows) // 2) - 1] > 1024
     assert curve.upto.tolist() == [bisect_right(far, x) for x in curve.x.tolist()]
 
 
@@ -178,7 +178,7 @@ def random_messages(rng, relation, sender):
             annotator.remember(seq, annotation)
             covered = list(annotation[1])
         covers = covers_of(covered, relation)
-        yield Message(sender=sender, seq=seq, item=item, covers=covers, keep=never_purge)
+        yield DataMessage(sender=sender, seq=seq, item=item, covers=covers, never_purge=never_purge)
 
 
 @pytest.mark.parametrize("is_rich", [False, True])
@@ -189,11 +189,11 @@ def test_traces(spark, as_trace, tmp_path, is_rich):
     runs, expected = [], {}
     for run_id in range(1, 31):
         relation = relations[run_id % len(relations)]
-        obsolescence, events = Obsolescence(relation), [Event(CRASH, 1)]
+        obsolescence, events = ObsolescenceRelation(relation), [Event(CRASH, 1)]
         for sender in (0, 1):
             messages = list(random_messages(rng, relation, sender))
             if not is_rich:
-                messages = [Message(sender, m.seq, m.item) for m in messages]
+                messages = [DataMessage(sender, m.seq, m.item) for m in messages]
             for message in messages:
                 obsolescence.on_multicast(as_carried(message))
                 sent = Event(MULTICAST, sender, sender=sender, seq=message.seq, message=message)

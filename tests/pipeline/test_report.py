@@ -276,7 +276,7 @@ def test_answers_are_recognised_by_their_keys(command: str) -> None:
     answer = parse_result(SAID[command])
     assert answer is not None
     assert answer.command == command
-    judged = answer.judged()
+    judged = answer.to_verdict()
     assert judged is None or judged.passed == (command != "check")
 
 

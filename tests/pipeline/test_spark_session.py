@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from semcast.cli.spark import target_of
+from semcast.cli.spark_options import target_of
 from semcast.pipeline import java
 from semcast.pipeline.spark_session import SparkTarget, open_session, session
 from semcast.terms.errors import ConfigError

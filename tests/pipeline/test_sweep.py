@@ -293,14 +293,14 @@ def test_a_damaged_wave_is_named(tmp_path: Path) -> None:
 def test_packs_grow_to_a_task_and_shrink_at_the_end(slots: int) -> None:
     runs = [each.run for each in small(repeat=400).runs()]
     packing = TaskPlanner(runs, slots, task_s=3.0)
-    first = packing.next_wave()
+    first = packing.next_job()
     assert [len(pack) for pack in first] == [1] * packing.tasks
-    assert packing.tasks * (packing.lanes - 1) >= slots
-    packing.on_wave(table("a", "b", wall_s=0.5))
+    assert packing.tasks * (packing.jobs - 1) >= slots
+    packing.on_job_done(table("a", "b", wall_s=0.5))
     sizes = []
     taken = [run for pack in first for run in pack]
     while packing.waiting:
-        wave = packing.next_wave()
+        wave = packing.next_job()
         sizes += [len(pack) for pack in wave]
         taken += [run for pack in wave for run in pack]
     assert taken == runs

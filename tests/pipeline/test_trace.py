@@ -9,7 +9,7 @@ import pytest
 from semcast.pipeline.reading import spark_schema
 from semcast.pipeline.reading.trace import read_trace
 from semcast.terms.events import MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import JournalHeader
@@ -50,7 +50,7 @@ HEADER = JournalHeader(
 def test_a_live_process_that_was_killed(spark, tmp_path):
     """Without items: that table is optional."""
     journal = Journal(tmp_path, HEADER)
-    journal.record([Event(MULTICAST, 0, 0, 1, Message(0, 1, payload=b"x"))], 5)
+    journal.record([Event(MULTICAST, 0, 0, 1, DataMessage(0, 1, payload=b"x"))], 5)
     with pytest.raises(BadFile, match=r"no runs.parquet \(still being written: 7-0-9.journal\)"):
         read_trace(spark, tmp_path)
     journal._release()  # as the kernel does for a process that is killed

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def wire():
-    """The class `Wire`: `wire(recipe, ready=…)` joins the members of a recipe."""
+    """The class `DirectedLink`: `wire(recipe, ready=…)` joins the members of a recipe."""
     path = Path(__file__).parent.parent / "core" / "wire.py"
     spec = importlib.util.spec_from_file_location("wire", path)
     assert spec is not None

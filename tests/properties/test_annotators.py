@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast.core.recipe import Recipe
-from semcast.core.relation import annotator
+from semcast.core.relation import make_annotator
 from semcast.terms.messages import Submission
 
 
@@ -21,7 +21,7 @@ def declarations(draw, k_max=300):
 
 
 def annotations(recipe, submissions):
-    made = annotator(recipe)
+    made = make_annotator(recipe)
     rows = []
     for seq, submission in enumerate(submissions, start=1):
         rows.append(made.annotate(seq, submission))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from semcast import kernel
 from semcast.core.order import ORDERS
-from semcast.core.purging import PurgingBuffer
+from semcast.core.purging_buffer import PurgingBuffer
 from semcast.core.recipe import Recipe
-from semcast.core.relation import annotator
-from semcast.core.retransmission import RetransmissionStore
-from semcast.terms.messages import Data, Message, Submission
+from semcast.core.relation import make_annotator
+from semcast.core.retransmission_store import RetransmissionStore
+from semcast.terms.messages import Data, DataMessage, Submission
 from semcast.wire import encode
 
 RELATIONS = ["item", "bitmap", "list", "all", "update-fin", "none"]
@@ -26,7 +26,7 @@ K = 6
 
 def obsoletes(relation, old, new):
     """Whether `new` makes `old` obsolete, from the annotations alone."""
-    if old.sender != new.sender or old.seq >= new.seq or old.keep:
+    if old.sender != new.sender or old.seq >= new.seq or old.never_purge:
         return False
     if relation == "item":
         return old.item is not None and old.item == new.item
@@ -39,7 +39,7 @@ def obsoletes(relation, old, new):
 
 def stream(recipe, sender, rng):
     """An endless annotated stream: some declare, some are kept, some have no item."""
-    made = annotator(recipe)
+    made = make_annotator(recipe)
     seq = 0
     while True:
         seq += 1
@@ -53,7 +53,7 @@ def stream(recipe, sender, rng):
         annotation = made.annotate(seq, submission)
         made.remember(seq, annotation)
         item, covers, keep = annotation
-        yield Message(sender, seq, item, covers, keep)
+        yield DataMessage(sender, seq, item, covers, keep)
 
 
 class DumbBuffer:
@@ -87,7 +87,7 @@ def plain(purged):
 
 def as_it_came(run, rng):
     """Now and then still in the bytes of a datagram, if it is of the usual kind."""
-    found = kernel.scan(encode(Data(tuple(run)))) if rng.random() < 0.7 else None
+    found = kernel.parse_run(encode(Data(tuple(run)))) if rng.random() < 0.7 else None
     return kernel.run_of(run) if found is None else found[0]
 
 
@@ -160,7 +160,7 @@ class DumbQueue:
 
     def _may_take(self, place, message):
         fixed = [m for m in self.waiting[place:] if m.sender == message.sender]
-        return not any(m.keep or m.item is None for m in [message, *fixed])
+        return not any(m.never_purge or m.item is None for m in [message, *fixed])
 
     def pop(self):
         message = self.waiting.pop(0)
@@ -199,7 +199,7 @@ def test_delivery_queue(purge, order, relation, seed, senders):
         elif action == "pop" and twin.waiting:
             assert queue.pop() is twin.pop()
         elif action == "relieve" and purge == "lazy":
-            found = sorted((m.sender, m.seq, by) for m, by in queue.relieve())
+            found = sorted((m.sender, m.seq, by) for m, by in queue.purge_obsolete())
             assert found == twin.relieve()
         assert list(queue.slots.values()) == twin.waiting
         assert len(queue) == len(twin.waiting)
@@ -263,7 +263,7 @@ def test_retransmission_store(protocol, relation, seed):
             message = next(arrivals)
             twin.last = message.seq
             if action == "skip":
-                store.skip(0, message.seq, message.seq, message.seq + 1)
+                store.add_notice(0, message.seq, message.seq, message.seq + 1)
                 twin.gone[message.seq] = message.seq + 1
             else:
                 store.add(as_it_came([message], rng))

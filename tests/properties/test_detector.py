@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.core.detector import QuorumDetector
+from semcast.core.stability import QuorumDetector
 from semcast.terms.effects import Effects
 from semcast.terms.ids import NEVER
 from semcast.terms.messages import SafetyGossip, StabilityGossip
@@ -52,7 +52,7 @@ class Group:
         return said
 
     def arrive(self, source, target, datagram):
-        self.detectors[target].on_gossip(source, datagram.ballots, self.now)
+        self.detectors[target].on_gossip(source, datagram.votes, self.now)
 
     def check(self):
         """`agreed` was reached by the frontiers of a quorum."""
@@ -102,8 +102,8 @@ def test_what_is_agreed_is_true_and_completes(seed, members, quorum, fanout):
         raise AssertionError(f"still talking: {group.detectors}")
     for one in group.detectors:
         assert one.agreed == ends
-        assert not one.open
-        assert not one.behind
+        assert not one.unagreed
+        assert not one.to_update
 
 
 @given(seed=st.integers(0, 2**32), members=st.integers(2, 5))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcast.core.holes import Holes
+from semcast.core.purged_spans import PurgedSpans
 
 SEQ = st.integers(1, 30)
 STEPS = st.lists(
@@ -18,14 +18,14 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_holes_say_what_a_table_would(steps):
-    holes, twin = Holes(), {}
+    holes, twin = PurgedSpans(), {}
     for step in steps:
         if step[0] == "add":
             _, first, length, witness = step
             if length:
                 holes.add(first, first + length, witness)
             else:
-                holes.note([(first, witness)])
+                holes.add_singles([(first, witness)])
             for seq in range(first, first + length + 1):
                 twin[seq] = witness
             widen(twin, first, first + length)
@@ -33,7 +33,7 @@ def test_holes_say_what_a_table_would(steps):
             holes.forget(step[1])
             twin = {seq: witness for seq, witness in twin.items() if seq > step[1]}
         elif twin:
-            holes.forget_last()
+            holes.drop_furthest()
             last = max(twin)
             while last in twin:
                 del twin[last]
@@ -53,7 +53,7 @@ def widen(twin, first, last):
 
 def check(holes, twin):
     for seq in range(45):
-        hole = holes.at(seq)
+        hole = holes.find(seq)
         if seq not in twin:
             assert hole is None
             continue
@@ -67,7 +67,7 @@ def check(holes, twin):
 @given(STEPS)
 def test_a_witness_never_comes_before_one_that_was_given(steps):
     """Merging keeps the later witness, which vouches for all of the range."""
-    holes, given_to = Holes(), {}
+    holes, given_to = PurgedSpans(), {}
     for step in steps:
         if step[0] == "add":
             _, first, length, witness = step
@@ -78,6 +78,6 @@ def test_a_witness_never_comes_before_one_that_was_given(steps):
             holes.forget(step[1])
             given_to = {seq: w for seq, w in given_to.items() if seq > step[1]}
     for seq, witness in given_to.items():
-        hole = holes.at(seq)
+        hole = holes.find(seq)
         assert hole is not None
         assert hole.witness >= witness

@@ -18,23 +18,23 @@ import pytest
 
 import semcast
 from semcast.runtime.membership.name_probe import PROBES, NameProbe
-from semcast.runtime.resources import Equipment
+from semcast.runtime.resources import MemberResources
 from semcast.runtime.storage import keyring
 from semcast.runtime.storage.keyring import new_key
 from semcast.terms.errors import RemoteProtocolError
 from semcast.wire.frames import (
+    DATAGRAM,
     HEADER_BYTES,
     HELLO,
     KINDS,
     MULTICAST,
     UDP,
-    WHOLE,
-    Header,
+    FrameHeader,
     group_id,
     member_id,
     pack,
 )
-from semcast.wire.sealing import STRANGERS_BURST, Key, Sealer
+from semcast.wire.sealing import UNKNOWN_SENDERS_BURST, Key, Sealer
 
 WIRE = Path(semcast.__file__).parent / "wire"
 PERIOD_S = 1 / 80
@@ -43,10 +43,10 @@ AFTER = {"namesake", "clone"}  # words that a frame gets only once it is authent
 LOOPBACK = {"interface": "127.0.0.1"}
 
 
-def forged_header(group, name, incarnation, key=1, kind=WHOLE, sender=None):
+def forged_header(group, name, incarnation, key=1, kind=DATAGRAM, sender=None):
     """The issue's frame: a header alone, which anybody can write."""
     number = member_id(name) if sender is None else sender
-    return pack(Header(kind, UDP, key, group_id(group), number, incarnation, 1, 1))
+    return pack(FrameHeader(kind, UDP, key, group_id(group), number, incarnation, 1, 1))
 
 
 def changed(frame, place, value):
@@ -85,9 +85,9 @@ class Forger:
         if word == "clear":
             return [forged_header(self.group, name, next(self._count), key=0) for name in "ab"]
         if word == "forged":
-            return [self.of(name).seal(kind, b"x") for name in "ab" for kind in (HELLO, WHOLE)]
+            return [self.of(name).seal(kind, b"x") for name in "ab" for kind in (HELLO, DATAGRAM)]
         if word == "flood":
-            numbers = range(STRANGERS_BURST // 8)
+            numbers = range(UNKNOWN_SENDERS_BURST // 8)
             return [
                 forged_header(self.group, "", 1, self.key.id, HELLO, next(self._count))
                 for _ in numbers
@@ -96,7 +96,8 @@ class Forger:
             return [forged_header(self.group, name, 1, self.key.id) for name in "ab"]
         if word == "own":
             return [
-                changed(equipment.sealer.seal(WHOLE, b"x"), -1, 0) for equipment in self.equipments
+                changed(equipment.sealer.seal(DATAGRAM, b"x"), -1, 0)
+                for equipment in self.equipments
             ]
         if word == "stranger":  # to a group that admitted its members
             return [forged_header(self.group, "z", 1, self.key.id)]
@@ -124,7 +125,7 @@ def test_every_word_of_the_wire_is_gone_through():
     found = set()
     for path in WIRE.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Refused":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FrameRejected":
                 words = [one.value for one in node.args[:1] if isinstance(one, ast.Constant)]
                 found |= {word for word in words if isinstance(word, str)}
     assert found == {*WORDS} | AFTER
@@ -142,13 +143,13 @@ def ring(place):
 def equipments(monkeypatch):
     """What the members of this test have open, in the order they started."""
     opened = []
-    opening = Equipment.open
+    opening = MemberResources.open
 
     async def noted(self, incarnation):
         opened.append(self)
         await opening(self, incarnation)
 
-    monkeypatch.setattr(Equipment, "open", noted)
+    monkeypatch.setattr(MemberResources, "open", noted)
     return opened
 
 

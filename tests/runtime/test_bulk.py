@@ -6,7 +6,12 @@ import socket
 import pytest
 
 from semcast.runtime.transport import tcp as module
-from semcast.runtime.transport.tcp import LENGTH, STRANGER_BYTES_MAX, WAITING_BYTES_MAX, Bulk
+from semcast.runtime.transport.tcp import (
+    LENGTH,
+    UNAUTHENTICATED_BYTES_MAX,
+    WAITING_BYTES_MAX,
+    TcpTransport,
+)
 
 FRAME_BYTES_MAX = 1 << 20
 HELLO = b"believe me"
@@ -21,8 +26,8 @@ class End:
         self.frames = []
         self.batches = 0
         self.came = asyncio.Event()
-        self.bulk = Bulk(self.listening, FRAME_BYTES_MAX, self.take, self.on_batch)
-        self.bulk.introduce = lambda: HELLO
+        self.bulk = TcpTransport(self.listening, FRAME_BYTES_MAX, self.take, self.on_batch)
+        self.bulk.first_frame = lambda: HELLO
 
     def take(self, frame, source):
         self.frames.append(frame)
@@ -91,7 +96,7 @@ async def test_whoever_connects_introduces_itself_first(ends):
     """Only a small frame is read of a stranger, and the first repair may be a large one."""
     ada, bob = await ends()
     await ada.reach(bob)
-    assert ada.bulk.send(bob.address, HELLO + bytes(2 * STRANGER_BYTES_MAX))
+    assert ada.bulk.send(bob.address, HELLO + bytes(2 * UNAUTHENTICATED_BYTES_MAX))
     await bob.until(lambda end: len(end.frames) == 2)
     assert bob.frames[0] == HELLO
     for end in (ada, bob):
@@ -103,14 +108,14 @@ async def test_whoever_connects_introduces_itself_first(ends):
     [
         LENGTH.pack(7) + b"garbage",
         LENGTH.pack(0),
-        LENGTH.pack(STRANGER_BYTES_MAX + 1),
+        LENGTH.pack(UNAUTHENTICATED_BYTES_MAX + 1),
         b"\xff" * 64,
         b"GET / HTTP/1.1\r\n\r\n",
     ],
     ids=["garbage", "empty", "long", "huge", "http"],
 )
 async def test_a_stranger_that_is_not_believed_is_cut_off_at_once(ends, said, monkeypatch):
-    monkeypatch.setattr(module, "STRANGER_S", 1000.0)
+    monkeypatch.setattr(module, "UNAUTHENTICATED_S", 1000.0)
     ada, _ = await ends()
     reader, writer = await stranger(ada)
     writer.write(said)
@@ -120,7 +125,7 @@ async def test_a_stranger_that_is_not_believed_is_cut_off_at_once(ends, said, mo
 
 
 async def test_a_stranger_that_says_nothing_is_cut_off(ends, monkeypatch):
-    monkeypatch.setattr(module, "STRANGER_S", 0.05)
+    monkeypatch.setattr(module, "UNAUTHENTICATED_S", 0.05)
     ada, _ = await ends()
     reader, writer = await stranger(ada)
     writer.write(LENGTH.pack(100) + b"never the rest")
@@ -133,7 +138,11 @@ async def test_a_stranger_that_says_nothing_is_cut_off(ends, monkeypatch):
 async def test_who_was_believed_may_say_more_but_not_more_than_a_frame(ends):
     ada, _ = await ends()
     reader, writer = await stranger(ada)
-    for frame in (HELLO, b"not believed, but from a friend", HELLO + bytes(STRANGER_BYTES_MAX)):
+    for frame in (
+        HELLO,
+        b"not believed, but from a friend",
+        HELLO + bytes(UNAUTHENTICATED_BYTES_MAX),
+    ):
         writer.write(LENGTH.pack(len(frame)) + frame)
     await ada.until(lambda end: len(end.frames) == 3)
     writer.write(LENGTH.pack(FRAME_BYTES_MAX + 1))
@@ -144,7 +153,7 @@ async def test_who_was_believed_may_say_more_but_not_more_than_a_frame(ends):
 
 async def test_the_number_of_connections_is_bounded(ends, monkeypatch):
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
-    monkeypatch.setattr(module, "STRANGER_S", 1000.0)
+    monkeypatch.setattr(module, "UNAUTHENTICATED_S", 1000.0)
     ada, _ = await ends()
     kept = [await stranger(ada) for _ in range(2)]
     for _, writer in kept:
@@ -192,7 +201,7 @@ async def test_a_refused_connection_is_not_tried_again_at_once(ends, monkeypatch
 
 async def test_a_connection_that_cannot_be_begun_is_not_left_open(ends):
     a, b = await ends()
-    a.bulk.introduce = lambda: bytes(WAITING_BYTES_MAX + 1)
+    a.bulk.first_frame = lambda: bytes(WAITING_BYTES_MAX + 1)
     assert not a.bulk.is_ready(b.address)
     await asyncio.gather(*a.bulk._opening.values())
     await asyncio.sleep(0)

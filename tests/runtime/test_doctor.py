@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from semcast.runtime.operations import control, doctor
-from semcast.runtime.operations.doctor import Check
-from semcast.runtime.operations.system_info import UdpCounts
+from semcast.runtime.operations.doctor import DoctorCheck
+from semcast.runtime.operations.system_info import UdpCounters
 from semcast.runtime.storage import keyring
-from semcast.runtime.transport.sockets import Shortage
+from semcast.runtime.transport.sockets import BufferShortfall
 from semcast.terms.errors import ConfigError
 
 WANTED = 4 << 20
@@ -26,12 +26,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def statuses(*names: str, interface: str | None = None) -> dict[str, str]:
-    found = {check.name: check.status for check in doctor.examine(interface, None)}
+    found = {check.name: check.status for check in doctor.run_checks(interface, None)}
     return {name: found[name] for name in names}
 
 
 def test_a_machine_that_can_run_these_tests_is_well():
-    checks = list(doctor.examine("127.0.0.1", "quotes"))
+    checks = list(doctor.run_checks("127.0.0.1", "quotes"))
     names = [check.name for check in checks]
     assert len(set(names)) == len(names)
     assert {"multicast 127.0.0.1 IPv4", "group quotes"} <= set(names)
@@ -41,15 +41,15 @@ def test_a_machine_that_can_run_these_tests_is_well():
 
 
 def test_the_verdict_is_the_worst_status():
-    well, doubtful, broken = (Check("it", status, "") for status in ("ok", "warn", "fail"))
-    assert doctor.worst([]) == doctor.worst([well]) == "ok"
-    assert doctor.worst([well, doubtful]) == "warn"
-    assert doctor.worst([broken, doubtful, well]) == "fail"
+    well, doubtful, broken = (DoctorCheck("it", status, "") for status in ("ok", "warn", "fail"))
+    assert doctor.overall_status([]) == doctor.overall_status([well]) == "ok"
+    assert doctor.overall_status([well, doubtful]) == "warn"
+    assert doctor.overall_status([broken, doubtful, well]) == "fail"
 
 
 def test_missing_packages():
     assert doctor.required("msgspec", None).status == "fail"
-    assert doctor.required("msgspec", "0.19") == Check("msgspec", "ok", "0.19")
+    assert doctor.required("msgspec", "0.19") == DoctorCheck("msgspec", "ok", "0.19")
     found = doctor.optional("uvloop", None, "faster members", "speed")
     assert (found.status, found.advice) == (
         "warn",
@@ -58,7 +58,7 @@ def test_missing_packages():
 
 
 def test_which_kernel_runs():
-    assert doctor.kernel_build("", asked="") == Check("kernel", "ok", "compiled")
+    assert doctor.kernel_build("", asked="") == DoctorCheck("kernel", "ok", "compiled")
     plain = doctor.kernel_build("not built", asked="")
     assert (plain.status, plain.found) == ("warn", "plain: not built")
     assert plain.advice == "with a C compiler: pip install --force-reinstall semcast"
@@ -92,25 +92,28 @@ def test_loopback_that_is_down(monkeypatch):
         raise ConfigError("ip: loopback has no IPv4 address; ip link set lo up")
 
     monkeypatch.setattr(doctor, "resolve_interface", refuse)
-    found = {check.name: check for check in doctor.examine(None, None)}
+    found = {check.name: check for check in doctor.run_checks(None, None)}
     for name in ("udp lo", "tcp lo", "multicast lo IPv4", "socket buffers"):
         assert found[name].status == "fail"
         assert found[name].advice == "ip link set lo up"
 
 
 def test_filtered_multicast_fails_on_loopback_and_where_asked_for(monkeypatch):
-    monkeypatch.setattr(doctor, "multicast_fault", lambda *_: "nothing came back; use peers=")
+    monkeypatch.setattr(doctor, "probe_multicast", lambda *_: "nothing came back; use peers=")
     name = doctor.resolve_interface(None, 4, sealed=False).name
-    asked = list(doctor.multicasts(name, "quotes"))
+    asked = list(doctor.check_multicast(name, "quotes"))
     assert [check.status for check in asked] == ["fail", "warn", "fail", "warn"]
-    assert asked[0] == Check("multicast lo IPv4", "fail", "nothing came back", "use peers=")
-    assert [check.status for check in doctor.multicasts(None, "quotes")][2:] == ["warn", "warn"]
+    assert asked[0] == DoctorCheck("multicast lo IPv4", "fail", "nothing came back", "use peers=")
+    assert [check.status for check in doctor.check_multicast(None, "quotes")][2:] == [
+        "warn",
+        "warn",
+    ]
 
 
 def test_no_way_out_of_the_machine_is_only_a_warning(monkeypatch):
     loopback = doctor.resolve_interface(None, 4, sealed=False)
     monkeypatch.setattr(doctor, "resolve_interface", lambda *_: loopback)
-    *_, out = doctor.multicasts(None, "quotes")
+    *_, out = doctor.check_multicast(None, "quotes")
     assert (out.name, out.status, out.found) == ("multicast out IPv6", "warn", "no default route")
 
 
@@ -124,36 +127,36 @@ def test_a_group_whose_port_somebody_holds_alone(monkeypatch):
         raise ConfigError("port: 7 is taken; choose another one")
 
     monkeypatch.setattr(doctor, "open_multicast", refuse)
-    found = [check for check in doctor.examine(None, "quotes") if check.name == "group quotes"]
-    assert found == [Check("group quotes", "fail", "port: 7 is taken", "choose another one")]
+    found = [check for check in doctor.run_checks(None, "quotes") if check.name == "group quotes"]
+    assert found == [DoctorCheck("group quotes", "fail", "port: 7 is taken", "choose another one")]
 
 
 def test_small_socket_buffers():
     short = [
-        Shortage("receive", WANTED, 212_992, "sysctl -w net.core.rmem_max=4194304"),
-        Shortage("send", WANTED, 1_000, "sysctl -w net.core.wmem_max=4194304"),
+        BufferShortfall("receive", WANTED, 212_992, "sysctl -w net.core.rmem_max=4194304"),
+        BufferShortfall("send", WANTED, 1_000, "sysctl -w net.core.wmem_max=4194304"),
     ]
-    assert doctor.judge_buffers(WANTED, short) == Check(
+    assert doctor.check_buffers(WANTED, short) == DoctorCheck(
         "socket buffers",
         "warn",
         "receive 212,992, send 1,000 of the requested 4,194,304 bytes",
         "sysctl -w net.core.rmem_max=4194304 && sysctl -w net.core.wmem_max=4194304",
     )
-    assert doctor.judge_buffers(WANTED, []).status == "ok"
+    assert doctor.check_buffers(WANTED, []).status == "ok"
 
 
 def test_lost_datagrams():
     assert doctor.udp_loss(None).status == "ok"
-    assert doctor.udp_loss(UdpCounts(received=0, lost=0)).status == "ok"
-    assert doctor.udp_loss(UdpCounts(received=100_000, lost=10)).status == "ok"
-    found = doctor.udp_loss(UdpCounts(received=1_000, lost=10))
+    assert doctor.udp_loss(UdpCounters(received=0, lost=0)).status == "ok"
+    assert doctor.udp_loss(UdpCounters(received=100_000, lost=10)).status == "ok"
+    found = doctor.udp_loss(UdpCounters(received=1_000, lost=10))
     assert (found.status, found.found.split(" ")[0]) == ("warn", "10")
 
 
 def test_clocks():
     assert doctor.monotonic_clock(1e-9).status == "ok"
     assert doctor.monotonic_clock(0.0156).status == "warn"
-    assert doctor.wall_clock(True) == Check("wall clock", "ok", "synchronised")
+    assert doctor.wall_clock(True) == DoctorCheck("wall clock", "ok", "synchronised")
     assert doctor.wall_clock(False).status == "warn"
     assert doctor.wall_clock(None).found == "synchronisation unknown"
 
@@ -168,10 +171,10 @@ def test_no_keys(home):
 def test_keys_that_others_may_read():
     path = keyring.keys_path()
     key = keyring.new_key()
-    keyring.edit(path, lambda ring: ring.adding(key))
+    keyring.edit(path, lambda ring: ring.with_key(key))
     assert doctor.keys().found == f"1 in {path}, active: {keyring.id_text(key.id)}"
     path.chmod(0o644)
-    found = doctor.tried("keys", "fail", doctor.keys)
+    found = doctor.run_guarded("keys", "fail", doctor.keys)
     assert (found.status, found.advice) == ("fail", f"run chmod 600 {path}")
 
 
@@ -180,7 +183,7 @@ def test_a_damaged_key_ring():
     path.parent.mkdir()
     path.touch(mode=0o600)
     path.write_text("keys = 7")
-    found = doctor.tried("keys", "fail", doctor.keys)
+    found = doctor.run_guarded("keys", "fail", doctor.keys)
     assert found.status == "fail"
     assert "damaged" in found.found
 
@@ -189,7 +192,7 @@ def test_an_incarnation_that_cannot_be_kept(home, monkeypatch):
     assert doctor.incarnation().status == "ok"
     (home / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "file"))
-    found = doctor.tried("incarnation", "fail", doctor.incarnation)
+    found = doctor.run_guarded("incarnation", "fail", doctor.incarnation)
     assert found.status == "fail"
     assert found.advice == "set XDG_STATE_HOME to a writable directory"
 
@@ -197,18 +200,18 @@ def test_an_incarnation_that_cannot_be_kept(home, monkeypatch):
 def test_control_sockets_in_a_directory_open_to_others(home):
     assert doctor.control_sockets().status == "ok"
     (home / "control").chmod(0o755)
-    found = doctor.tried("control sockets", "fail", doctor.control_sockets)
+    found = doctor.run_guarded("control sockets", "fail", doctor.control_sockets)
     assert (found.status, found.advice) == ("fail", f"run chmod 700 {home / 'control'}")
 
 
 def test_control_sockets_where_a_file_is_in_the_way(home):
     (home / "control").touch()
-    found = doctor.tried("control sockets", "fail", doctor.control_sockets)
-    assert found == Check("control sockets", "fail", f"{home / 'control'}: File exists")
+    found = doctor.run_guarded("control sockets", "fail", doctor.control_sockets)
+    assert found == DoctorCheck("control sockets", "fail", f"{home / 'control'}: File exists")
 
 
 def test_few_open_files():
-    assert doctor.open_files(64) == Check("open files", "warn", "limit 64", "ulimit -n 256")
+    assert doctor.open_files(64) == DoctorCheck("open files", "warn", "limit 64", "ulimit -n 256")
     assert doctor.open_files(1024).status == "ok"
     assert doctor.open_files(None).found == "no limit"
 

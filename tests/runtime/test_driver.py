@@ -21,7 +21,7 @@ from semcast.terms.errors import (
 )
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import LeaveGroup, Machine, Status
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.terms.outputs import ROOM, Delivery, Ended, PhaseChanged
 from semcast.terms.views import CHANGING, EXCLUDED, LEFT, MEMBER
 
@@ -146,7 +146,7 @@ class Run:
 
 
 def letter(seq=1):
-    return Delivery(run_of([Message(0, seq, payload=b"x")]))
+    return Delivery(run_of([DataMessage(0, seq, payload=b"x")]))
 
 
 def raises(error):
@@ -517,7 +517,7 @@ class TestSenderThatWaitsForAView:
 
 async def test_an_end_is_noticed_wherever_it_stands_among_the_outputs():
     run = Run()
-    delivery = Delivery(run_of([Message(0, 1, payload=b"x")]), skipped=2)
+    delivery = Delivery(run_of([DataMessage(0, 1, payload=b"x")]), skipped=2)
     run.outputs("submit", Ended(LEFT), delivery, ROOM)
     run.driver.submit([Submission()])
     assert run.port.phase == LEFT

@@ -13,7 +13,7 @@ import pytest
 import semcast
 from semcast import Update
 from semcast.wire.forks import Ancestry
-from semcast.wire.frames import WHOLE, member_id
+from semcast.wire.frames import DATAGRAM, member_id
 from semcast.wire.sealing import Key, Sealer
 
 DEADLINE_S = 20
@@ -45,18 +45,18 @@ def in_child(action) -> str:
 @pytest.mark.parametrize("key", [KEY, None], ids=["sealed", "clear"])
 def test_a_sealer_refuses_to_work_in_a_child(key):
     sealer = Sealer("quotes", member_id("a"), 1, key)
-    first = sealer.seal(WHOLE, b"1")
-    said = in_child(lambda: sealer.seal(WHOLE, b"2"))
+    first = sealer.seal(DATAGRAM, b"1")
+    said = in_child(lambda: sealer.seal(DATAGRAM, b"2"))
     assert said.startswith("LocalProtocolError: seal: semcast was forked")
     assert said.endswith("join again in the child")
-    assert first != sealer.seal(WHOLE, b"1"), "the parent goes on"
+    assert first != sealer.seal(DATAGRAM, b"1"), "the parent goes on"
 
 
 def test_a_child_has_sealers_of_its_own():
     def grandchild():
         made = Sealer("quotes", member_id("a"), 1, KEY)
-        made.seal(WHOLE, b"")
-        return in_child(lambda: made.seal(WHOLE, b""))
+        made.seal(DATAGRAM, b"")
+        return in_child(lambda: made.seal(DATAGRAM, b""))
 
     assert Ancestry.forks == 0
     assert in_child(grandchild).startswith("LocalProtocolError: seal: semcast was forked")

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from semcast.runtime.membership.gathering import (
     ABORT,
     ACCEPT,
-    ASK_EVERYONE_AFTER,
+    BROADCAST_AFTER_RETRIES,
+    CANDIDATE_TIMEOUT_S,
     CANDIDATES_MAX,
     COMMIT,
     COMPLETE,
     HELLO_BYTES,
     HELLO_PERIOD_S,
     PROPOSE,
-    SILENT_S,
-    Gathering,
     GroupComplete,
     Hello,
+    RosterAgreement,
+    RosterEntry,
     RosterStep,
-    Seat,
 )
 from semcast.terms.errors import RemoteProtocolError
 from semcast.wire.frames import HELLO, ROSTER, member_id
@@ -55,9 +55,9 @@ class Network:
     def start(self, name):
         """A process of this name begins, whatever was before."""
         address = "10.0.0.1", next(self._ports)
-        own = Seat(name, next(self._incarnations), *address)
+        own = RosterEntry(name, next(self._incarnations), *address)
         rng = Random(self.random.random())
-        self.at[address] = process = Gathering(own, self.members, DIGEST, rng)
+        self.at[address] = process = RosterAgreement(own, self.members, DIGEST, rng)
         self._later(0.0, self._tick, address)
         return process
 
@@ -124,7 +124,7 @@ class Network:
             if kind == HELLO:
                 answers = process.on_hello(sender, incarnation, body, source, self.now)
             else:
-                answers = process.on_ballot(sender, incarnation, body)
+                answers = process.on_roster_step(sender, incarnation, body)
         except GroupComplete:
             self.refused.add(process.own.name)
             self._mail(process, process.leave())
@@ -231,7 +231,9 @@ def test_the_dead_who_promised_nothing_are_no_obstacle(network, victims):
 
 
 def machine(name, members=2, peers=None, incarnation=1):
-    return Gathering(Seat(name, incarnation, "10.0.0.1", 1), members, DIGEST, Random(name), peers)
+    return RosterAgreement(
+        RosterEntry(name, incarnation, "10.0.0.1", 1), members, DIGEST, Random(name), peers
+    )
 
 
 def greet(process, name, echo=0, *, incarnation=1, digest=DIGEST, address=("10.0.0.1", 9), now=0.0):
@@ -242,7 +244,7 @@ def greet(process, name, echo=0, *, incarnation=1, digest=DIGEST, address=("10.0
 
 def ballot(process, sender, step, number, seats=(), incarnation=1):
     body = msgspec.msgpack.encode(RosterStep(step, number, seats))
-    return process.on_ballot(member_id(sender), incarnation, body)
+    return process.on_roster_step(member_id(sender), incarnation, body)
 
 
 def steps(envelopes):
@@ -275,7 +277,7 @@ def test_nonsense_is_refused(body):
     with pytest.raises(RemoteProtocolError):
         machine("a").on_hello(member_id("b"), 1, body, ("10.0.0.1", 9), 0.0)
     with pytest.raises(RemoteProtocolError):
-        machine("a").on_ballot(member_id("b"), 1, body)
+        machine("a").on_roster_step(member_id("b"), 1, body)
 
 
 def test_a_name_that_is_not_the_senders_is_refused():
@@ -321,15 +323,15 @@ def test_who_fell_silent_is_not_proposed():
     greet(process, "a", process.nonce, now=0.0)
     assert steps(process.on_time(1.0)) == [], "it is for a to propose"
     greet(process, "c", process.nonce, now=2.0)
-    assert steps(process.on_time(0.1 + SILENT_S)) == [(PROPOSE, ("10.0.0.1", 9))]
+    assert steps(process.on_time(0.1 + CANDIDATE_TIMEOUT_S)) == [(PROPOSE, ("10.0.0.1", 9))]
 
 
 def test_other_settings_are_named_until_they_agree():
     process = machine("a")
     assert greet(process, "b", digest=8) == []
-    assert process.differing == {"b"}
+    assert process.mismatched == {"b"}
     greet(process, "b")
-    assert process.differing == set()
+    assert process.mismatched == set()
 
 
 def test_the_number_of_candidates_is_bounded():
@@ -338,16 +340,16 @@ def test_the_number_of_candidates_is_bounded():
         greet(process, f"n{number}")
         greet(process, f"d{number}", digest=8)
     assert len(process.candidates) == CANDIDATES_MAX
-    assert len(process.differing) == CANDIDATES_MAX
+    assert len(process.mismatched) == CANDIDATES_MAX
 
 
 def test_a_proposal_must_be_for_this_process_and_of_the_wanted_size():
     process = machine("b", members=2, incarnation=3)
-    mine, theirs = Seat("b", 3, "10.0.0.1", 1), Seat("a", 1, "10.0.0.1", 2)
-    old = Seat("b", 2, "10.0.0.1", 1)
+    mine, theirs = RosterEntry("b", 3, "10.0.0.1", 1), RosterEntry("a", 1, "10.0.0.1", 2)
+    old = RosterEntry("b", 2, "10.0.0.1", 1)
     assert ballot(process, "a", PROPOSE, 1, (theirs, old)) == [], "for an earlier process"
-    assert ballot(process, "a", PROPOSE, 1, (theirs, Seat("c", 1, "10.0.0.1", 3))) == []
-    for seats in [(mine, theirs), (theirs,), (theirs, mine, Seat("c", 1, "10.0.0.1", 1))]:
+    assert ballot(process, "a", PROPOSE, 1, (theirs, RosterEntry("c", 1, "10.0.0.1", 3))) == []
+    for seats in [(mine, theirs), (theirs,), (theirs, mine, RosterEntry("c", 1, "10.0.0.1", 1))]:
         with pytest.raises(RemoteProtocolError, match="seats"):
             ballot(process, "a", PROPOSE, 1, seats)
     for sender, incarnation in [("c", 1), ("a", 2)]:
@@ -361,14 +363,14 @@ def test_a_proposal_must_be_for_this_process_and_of_the_wanted_size():
 def test_a_proposal_must_say_where_everybody_is(host, port):
     process = machine("b")
     with pytest.raises(RemoteProtocolError, match="no address"):
-        ballot(process, "a", PROPOSE, 1, (Seat("a", 1, host, port), process.own))
+        ballot(process, "a", PROPOSE, 1, (RosterEntry("a", 1, host, port), process.own))
     assert process.promised is None
 
 
 def test_a_proposal_may_seat_only_peers_where_there_is_a_list():
     process = machine("b", peers={"b": ("10.0.0.1", 1), "c": ("10.0.0.1", 2)})
     with pytest.raises(RemoteProtocolError, match="not among the peers"):
-        ballot(process, "a", PROPOSE, 1, (Seat("a", 1, "10.0.0.1", 3), process.own))
+        ballot(process, "a", PROPOSE, 1, (RosterEntry("a", 1, "10.0.0.1", 3), process.own))
 
 
 def test_a_proposal_is_repeated_to_who_has_not_accepted_it():
@@ -386,7 +388,7 @@ def test_whoever_has_a_roster_promises_nothing_more():
     process.on_time(0.0)
     assert steps(ballot(process, "c", ACCEPT, process.number)) == [(COMMIT, ("10.0.0.1", 9))]
     roster = process.roster
-    assert ballot(process, "a", PROPOSE, 1, (Seat("a", 1, "10.0.0.1", 2), process.own)) == []
+    assert ballot(process, "a", PROPOSE, 1, (RosterEntry("a", 1, "10.0.0.1", 2), process.own)) == []
     assert process.roster == roster
     assert process.promised is None
 
@@ -395,13 +397,13 @@ def test_a_member_is_reached_where_it_was_heard():
     """It may be bound to every address it has, which is none to send to."""
     process = machine("b")
     greet(process, "a", address=("10.0.0.1", 5))
-    seats = (Seat("a", 1, "0.0.0.0", 5), process.own)
+    seats = (RosterEntry("a", 1, "0.0.0.0", 5), process.own)
     assert steps(ballot(process, "a", PROPOSE, 1, seats)) == [(ACCEPT, ("10.0.0.1", 5))]
 
 
 def test_a_commit_counts_only_for_what_was_promised():
     process = machine("b")
-    seats = (Seat("a", 1, "10.0.0.1", 2), process.own)
+    seats = (RosterEntry("a", 1, "10.0.0.1", 2), process.own)
     ballot(process, "a", COMMIT, 1, seats)
     assert not process.roster
     ballot(process, "a", PROPOSE, 1, seats)
@@ -435,7 +437,7 @@ def test_an_acceptance_counts_only_for_the_proposal_it_names():
 
 def test_a_late_abort_does_not_release_a_newer_promise():
     process = machine("b")
-    seats = (Seat("a", 1, "10.0.0.1", 2), process.own)
+    seats = (RosterEntry("a", 1, "10.0.0.1", 2), process.own)
     for step, number in [(PROPOSE, 1), (ABORT, 1), (PROPOSE, 2), (ABORT, 1)]:
         ballot(process, "a", step, number, seats)
     assert process.promised == (member_id("a"), 2)
@@ -450,23 +452,27 @@ def test_complete_is_believed_of_the_proposer_or_before_any_promise():
     with pytest.raises(GroupComplete, match="'b' is not one"):
         ballot(process, "z", COMPLETE, process.nonce)
     ballot(process, "z", COMPLETE, process.nonce + 1)  # an answer to somebody else's hello
-    ballot(process, "a", PROPOSE, 1, (Seat("a", 1, "10.0.0.1", 2), process.own))
+    ballot(process, "a", PROPOSE, 1, (RosterEntry("a", 1, "10.0.0.1", 2), process.own))
     ballot(process, "z", COMPLETE, process.nonce)  # of another group by the same name
     with pytest.raises(GroupComplete):
         ballot(process, "a", COMPLETE, process.nonce)
-    for moment in range(ASK_EVERYONE_AFTER):
+    for moment in range(BROADCAST_AFTER_RETRIES):
         process.on_time(float(moment))
     with pytest.raises(GroupComplete):
         ballot(process, "z", COMPLETE, process.nonce)  # The proposer itself has fallen silent.
 
 
 def test_the_commit_is_told_by_any_member_once_the_proposer_is_silent():
-    a, b, c = Seat("a", 1, "10.0.0.1", 1), Seat("b", 1, "10.0.0.1", 2), Seat("c", 1, "10.0.0.1", 3)
-    informed, waiting = (Gathering(own, 3, DIGEST, Random(1)) for own in (b, c))
+    a, b, c = (
+        RosterEntry("a", 1, "10.0.0.1", 1),
+        RosterEntry("b", 1, "10.0.0.1", 2),
+        RosterEntry("c", 1, "10.0.0.1", 3),
+    )
+    informed, waiting = (RosterAgreement(own, 3, DIGEST, Random(1)) for own in (b, c))
     for process in (informed, waiting):
         ballot(process, "a", PROPOSE, 5, (a, b, c))
     ballot(informed, "a", COMMIT, 5, (a, b, c))
-    for moment in range(ASK_EVERYONE_AFTER):
+    for moment in range(BROADCAST_AFTER_RETRIES):
         asked = steps(waiting.on_time(float(moment)))
     assert asked == [(ACCEPT, ("10.0.0.1", 1)), (ACCEPT, ("10.0.0.1", 2))]
     assert steps(ballot(informed, "c", ACCEPT, 5)) == [(COMMIT, ("10.0.0.1", 3))]

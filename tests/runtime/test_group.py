@@ -13,10 +13,10 @@ from semcast.runtime.storage import keyring
 from semcast.runtime.storage.keyring import KeyRing, new_key
 from semcast.runtime.transport import tcp as bulk
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.messages import Data, Message
+from semcast.terms.messages import Data, DataMessage
 from semcast.traces.journal import Journal
 from semcast.wire import encode
-from semcast.wire.frames import FRAGMENT, GOODBYE, HELLO, KINDS, REPORT, ROSTER, WHOLE, member_id
+from semcast.wire.frames import DATAGRAM, FRAGMENT, GOODBYE, HELLO, KINDS, REPORT, ROSTER, member_id
 from semcast.wire.sealing import Key, Sealer
 
 
@@ -483,12 +483,12 @@ async def test_large_messages_arrive(meet, take, options):
 async def test_much_repair_goes_over_tcp(meet, take):
     async with meet("ab") as (a, b):
         transport, missed, carried = b._driver._channel.transport, [], []
-        take_frame = b._driver._channel.tcp.take
-        b._driver._channel.tcp.take = lambda frame, source: (
+        take_frame = b._driver._channel.tcp.on_frame
+        b._driver._channel.tcp.on_frame = lambda frame, source: (
             carried.append(frame) or take_frame(frame, source)
         )
-        tcp = a._driver._channel.tcp
-        await until(lambda: tcp.is_ready(address_of(b)))  # Until then, datagrams do it.
+        connections = a._driver._channel.tcp
+        await until(lambda: connections.is_ready(address_of(b)))  # Until then, datagrams do it.
         heard, transport.on_frame = transport.on_frame, lambda *given: missed.append(given)
         bodies = [bytes([n]) * 200_000 for n in range(10)]  # within the window
         await a.multicast_many([Update(body) for body in bodies])
@@ -496,7 +496,7 @@ async def test_much_repair_goes_over_tcp(meet, take):
         transport.on_frame = heard
         found = await asyncio.gather(take(a, 10), take(b, 10))
         assert payloads(found[1]) == bodies
-        assert max(len(frame) for frame in carried) > bulk.STRANGER_BYTES_MAX
+        assert max(len(frame) for frame in carried) > bulk.UNAUTHENTICATED_BYTES_MAX
 
 
 async def test_keys_are_exchanged_while_messages_flow(join, place, take):
@@ -518,9 +518,9 @@ async def test_keys_are_exchanged_while_messages_flow(join, place, take):
 
     tasks = [asyncio.ensure_future(work) for work in (send(), read(a), read(b))]
     changes = [
-        lambda ring: ring.adding(new),
-        lambda ring: ring.using(new),
-        lambda ring: ring.removing(old),
+        lambda ring: ring.with_key(new),
+        lambda ring: ring.with_active(new),
+        lambda ring: ring.without_key(old),
     ]
     for change in changes:
         ring = keyring.edit(path, change)
@@ -540,10 +540,10 @@ async def test_keys_are_exchanged_while_messages_flow(join, place, take):
 def forgeries(name):
     """Frames that a neighbour without the key could make, of every kind."""
     rng = random.Random(2)
-    believable = encode(Data((Message(0, 10_000, 1, b"", False, (), b"forged", "x"),)))
+    believable = encode(Data((DataMessage(0, 10_000, 1, b"", False, (), b"forged", "x"),)))
     for number in range(2000):
         sealer = Sealer(name, member_id("ab"[number % 2]), rng.choice([1, 2**40]), new_key())
-        for kind in (WHOLE, FRAGMENT, HELLO, ROSTER, REPORT, GOODBYE):
+        for kind in (DATAGRAM, FRAGMENT, HELLO, ROSTER, REPORT, GOODBYE):
             yield sealer.seal(kind, believable)
         clear = Sealer(name, member_id("a"), rng.getrandbits(50), None)
         yield clear.seal(number % KINDS, believable)

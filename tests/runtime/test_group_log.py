@@ -6,7 +6,7 @@ import pytest
 
 from semcast.runtime.operations.group_log import GroupLog
 from semcast.runtime.operations.slow_members import SlowMember
-from semcast.runtime.operations.snapshot import ViewSeen
+from semcast.runtime.operations.snapshot import ViewSnapshot
 
 
 def slow(name):
@@ -22,7 +22,7 @@ def slow(name):
 
 
 def view(number, *members, status="member"):
-    return ViewSeen(
+    return ViewSnapshot(
         id=number,
         members=list(members),
         status=status,

@@ -7,17 +7,17 @@ import pytest
 
 from semcast.runtime.transport import network_interfaces as interfaces
 from semcast.runtime.transport.network_interfaces import (
-    Interface,
+    NetworkInterface,
     datagram_bytes,
     mtu_bytes,
     resolve_interface,
 )
 from semcast.terms.errors import ConfigError
 
-LOOPBACK = Interface("lo", 1, "127.0.0.1", True)
-LAN = Interface("lan0", 2, "10.0.0.5", False)
-LAN6 = Interface("lan0", 2, "fd00::5", False)
-LINK6 = Interface("lan0", 2, "fe80::5", False)
+LOOPBACK = NetworkInterface("lo", 1, "127.0.0.1", True)
+LAN = NetworkInterface("lan0", 2, "10.0.0.5", False)
+LAN6 = NetworkInterface("lan0", 2, "fd00::5", False)
+LINK6 = NetworkInterface("lan0", 2, "fe80::5", False)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_loopback_of_this_machine_is_found_by_name_and_by_address():
 @pytest.mark.skipif(sys.platform != "linux", reason="others have only 127.0.0.1 on loopback")
 def test_all_of_127_is_loopback():
     found = resolve_interface("127.0.0.9", 4, sealed=False)
-    assert found == Interface("lo", found.index, "127.0.0.9", True)
+    assert found == NetworkInterface("lo", found.index, "127.0.0.9", True)
 
 
 def test_with_a_key_the_default_route_decides(machine):
@@ -126,7 +126,7 @@ def test_ipv6_endpoints_name_the_interface_where_the_address_does_not():
         (LAN6, 1500, 1452),
         (LAN, 9000, 8972),
         (LAN, None, 1400),
-        (Interface("lan0", 2, "0.0.0.0", False), 9000, 1400),
+        (NetworkInterface("lan0", 2, "0.0.0.0", False), 9000, 1400),
     ],
 )
 def test_a_datagram_fills_a_packet(interface, mtu, expected, monkeypatch):
@@ -138,4 +138,4 @@ def test_the_mtu_of_an_interface_that_is_there_and_of_one_that_is_not():
     here = mtu_bytes(resolve_interface(None, 4, sealed=False))
     assert here is not None
     assert here >= 1280
-    assert mtu_bytes(Interface("no-such-0", 99, "10.0.0.1", False)) is None
+    assert mtu_bytes(NetworkInterface("no-such-0", 99, "10.0.0.1", False)) is None

@@ -86,7 +86,7 @@ async def test_peers_reach_each_other_without_multicast(meet, take, host):
 
 async def test_who_fell_silent_before_there_was_a_group_is_not_waited_for(join, monkeypatch):
     """Whoever is stopped and started again has another name, unless it was given one."""
-    monkeypatch.setattr(gathering, "SILENT_S", 0.5)
+    monkeypatch.setattr(gathering, "CANDIDATE_TIMEOUT_S", 0.5)
     gone = asyncio.ensure_future(join("a", members=3)._join())
     session = FixedSession(join("b", members=3)._options)
     waiting = asyncio.ensure_future(session.open())
@@ -215,7 +215,7 @@ async def test_a_key_that_comes_while_a_member_waits_is_used(join, ring):
     waiting = asyncio.ensure_future(join("a", key=path, **options)._join())
     other = asyncio.ensure_future(join("b", key=ring("other", right), **options)._join())
     await asyncio.sleep(0)
-    keyring.edit(path, lambda held: held.adding(right).using(right))
+    keyring.edit(path, lambda held: held.with_key(right).with_active(right))
     groups = await asyncio.gather(waiting, other)
     await asyncio.gather(*(group.close() for group in groups))
 

@@ -12,13 +12,13 @@ from semcast.runtime.storage import keyring
 from semcast.runtime.storage.keyring import (
     KEYS_MAX,
     KeyRing,
-    KeyRingWatch,
+    KeyRingWatcher,
+    decode_key,
     edit,
-    from_text,
+    encode_key,
     id_text,
     new_key,
     next_incarnation,
-    to_text,
 )
 from semcast.terms.errors import ConfigError
 from semcast.wire.sealing import CIPHERS, Key
@@ -35,14 +35,14 @@ def path(tmp_path):
 
 def added(path, *keys):
     for key in keys:
-        ring = edit(path, lambda ring, key=key: ring.adding(key))
+        ring = edit(path, lambda ring, key=key: ring.with_key(key))
     return ring
 
 
 def test_the_text_of_a_key_is_fixed():
-    assert to_text(KEY) == TEXT
-    assert from_text(f"  {TEXT}\n") == KEY
-    assert from_text(CHACHA_TEXT).cipher == "chacha20-poly1305"
+    assert encode_key(KEY) == TEXT
+    assert decode_key(f"  {TEXT}\n") == KEY
+    assert decode_key(CHACHA_TEXT).cipher == "chacha20-poly1305"
 
 
 @pytest.mark.parametrize("cipher", CIPHERS)
@@ -50,22 +50,22 @@ def test_keys_are_new_and_come_back_from_their_text(cipher):
     first, second = new_key(cipher), new_key(cipher)
     assert first.id != second.id
     assert first.secret != second.secret
-    assert from_text(to_text(first)) == first
-    assert len(to_text(first).split()) == 1
+    assert decode_key(encode_key(first)) == first
+    assert len(encode_key(first).split()) == 1
 
 
 def test_a_key_cut_short_or_mistyped_is_refused():
-    text = to_text(new_key())
+    text = encode_key(new_key())
     for size in range(len(text)):
         with pytest.raises(ConfigError, match=r"^key: "):
-            from_text(text[:size])
+            decode_key(text[:size])
     for place in range(len(text)):
         other = "B" if text[place] == "A" else "A"
         with pytest.raises(ConfigError, match=r"^key: "):
-            from_text(text[:place] + other + text[place + 1 :])
+            decode_key(text[:place] + other + text[place + 1 :])
     for bad in (text + "A", text + "=", text.lower(), "semcast-key-1-é", "5f21ac07"):
         with pytest.raises(ConfigError, match=r"^key: ") as refused:
-            from_text(bad)
+            decode_key(bad)
         assert text[20:40] not in str(refused.value)
 
 
@@ -74,9 +74,9 @@ def test_the_first_key_seals_until_another_is_used(path):
     first, second = new_key(), new_key()
     added(path, first, second)
     assert KeyRing.load(path) == KeyRing((first, second), first)
-    edit(path, lambda ring: ring.using(ring.find(id_text(second.id))))
+    edit(path, lambda ring: ring.with_active(ring.find(id_text(second.id))))
     assert KeyRing.load(path) == KeyRing((first, second), second)
-    edit(path, lambda ring: ring.removing(first))
+    edit(path, lambda ring: ring.without_key(first))
     assert KeyRing.load(path) == KeyRing((second,), second)
 
 
@@ -91,11 +91,11 @@ def test_a_key_added_twice_is_there_once(path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda ring: ring.removing(ring.active), "key: .* is active; first activate another"),
+        (lambda ring: ring.without_key(ring.active), "key: .* is active; first activate another"),
         (lambda ring: ring.find("5f21ac07"), "key: unknown value '5f21ac07'; allowed:"),
         (lambda ring: KeyRing().find("5f21ac07"), "the key ring is empty; run semcast keys new"),
         (
-            lambda ring: ring.adding(Key(ring.active.id, "aes-256-gcm", bytes(32))),
+            lambda ring: ring.with_key(Key(ring.active.id, "aes-256-gcm", bytes(32))),
             "key: id .* collides with another key",
         ),
     ],
@@ -139,7 +139,7 @@ def test_only_the_owner_may_read_the_file_and_its_folder(path):
     ],
 )
 def test_a_damaged_file_is_told_without_its_secrets(path, content):
-    text = to_text(new_key())
+    text = encode_key(new_key())
     path.parent.mkdir()
     path.write_bytes(content.replace(b"KEY", f"'{text}'".encode()))
     path.chmod(0o600)
@@ -218,7 +218,7 @@ def test_where_the_files_are(monkeypatch, tmp_path):
 
 
 def test_a_watch_sees_the_file_appear_and_change(path):
-    watch = KeyRingWatch(path)
+    watch = KeyRingWatcher(path)
     assert watch.ring == KeyRing()
     assert watch.poll() is None
     first = added(path, new_key())
@@ -231,7 +231,7 @@ def test_a_watch_sees_the_file_appear_and_change(path):
 
 def test_a_watch_does_not_wake_for_a_file_that_says_the_same(path):
     added(path, new_key())
-    watch = KeyRingWatch(path)
+    watch = KeyRingWatcher(path)
     os.utime(path, ns=(1, 1))
     assert watch.poll() is None
 
@@ -239,7 +239,7 @@ def test_a_watch_does_not_wake_for_a_file_that_says_the_same(path):
 def test_a_watch_keeps_the_last_good_ring_and_tells_once(path):
     good = added(path, new_key())
     data = path.read_bytes()
-    watch = KeyRingWatch(path)
+    watch = KeyRingWatcher(path)
 
     def told():
         assert watch.poll() is None
@@ -266,7 +266,7 @@ def test_a_watch_does_not_begin_with_a_bad_file(path):
     added(path, new_key())
     path.chmod(0o644)
     with pytest.raises(ConfigError):
-        KeyRingWatch(path)
+        KeyRingWatcher(path)
 
 
 def test_incarnations_follow_the_clock_and_never_go_back(tmp_path):

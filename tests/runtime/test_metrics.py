@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from semcast.runtime.operations import metrics
 from semcast.runtime.operations.slow_members import SlowMember
-from semcast.runtime.operations.snapshot import ViewSeen
-from semcast.runtime.transport.addresses import show
+from semcast.runtime.operations.snapshot import ViewSnapshot
+from semcast.runtime.transport.addresses import format_address
 from semcast.terms.errors import ConfigError
 
 DEADLINE_S = 10
@@ -32,7 +32,7 @@ def serve():
 
 def scrape(server):
     """Every sample by name, and the labels beyond group and member."""
-    with urlopen(f"http://{show(server.address)}/metrics", timeout=DEADLINE_S) as answer:
+    with urlopen(f"http://{format_address(server.address)}/metrics", timeout=DEADLINE_S) as answer:
         text = answer.read().decode()
     found = {}
     for family in text_string_to_metric_families(text):
@@ -74,7 +74,7 @@ def test_a_scrape_finds_what_the_member_says(serve, snapshot, peer):
         repairs_asked_total=17,
         repairs_answered_total=18,
         slow=[SLOW],
-        view=ViewSeen(
+        view=ViewSnapshot(
             id=3,
             members=["ada", "bob"],
             status="minority",
@@ -140,7 +140,7 @@ def test_closing_ends_it(serve, snapshot):
 
 
 def test_what_cannot_be_listened_on_is_refused(serve, snapshot):
-    taken = show(serve(snapshot).address)
+    taken = format_address(serve(snapshot).address)
     with pytest.raises(ConfigError, match=f"metrics: cannot listen on {taken}: Address already"):
         metrics.serve(taken, snapshot)
     with pytest.raises(ConfigError, match=r"metrics: cannot listen on 192\.0\.2\.1:0: "):

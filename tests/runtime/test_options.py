@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from semcast.core.recipe import Recipe
 from semcast.runtime.options.options import Options, option_fields, option_help
-from semcast.runtime.transport.addresses import PeerAddress, multicast_address, parse_address, show
+from semcast.runtime.transport.addresses import (
+    PeerAddress,
+    format_address,
+    multicast_address,
+    parse_address,
+)
 from semcast.terms.errors import ConfigError
 
 TRIO = "a=10.0.0.1:7000,b=10.0.0.2:7000,c=10.0.0.3:7000"
@@ -500,7 +505,7 @@ def test_an_address_does_not_depend_on_the_process():
     st.integers(0, 65535),
 )
 def test_an_address_is_read_as_it_is_shown(host, port):
-    assert parse_address(show((host, port)), "bind") == (host, port)
+    assert parse_address(format_address((host, port)), "bind") == (host, port)
 
 
 def test_with_views_members_only_found_the_group():

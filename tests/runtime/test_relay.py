@@ -14,7 +14,7 @@ import pytest
 from semcast.faults import Constant, Link, OneWayCut, Partition
 from semcast.fleet import relay as relay_module
 from semcast.fleet.relay import Relay
-from semcast.sim import Clock, Network
+from semcast.sim import Network, VirtualClock
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.messages import Excluded
 from semcast.wire import frames
@@ -86,7 +86,7 @@ async def relayed(names="abc", link=NOW, faults=(), seed=1, host="127.0.0.1"):
     fronts = await relay.start()
     for member in members:
         member.fronts = fronts
-    relay.begin()
+    relay.start_faults()
     try:
         yield relay, *members
     finally:
@@ -96,13 +96,13 @@ async def relayed(names="abc", link=NOW, faults=(), seed=1, host="127.0.0.1"):
 
 
 def frame(sender, body=b"", channel=frames.UDP):
-    header = frames.Header(frames.WHOLE, channel, 0, 1, frames.member_id(sender), 1, 1, 1)
+    header = frames.FrameHeader(frames.DATAGRAM, channel, 0, 1, frames.member_id(sender), 1, 1, 1)
     return frames.pack(header) + body
 
 
 def simulated(link, seed, count):
     """What arrives, in order, of so many datagrams sent at once from 0 to 1 of the simulator."""
-    clock, network, arrived = Clock(), Network(2, link), []
+    clock, network, arrived = VirtualClock(), Network(2, link), []
     network.connect(clock, seed, [None, lambda _, datagram: arrived.append(datagram.member)])
     network.send(0, [((1,), Excluded(number)) for number in range(count)])
     clock.run(99.0)
@@ -165,7 +165,7 @@ def test_a_seed_loses_and_doubles_the_datagrams_that_the_simulator_does(link):
 
 def test_only_what_the_seed_holds_back_is_overtaken():
     link = Link(latency=Constant(0.0), reorder=0.3, reorder_s=0.1)
-    clock, network, late = Clock(), Network(2, link), set()
+    clock, network, late = VirtualClock(), Network(2, link), set()
     network.connect(clock, 5, [None, lambda _, d: late.add(d.member) if clock.now else None])
     network.send(0, [((1,), Excluded(number)) for number in range(200)])
     clock.run(1.0)
@@ -279,9 +279,9 @@ def test_faults_wait_for_begin_which_comes_once():
         a.fronts = await relay.start()
         a.send("b", b"before")
         assert await b.hear_data() == [b"before"]
-        relay.begin()
+        relay.start_faults()
         with pytest.raises(LocalProtocolError, match="already called"):
-            relay.begin()
+            relay.start_faults()
         await relay.close()
         await relay.close()
         assert relay.counts.sent == 1
@@ -292,7 +292,7 @@ def test_faults_wait_for_begin_which_comes_once():
 
 
 def test_what_waits_is_bounded(monkeypatch):
-    each = 100 + relay_module.PLACE_BYTES
+    each = 100 + relay_module.DATAGRAM_COST_BYTES
     monkeypatch.setattr(relay_module, "WAITING_BYTES_MAX", 10 * each - 1)
 
     async def scenario():

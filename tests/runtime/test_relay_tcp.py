@@ -8,8 +8,8 @@ import pytest
 from semcast.faults import Constant, Link, Links, OneWayCut, Uniform
 from semcast.fleet import relay_streams as relay_tcp
 from semcast.fleet.relay import Relay
-from semcast.fleet.relay_streams import Connections, Counts, End, whole_frames
-from semcast.fleet.timer_queue import Agenda
+from semcast.fleet.relay_streams import RelayConnections, RelayCounts, RelayEnd, whole_frames
+from semcast.fleet.timer_queue import TimerQueue
 from semcast.wire import frames
 
 DEADLINE_S = 10
@@ -35,7 +35,9 @@ def run(scenario):
 
 def record(sender, body=b""):
     """A frame behind its length."""
-    header = frames.Header(frames.WHOLE, frames.TCP, 0, 1, frames.member_id(sender), 1, 1, 1)
+    header = frames.FrameHeader(
+        frames.DATAGRAM, frames.TCP, 0, 1, frames.member_id(sender), 1, 1, 1
+    )
     frame = frames.pack(header) + body
     return len(frame).to_bytes(4, "little") + frame
 
@@ -82,7 +84,7 @@ class Net:
         members = {"a": ("127.0.0.1", 1), "b": self.b, "c": ("127.0.0.1", 2)}
         self.relay = Relay(members, link, faults)
         self._fronts = await self.relay.start()
-        self.relay.begin()
+        self.relay.start_faults()
 
     def _wire(self, *ends):
         self.wires.append(Wire(*ends))
@@ -272,7 +274,7 @@ def test_a_caller_that_is_gone_when_the_member_answers_leaves_nothing_open():
     async def scenario():
         async with relayed() as net:
             members = [("a", ("127.0.0.1", 1)), ("b", net.b)]
-            hub = Connections(members, Links(2, Link()), 1, Agenda(), Counts())
+            hub = RelayConnections(members, Links(2, Link()), 1, TimerQueue(), RelayCounts())
             caller = hub.accept(1)
             caller.connection_made(Paper())
             caller.data_received(record("a"))
@@ -284,25 +286,25 @@ def test_a_caller_that_is_gone_when_the_member_answers_leaves_nothing_open():
 
 def test_what_is_on_its_way_is_bounded_by_not_reading(monkeypatch):
     one = record("a", bytes(100))
-    monkeypatch.setattr(relay_tcp, "ON_THE_WAY_BYTES_MAX", 3 * len(one))
+    monkeypatch.setattr(relay_tcp, "IN_FLIGHT_BYTES_MAX", 3 * len(one))
 
     async def scenario():
-        agenda = Agenda()
+        agenda = TimerQueue()
         links = Links(2, Link(latency=Constant(5.0)))
         members = [("a", ("127.0.0.1", 1)), ("b", ("127.0.0.1", 2))]
-        hub = Connections(members, links, 1, agenda, Counts())
-        near, far = End(hub, 0, 1), End(hub, 1, 0)
+        hub = RelayConnections(members, links, 1, agenda, RelayCounts())
+        near, far = RelayEnd(hub, 0, 1), RelayEnd(hub, 1, 0)
         for end in (near, far):
             end.connection_made(Paper())
-        far.join(near)
-        near.join(far)
+        far.connect_to(near)
+        near.connect_to(far)
         for _ in range(3):
             near.data_received(one)
             assert near.transport.is_read
         near.data_received(one)
         assert not near.transport.is_read
         asyncio.get_running_loop().skip(5.0)
-        agenda.run_due()
+        agenda.run_expired()
         assert far.transport.written == 4 * one
         assert near.transport.is_read
 

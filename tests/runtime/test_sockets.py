@@ -14,19 +14,19 @@ import pytest
 
 from semcast.runtime.transport import sockets
 from semcast.runtime.transport.network_interfaces import (
-    Interface,
+    NetworkInterface,
     datagram_bytes,
     interfaces,
     resolve_interface,
 )
 from semcast.runtime.transport.sockets import (
-    Shortage,
-    multicast_fault,
+    BufferShortfall,
+    buffer_shortfalls,
+    drop_matching,
     open_multicast,
     open_tcp,
     open_unicast,
-    shortages,
-    turn_away,
+    probe_multicast,
 )
 from semcast.terms.errors import ConfigError
 
@@ -36,14 +36,14 @@ GROUPS = {4: "239.192.7.7", 6: "ff15::8000:7"}
 
 
 @pytest.fixture(params=[4, 6], ids=["ipv4", "ipv6"])
-def loopback(request: pytest.FixtureRequest) -> Interface:
+def loopback(request: pytest.FixtureRequest) -> NetworkInterface:
     if not any(each.is_loopback for each in interfaces(request.param)):
         pytest.skip(f"loopback has no IPv{request.param} address")
     return resolve_interface(None, request.param, sealed=False)
 
 
 @pytest.fixture
-def loopback4() -> Interface:
+def loopback4() -> NetworkInterface:
     return resolve_interface(None, 4, sealed=False)
 
 
@@ -125,7 +125,7 @@ def test_a_group_port_held_by_somebody_alone(loopback4, opened):
 def test_impossible_ports_and_addresses(loopback4):
     with pytest.raises(ConfigError, match=r"^port: 65536 is not between 0 and 65535"):
         open_tcp(loopback4, 65_536)
-    elsewhere = Interface("lan0", loopback4.index, "198.51.100.1", False)
+    elsewhere = NetworkInterface("lan0", loopback4.index, "198.51.100.1", False)
     with pytest.raises(ConfigError, match=r"^port: cannot bind 7 on 198\.51\.100\.1"):
         open_tcp(elsewhere, 7)
     with pytest.raises(ConfigError, match=r"cannot receive multicast to 127\.0\.0\.1"):
@@ -143,8 +143,8 @@ def test_a_port_for_root(loopback4, monkeypatch):
 
 def test_buffers_are_as_large_as_asked_for(loopback4, opened):
     udp = opened.enter_context(open_unicast(loopback4, 0, 1 << 16))
-    assert shortages(udp, 1 << 16) == []
-    short = shortages(udp, 1 << 40)
+    assert buffer_shortfalls(udp, 1 << 16) == []
+    short = buffer_shortfalls(udp, 1 << 40)
     assert [each.buffer for each in short] == ["receive", "send"]
     assert all(1 << 16 <= each.got_bytes < 1 << 40 == each.asked_bytes for each in short)
 
@@ -162,11 +162,11 @@ def test_a_refused_buffer_is_taken_smaller_and_reported(loopback4, monkeypatch, 
         ),
     )
     udp = opened.enter_context(open_unicast(loopback4, 0, BUFFER_BYTES))
-    assert [each.got_bytes for each in shortages(udp, BUFFER_BYTES)] == [limit, limit]
+    assert [each.got_bytes for each in buffer_shortfalls(udp, BUFFER_BYTES)] == [limit, limit]
 
 
 def test_a_shortage_says_what_to_do():
-    short = Shortage("receive", 4_194_304, 212_992, "sysctl -w net.core.rmem_max=4194304")
+    short = BufferShortfall("receive", 4_194_304, 212_992, "sysctl -w net.core.rmem_max=4194304")
     assert str(short) == (
         "the receive buffer has 212,992 bytes instead of 4,194,304;"
         " sysctl -w net.core.rmem_max=4194304"
@@ -174,7 +174,7 @@ def test_a_shortage_says_what_to_do():
 
 
 def test_multicast_comes_back_on_loopback(loopback4):
-    assert multicast_fault(loopback4, GROUPS[4], DEADLINE_S) is None
+    assert probe_multicast(loopback4, GROUPS[4], DEADLINE_S) is None
 
 
 def test_multicast_that_goes_nowhere_is_told(loopback4, monkeypatch):
@@ -182,7 +182,7 @@ def test_multicast_that_goes_nowhere_is_told(loopback4, monkeypatch):
     monkeypatch.setattr(
         sockets, "open_multicast", lambda it, _, port, size: real(it, "239.192.7.9", port, size)
     )
-    found = multicast_fault(loopback4, GROUPS[4], 0.05)
+    found = probe_multicast(loopback4, GROUPS[4], 0.05)
     assert found is not None
     assert found.startswith(
         f"received no multicast from {GROUPS[4]} on {loopback4.name} within 0.05 s; allow"
@@ -289,7 +289,7 @@ def test_multicast_and_unicast_between_machines(namespaces, ip, net):
 
 PROBES = """
 interface = resolve_interface("lo", 6, sealed=False)
-print(multicast_fault(interface, sys.argv[1], 5))
+print(probe_multicast(interface, sys.argv[1], 5))
 """
 
 
@@ -336,7 +336,7 @@ def test_what_has_the_mark_is_turned_away_and_nothing_else():
     ):
         hearing.bind(("127.0.0.1", 0))
         hearing.setblocking(False)
-        turn_away(hearing, 2, mark)
+        drop_matching(hearing, 2, mark)
         for datagram in (b"12" + mark, *others, b"34" + mark + bytes(1000)):
             sending.sendto(datagram, hearing.getsockname())
         assert [hearing.recv(65_535) for _ in others] == others

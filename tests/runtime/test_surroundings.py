@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semcast.runtime.operations import system_info as surroundings
-from semcast.runtime.operations.system_info import UdpCounts
+from semcast.runtime.operations.system_info import UdpCounters
 
 SNMP = """\
 Ip: Forwarding DefaultTTL
@@ -22,9 +22,9 @@ SNMP6 = "Ip6InReceives  \t12\nUdp6InDatagrams \t500\nUdp6RcvbufErrors\t3\n"
 
 def test_counts_of_both_versions_of_ip(tmp_path):
     (tmp_path / "snmp").write_text(SNMP)
-    assert surroundings.udp_counts(tmp_path) == UdpCounts(received=1000, lost=7)
+    assert surroundings.udp_counts(tmp_path) == UdpCounters(received=1000, lost=7)
     (tmp_path / "snmp6").write_text(SNMP6)
-    assert surroundings.udp_counts(tmp_path) == UdpCounts(received=1500, lost=10)
+    assert surroundings.udp_counts(tmp_path) == UdpCounters(received=1500, lost=10)
 
 
 @pytest.mark.parametrize("text", ["", "Udp: InDatagrams\n", "Udp: InDatagrams\nUdp: many\n"])

@@ -109,7 +109,7 @@ def test_errors_reach_the_script(pair, quotes):
 
 
 def test_whoever_is_interrupted_withdraws_what_it_waited_for():
-    loop = sync.Loop()
+    loop = sync.LoopThread()
 
     def interrupt(_number, _frame):
         raise KeyboardInterrupt
@@ -129,7 +129,7 @@ def test_whoever_is_interrupted_withdraws_what_it_waited_for():
 
 
 def test_closing_ends_whatever_runs():
-    loop = sync.Loop()
+    loop = sync.LoopThread()
     running = asyncio.run_coroutine_threadsafe(asyncio.Event().wait(), loop._loop)
     loop.close()
     assert running.cancelled()

@@ -80,7 +80,7 @@ async def test_a_member_that_cannot_come_back_says_why(join, monkeypatch):
     def fail() -> int:
         raise ConfigError("incarnation: no space left on device")
 
-    monkeypatch.setattr(view_session, "next_life", fail)
+    monkeypatch.setattr(view_session, "next_inc", fail)
     group._port.put([Ended(EXCLUDED)])
     with pytest.raises(Exception, match="no space left"):
         async for _ in group:

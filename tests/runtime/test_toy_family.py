@@ -12,7 +12,7 @@ from semcast.families import Family, register, unregister
 from semcast.kernel import run_of
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import Machine, Status
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.terms.outputs import Delivery
 from semcast.wire import Codec
 
@@ -23,7 +23,7 @@ class ShoutRecipe:
 
 
 class Shout(msgspec.Struct, frozen=True, array_like=True, tag=97):
-    messages: tuple[Message, ...]
+    messages: tuple[DataMessage, ...]
 
 
 class Shouter(Machine):
@@ -39,7 +39,7 @@ class Shouter(Machine):
 
     def submit(self, submissions, now, out):
         messages = tuple(
-            Message(self.rank, self.last + place, payload=each.payload)
+            DataMessage(self.rank, self.last + place, payload=each.payload)
             for place, each in enumerate(submissions, 1)
         )
         self.last += len(messages)

@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 from semcast.runtime.transport import udp as module
 from semcast.runtime.transport.udp import (
     DRAIN_MAX,
+    GSO_BYTES_MAX,
+    GSO_SEGMENTS_MAX,
     SOL_UDP,
-    TRAIN_BYTES,
-    TRAIN_MAX,
     UDP_GRO,
-    WAITING_MAX,
-    Transport,
-    cut,
-    trains,
+    UNSENT_FRAMES_MAX,
+    UdpTransport,
+    gso_batches,
+    split_gro,
 )
 from semcast.terms.errors import RemoteProtocolError
-from semcast.wire.fragments import Reassembly
+from semcast.wire.fragments import Reassembler
 from semcast.wire.frames import (
+    DATAGRAM,
     FRAGMENT,
     GOODBYE,
     HEADER_BYTES,
     HELLO,
     REPORT,
     TAG_BYTES,
-    WHOLE,
-    Refused,
+    FrameRejected,
     member_id,
 )
 from semcast.wire.sealing import Opener, Sealer
@@ -68,13 +68,13 @@ class End:
     """A transport, and what came out of it, drain by drain."""
 
     def __init__(self, own, sock, incarnation=1, frame_bytes=FRAME_BYTES):
-        self.transport = Transport(
+        self.transport = UdpTransport(
             Sealer("quotes", own, incarnation, None, salt=incarnation),
             Opener(Sealer("quotes", own, incarnation, None, salt=incarnation).identity, ()),
             sock,
             None,
             frame_bytes,
-            Reassembly(1 << 20, 4 << 20),
+            Reassembler(1 << 20, 4 << 20),
         )
         self.address = sock.getsockname()
         self.drains = [[]]
@@ -123,10 +123,10 @@ async def test_a_body_arrives_as_it_was_whatever_its_size(ends, host):
     assert ada.transport.body_bytes == room
     bodies = [b"", b"x", bytes(room), b"y" * (room + 1), bytes(range(256)) * 400]
     for body in bodies:
-        ada.transport.send(WHOLE, body, [bob.address])
+        ada.transport.send(DATAGRAM, body, [bob.address])
     await bob.until(lambda end: len(end.received) == len(bodies))
     assert [opened.body for opened in bob.received] == bodies
-    assert {(o.kind, o.sender, o.incarnation) for o in bob.received} == {(WHOLE, ADA, 1)}
+    assert {(o.kind, o.sender, o.incarnation) for o in bob.received} == {(DATAGRAM, ADA, 1)}
     assert bob.transport.datagrams_in == ada.transport.datagrams_out > 70
     assert bob.transport.bytes_in == ada.transport.bytes_out
     assert not bob.transport.discarded
@@ -163,7 +163,7 @@ async def test_a_wake_up_that_takes_long_ends_early(ends, monkeypatch):
     monkeypatch.setattr(module, "DRAIN_S", 0.0)
     ada, bob = ends(frame_bytes=100)
     for _ in range(3):
-        ada.transport.send(WHOLE, b"", [bob.address])
+        ada.transport.send(DATAGRAM, b"", [bob.address])
     await bob.until(lambda end: len(end.received) == 3)
     assert [len(drain) for drain in bob.drains if drain] == [1, 1, 1]
 
@@ -173,7 +173,7 @@ async def test_one_wake_up_drains_many_but_not_without_bound(ends, monkeypatch):
     ada, bob = ends(frame_bytes=100)
     count = DRAIN_MAX + 10
     for _ in range(count):
-        ada.transport.send(WHOLE, b"", [bob.address])
+        ada.transport.send(DATAGRAM, b"", [bob.address])
     await bob.until(lambda end: len(end.received) == count)
     assert [len(drain) for drain in bob.drains if drain] == [DRAIN_MAX, 10]
 
@@ -184,7 +184,7 @@ async def test_a_slowly_turning_event_loop_still_drains_the_socket_each_turn(end
     ada, bob = ends(frame_bytes=100)
     count, turns = DRAIN_MAX + 10, 0
     for _ in range(count):
-        ada.transport.send(WHOLE, b"", [bob.address])
+        ada.transport.send(DATAGRAM, b"", [bob.address])
     while len(bob.received) < count:
         time.sleep(0.001)  # an application that keeps the loop busy
         await asyncio.sleep(0)
@@ -195,7 +195,7 @@ async def test_a_slowly_turning_event_loop_still_drains_the_socket_each_turn(end
 async def test_a_single_datagram_costs_no_failed_read(ends):
     ada, bob = ends(frame_bytes=100, kind=CountingSocket)
     for number in range(1, 4):
-        ada.transport.send(WHOLE, b"", [bob.address])
+        ada.transport.send(DATAGRAM, b"", [bob.address])
         await bob.until(lambda end, number=number: len(end.received) == number)
     assert bob.transport._unicast.reads == 3
 
@@ -209,22 +209,22 @@ async def test_a_single_datagram_costs_no_failed_read(ends):
 )
 def test_frames_leave_in_trains_that_the_kernel_can_cut(runs):
     frames = [bytes(size) for size, count in runs for _ in range(count if size < 2000 else 3)]
-    made = [list(train) for train in trains(frames)]
+    made = [list(train) for train in gso_batches(frames)]
     assert [frame for train in made for frame in train] == frames
     for train in made:
         assert len({len(frame) for frame in train[:-1]}) <= 1
         assert 0 < len(train[-1]) <= len(train[0])
-        assert len(train) == 1 or sum(map(len, train)) <= TRAIN_BYTES
-        assert len(train) <= TRAIN_MAX
+        assert len(train) == 1 or sum(map(len, train)) <= GSO_BYTES_MAX
+        assert len(train) <= GSO_SEGMENTS_MAX
         if len(train) > 1:
             told = [(SOL_UDP, UDP_GRO, len(train[0]).to_bytes(4, sys.byteorder))]
-            assert cut(b"".join(train), told) == train
+            assert split_gro(b"".join(train), told) == train
     neighbours = pairwise(made)
     assert all(
         len(then[0]) > len(train[0])
         or len(train[-1]) < len(train[0])
-        or len(train) == TRAIN_MAX
-        or (len(train) + 1) * len(train[0]) > TRAIN_BYTES
+        or len(train) == GSO_SEGMENTS_MAX
+        or (len(train) + 1) * len(train[0]) > GSO_BYTES_MAX
         for train, then in neighbours
     ), "no train could have been longer"
 
@@ -233,7 +233,7 @@ def test_frames_leave_in_trains_that_the_kernel_can_cut(runs):
 async def test_many_bodies_go_to_the_kernel_at_once_and_arrive_one_by_one(ends, host):
     ada, bob = ends(host)
     bodies = [bytes([number]) * size for number, size in enumerate([300] * 100 + [299, 5, 700])]
-    ada.transport.send_all(WHOLE, bodies, [bob.address])
+    ada.transport.send_all(DATAGRAM, bodies, [bob.address])
     await bob.until(lambda end: len(end.received) == len(bodies))
     assert [opened.body for opened in bob.received] == bodies
     assert bob.transport.datagrams_in == ada.transport.datagrams_out == len(bodies)
@@ -245,7 +245,7 @@ async def test_where_the_kernel_cannot_cut_frames_leave_one_by_one(ends, monkeyp
     ada, bob = ends()
     bodies = [bytes([number]) for number in range(5)]
     for _ in range(2):
-        ada.transport.send_all(WHOLE, bodies, [bob.address])
+        ada.transport.send_all(DATAGRAM, bodies, [bob.address])
     await bob.until(lambda end: len(end.received) == 10)
     assert [opened.body for opened in bob.received] == bodies * 2
     assert not ada.transport.discarded
@@ -255,14 +255,16 @@ async def test_what_is_discarded_is_counted_by_reason(ends):
     _, bob = ends()
     foreign = Sealer("games", ADA, 1, None)
     ours = Sealer("quotes", ADA, 1, None)
-    again = ours.seal(WHOLE, b"once")
-    version = bytearray(ours.seal(WHOLE, b""))
+    again = ours.seal(DATAGRAM, b"once")
+    version = bytearray(ours.seal(DATAGRAM, b""))
     version[2] += 1
-    unknown = bytearray(ours.seal(WHOLE, b""))
+    unknown = bytearray(ours.seal(DATAGRAM, b""))
     unknown[3] = 15
-    frames = [b"", b"SC", b"G" * 100, foreign.seal(WHOLE, b""), again, again, version, unknown]
-    frames.append(Sealer("quotes", BOB, 1, None, salt=1).seal(WHOLE, b""))  # our own, not counted
-    frames.append(Sealer("quotes", BOB, 2, None).seal(WHOLE, b""))
+    frames = [b"", b"SC", b"G" * 100, foreign.seal(DATAGRAM, b""), again, again, version, unknown]
+    frames.append(
+        Sealer("quotes", BOB, 1, None, salt=1).seal(DATAGRAM, b"")
+    )  # our own, not counted
+    frames.append(Sealer("quotes", BOB, 2, None).seal(DATAGRAM, b""))
     frames.append(ours.seal(FRAGMENT, b"torn"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         for frame in frames:
@@ -285,11 +287,15 @@ async def test_an_error_of_whoever_handles_it_is_counted(ends):
     ada, bob = ends()
 
     def refuse(opened, _source, _now):
-        raise Refused("stranger", "no member") if opened.body else RemoteProtocolError("nonsense")
+        raise (
+            FrameRejected("stranger", "no member")
+            if opened.body
+            else RemoteProtocolError("nonsense")
+        )
 
     bob.transport.on_frame = refuse
     for body in (b"", b"x"):
-        ada.transport.send(WHOLE, body, [bob.address])
+        ada.transport.send(DATAGRAM, body, [bob.address])
     await bob.until(lambda end: end.transport.datagrams_in == 2)
     assert bob.transport.discarded == {"stranger": 1, "malformed": 1}
 
@@ -297,7 +303,7 @@ async def test_an_error_of_whoever_handles_it_is_counted(ends):
 async def test_what_cannot_be_sent_is_counted_and_the_rest_goes_on(ends):
     ada, bob = ends()
     nowhere = "127.0.0.1", 0
-    ada.transport.send(WHOLE, b"still", [nowhere, bob.address])
+    ada.transport.send(DATAGRAM, b"still", [nowhere, bob.address])
     assert ada.transport.discarded == {"send error": 1}
     await bob.until(lambda end: end.received)
 
@@ -316,7 +322,7 @@ async def test_each_reason_why_the_kernel_sends_nothing_has_its_word(ends):
     """A firewall or a datagram over the limit must not look like a peer that is gone."""
     ada, bob = ends(kind=RefusingSocket)
     for _ in RefusingSocket.reasons:
-        ada.transport.send(WHOLE, b"", [bob.address])
+        ada.transport.send(DATAGRAM, b"", [bob.address])
     assert ada.transport.discarded == {
         "unreachable": 2,
         "too large": 1,
@@ -336,7 +342,7 @@ async def test_an_error_of_our_own_costs_one_datagram_and_one_traceback(ends, ca
 
     bob.transport.on_frame = stumble
     for body in (b"bad", b"bad", b"good"):
-        ada.transport.send(WHOLE, body, [bob.address])
+        ada.transport.send(DATAGRAM, body, [bob.address])
     await bob.until(lambda end: end.received)
     assert [opened.body for opened in bob.received] == [b"good"]
     assert bob.transport.discarded == {"faulty": 2}
@@ -353,14 +359,14 @@ async def test_what_the_kernel_does_not_take_waits_in_order_up_to_a_bound(place)
     ada = End(ADA, sender)
     beyond = 7
     while not ada.transport._waiting:
-        ada.transport.send(WHOLE, b"", [target])
+        ada.transport.send(DATAGRAM, b"", [target])
     taken = ada.transport.datagrams_out
-    for _ in range(WAITING_MAX - 1 + beyond):
-        ada.transport.send(WHOLE, b"", [target])
+    for _ in range(UNSENT_FRAMES_MAX - 1 + beyond):
+        ada.transport.send(DATAGRAM, b"", [target])
     assert ada.transport.discarded == {"unsent": beyond}
     opener = Opener(Sealer("quotes", BOB, 1, None).identity, ())
     arrived = 0
-    while arrived < taken + WAITING_MAX:
+    while arrived < taken + UNSENT_FRAMES_MAX:
         try:
             opened = opener.open(receiver.recv(65_535), True, 0.0)
         except BlockingIOError:
@@ -368,9 +374,9 @@ async def test_what_the_kernel_does_not_take_waits_in_order_up_to_a_bound(place)
         else:
             assert opened.sender == ADA
             arrived += 1
-    assert ada.transport.datagrams_out == taken + WAITING_MAX
+    assert ada.transport.datagrams_out == taken + UNSENT_FRAMES_MAX
     assert not asyncio.get_running_loop().remove_writer(sender.fileno()), "nothing waits any more"
-    ada.transport.send(WHOLE, b"last", [target])
+    ada.transport.send(DATAGRAM, b"last", [target])
     assert opener.open(receiver.recv(65_535), True, 0.0).body == b"last"
     ada.transport.close()
     receiver.close()

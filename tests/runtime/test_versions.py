@@ -12,15 +12,15 @@ import pytest
 import semcast
 from semcast.runtime.membership.gathering import (
     CANDIDATES_MAX,
-    Gathering,
     Hello,
-    Seat,
-    greeting,
+    RosterAgreement,
+    RosterEntry,
+    encode_hello,
     read_greeting,
 )
 from semcast.runtime.membership.versions import RECENT_S, Versions
 from semcast.wire import frames
-from semcast.wire.frames import HELLO, WHOLE, Claim, Header, group_id, member_id, pack
+from semcast.wire.frames import DATAGRAM, HELLO, Claim, FrameHeader, group_id, member_id, pack
 from semcast.wire.sealing import Sealer
 
 DEADLINE_S = 20
@@ -32,9 +32,9 @@ def hello(name, *versions):
 
 
 def test_a_hello_announces_what_the_process_speaks(monkeypatch):
-    assert read_greeting(greeting(Hello("a", 7, 1, 0))).versions == (1, 1)
+    assert read_greeting(encode_hello(Hello("a", 7, 1, 0))).versions == (1, 1)
     monkeypatch.setattr(frames, "HIGHEST", 2)
-    assert read_greeting(greeting(Hello("a", 7, 1, 0))).versions == (1, 2)
+    assert read_greeting(encode_hello(Hello("a", 7, 1, 0))).versions == (1, 2)
 
 
 def test_all_in_the_view_must_have_announced_it(monkeypatch):
@@ -86,7 +86,7 @@ def test_claims_and_hellos_take_little_memory(caplog):
     for number in range(2 * CANDIDATES_MAX):
         versions.on_claim(Claim(9, 1, number))
         versions.on_hello(number, hello(f"{number}", 1, 1), 0.0)
-    assert len(versions._told) == 1
+    assert len(versions._warned) == 1
     assert len(versions._names) == len(versions._heard) == CANDIDATES_MAX
 
 
@@ -97,16 +97,18 @@ class Chance:
 
 def test_a_roster_says_what_each_member_speaks():
     """So all know it from one source, whichever hellos they heard."""
-    own = Seat("a", 1, "127.0.0.1", 1, 3, (1, 2))
-    gathering = Gathering(own, 2, 7, Chance(), None)
+    own = RosterEntry("a", 1, "127.0.0.1", 1, 3, (1, 2))
+    gathering = RosterAgreement(own, 2, 7, Chance(), None)
     said = msgspec.msgpack.encode(Hello("b", 7, 9, gathering.nonce, bytes(200), versions=(1, 4)))
     gathering.on_hello(member_id("b"), 2, said, ("127.0.0.1", 2), 0.0, salt=6)
     gathering.on_time(1.0)
-    assert gathering.proposal == (own, Seat("b", 2, "127.0.0.1", 2, 6, (1, 4)))
+    assert gathering.proposal == (own, RosterEntry("b", 2, "127.0.0.1", 2, 6, (1, 4)))
 
 
 def test_those_who_cannot_understand_each_other_are_no_group():
-    gathering = Gathering(Seat("a", 1, "127.0.0.1", 1, 3, (1, 2)), 2, 7, Chance(), None)
+    gathering = RosterAgreement(
+        RosterEntry("a", 1, "127.0.0.1", 1, 3, (1, 2)), 2, 7, Chance(), None
+    )
     said = msgspec.msgpack.encode(Hello("b", 7, 9, gathering.nonce, bytes(200), versions=(3, 4)))
     gathering.on_hello(member_id("b"), 2, said, ("127.0.0.1", 2), 0.0)
     gathering.on_time(1.0)
@@ -216,7 +218,7 @@ async def test_a_frame_of_version_nine_is_refused_by_the_name_of_a_peer(
 ):
     peers = [f"{name}=127.0.0.1:{port}" for name, port in zip("ab", free_ports(2), strict=True)]
     port = int(peers[0].rsplit(":")[-1])
-    frame = pack(Header(WHOLE, 0, 0, group_id(quotes), member_id("b"), 1, 1, 1), 9)
+    frame = pack(FrameHeader(DATAGRAM, 0, 0, group_id(quotes), member_id("b"), 1, 1, 1), 9)
     joining = join("a", peers=peers, protocol=protocol, join_timeout=SOON_S)
     told = await besiege(frame, port, joining)
     assert "; b runs a newer version of semcast; upgrade this process" in told

@@ -8,7 +8,7 @@ from semcast.core.views.recipe import ViewRecipe
 from semcast.runtime.storage.recording import ViewJournal
 from semcast.terms.errors import SemcastError
 from semcast.terms.events import INSTALL, SUSPECT, Event
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.traces.journal_file import read_journal
 
 
@@ -61,7 +61,7 @@ def test_a_journal_that_is_begun_too_late_is_closed(tmp_path):
     """A join was given up while a thread waited for the disk."""
     made = journal(tmp_path)
     made.close()
-    made.begin(5, Life(7, 10))
+    made.begin(5, Incarnation(7, 10))
     assert made._current._file < 0
 
 

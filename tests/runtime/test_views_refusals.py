@@ -14,7 +14,7 @@ from semcast.runtime.storage import keyring
 from semcast.runtime.storage.keyring import new_key
 from semcast.terms.views import Heartbeat
 from semcast.wire import encode
-from semcast.wire.frames import HELLO, WHOLE, member_id
+from semcast.wire.frames import DATAGRAM, HELLO, member_id
 from semcast.wire.sealing import Sealer
 
 SOON_S = 2.0
@@ -52,7 +52,7 @@ async def test_other_settings_are_said(crowd, options):
 
 async def test_a_wrong_key_is_said(crowd, place):
     for name in ("one", "other"):
-        keyring.edit(place / name, lambda ring: ring.adding(new_key()))
+        keyring.edit(place / name, lambda ring: ring.with_key(new_key()))
     async with crowd() as here:
         (a, _), (_, other) = await here.found("ab", key=place / "one", **LOOPBACK)
         told = await refused(here, "c", key=place / "other", **LOOPBACK)
@@ -184,7 +184,7 @@ async def test_nonsense_from_a_member_is_counted_and_does_no_harm(crowd):
     async with crowd() as here:
         (a, _), (b, other) = await here.found("ab")
         for body in (b"", b"\xc1", bytes(100), encode(Heartbeat(-1, -1))):
-            b._driver._channel.transport.send(WHOLE, body, (None,))
+            b._driver._channel.transport.send(DATAGRAM, body, (None,))
         while a.snapshot().discarded.get("malformed", 0) < 4:
             await asyncio.sleep(0)
         await goes_on(a, other)

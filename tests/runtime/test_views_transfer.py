@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import semcast
-from semcast.core.views.transfer import Transfer
-from semcast.runtime.transport.tcp import Bulk
+from semcast.core.views.state_transfer import StateTransfer
+from semcast.runtime.transport.tcp import TcpTransport
 from semcast.terms.views import StateChunk
 
 LARGE = bytes(range(256)) * (3 << 12)  # 3 MiB
@@ -64,7 +64,7 @@ async def test_a_large_state_comes_in_pieces_over_tcp(join, chunks):
 
 
 async def test_a_state_whose_connection_breaks_goes_on_where_it_was(join, chunks, monkeypatch):
-    write, broken = Bulk.send, []
+    write, broken = TcpTransport.send, []
 
     def send_and_break(self, address, frame):
         if len(frame) > 1 << 15 and len(chunks) in (8, 20):
@@ -75,7 +75,7 @@ async def test_a_state_whose_connection_breaks_goes_on_where_it_was(join, chunks
             return True  # It believes that it went.
         return write(self, address, frame)
 
-    monkeypatch.setattr(Bulk, "send", send_and_break)
+    monkeypatch.setattr(TcpTransport, "send", send_and_break)
     groups, late, got, reading = await join_with_large_state(join)
     assert broken
     assert got == [LARGE]
@@ -85,7 +85,7 @@ async def test_a_state_whose_connection_breaks_goes_on_where_it_was(join, chunks
 
 
 async def test_without_tcp_datagrams_do_it(join, monkeypatch):
-    monkeypatch.setattr(Bulk, "is_ready", lambda *_: False)
+    monkeypatch.setattr(TcpTransport, "is_ready", lambda *_: False)
     groups, late, got, reading = await join_with_large_state(join)
     assert got == [LARGE]
     await close([*groups, late], reading)
@@ -93,7 +93,7 @@ async def test_without_tcp_datagrams_do_it(join, monkeypatch):
 
 async def test_when_the_donor_dies_another_gives_its_state(crowd, monkeypatch):
     asked = asyncio.Event()
-    on_want = Transfer.on_want
+    on_want = StateTransfer.on_state_request
 
     def never_answer(self, source, want, out):
         asked.set()
@@ -101,7 +101,7 @@ async def test_when_the_donor_dies_another_gives_its_state(crowd, monkeypatch):
             on_want(self, source, want, out)
 
     asked_of: list[str] = []
-    monkeypatch.setattr(Transfer, "on_want", never_answer)
+    monkeypatch.setattr(StateTransfer, "on_state_request", never_answer)
     async with crowd() as here:
         (a, one), (_b, _), (_c, other) = await here.found("abc")
         await a.multicast(b"1", item="x")
@@ -119,14 +119,14 @@ async def test_when_the_donor_dies_another_gives_its_state(crowd, monkeypatch):
 
 async def test_the_group_goes_on_while_a_joiner_waits_for_its_state(crowd, monkeypatch):
     wanted, held = [], True
-    on_want = Transfer.on_want
+    on_want = StateTransfer.on_state_request
 
     def delay(self, source, want, out):
         wanted.append(want.offset)
         if not held:
             on_want(self, source, want, out)
 
-    monkeypatch.setattr(Transfer, "on_want", delay)
+    monkeypatch.setattr(StateTransfer, "on_state_request", delay)
     async with crowd() as here:
         (a, one), (_b, other) = await here.found("ab")
         joining = asyncio.create_task(here.add("c", members=2))

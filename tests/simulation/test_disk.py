@@ -4,15 +4,15 @@ from random import Random
 
 import msgspec
 
-from semcast.sim.disk import Disk
+from semcast.sim.disk import SimDisk
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True, tag=1):
     text: str
 
 
-def disk(*texts: str) -> Disk:
-    made = Disk(Note)
+def disk(*texts: str) -> SimDisk:
+    made = SimDisk(Note)
     for text in texts:
         made.write(Note(text))
     return made
@@ -50,5 +50,5 @@ def test_what_follows_a_torn_record_can_be_read() -> None:
 def test_a_lost_disk_is_empty_and_says_so() -> None:
     one = disk("a")
     one.sync(one.size)
-    one.lose()
+    one.wipe()
     assert (one.records(), one.losses, one.synced) == ((), 1, 0)

@@ -16,10 +16,10 @@ from semcast.faults import (
     Crash,
     Exponential,
     Failpoint,
+    FailpointCrash,
     Link,
     Partition,
     Pause,
-    Stumble,
     Uniform,
 )
 from semcast.kernel import run_of
@@ -29,7 +29,7 @@ from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, RECEIVE, Event
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import ForgetMember
-from semcast.terms.messages import Data, Datagram, Message, Submission
+from semcast.terms.messages import Data, Datagram, DataMessage, Submission
 from semcast.terms.outputs import ROOM, Delivery, Ended
 from semcast.terms.views import EXCLUDED
 
@@ -48,7 +48,7 @@ class Flood:
         self.deadline = period_s
         self.window = window
         self.period_s = period_s
-        self.queue: deque[Message] = deque()
+        self.queue: deque[DataMessage] = deque()
         self.credit = self.seq = 0
         self.refused = False
         self.rang: list[float] = []
@@ -57,7 +57,7 @@ class Flood:
         accepted = submissions[: max(self.window - len(self.queue), 0)]
         for submission in accepted:
             self.seq += 1
-            message = Message(self.rank, self.seq, payload=submission.payload)
+            message = DataMessage(self.rank, self.seq, payload=submission.payload)
             self._record(out, MULTICAST, message)
             self.queue.append(message)
             out.send.append((EVERYONE, Data((message,))))
@@ -94,7 +94,7 @@ class Flood:
             self.refused = False
             out.outputs.append(ROOM)
 
-    def _record(self, out: Effects, kind: str, message: Message) -> None:
+    def _record(self, out: Effects, kind: str, message: DataMessage) -> None:
         if out.events is not None:
             out.events.append(Event(kind, self.rank, message.sender, message.seq, message))
 
@@ -298,7 +298,9 @@ def test_a_failpoint_lets_only_some_members_get_the_last_multicast(keep, reached
     sim = group(
         5,
         producers={0: Producer(repeat(1.0), numbered())},
-        faults=[Stumble(Failpoint(0, MULTICAST, nth=3, keep_effects=keep), announced_after_s=1.0)],
+        faults=[
+            FailpointCrash(Failpoint(0, MULTICAST, nth=3, keep_effects=keep), announced_after_s=1.0)
+        ],
     )
     sim.run(9.0)
     assert [e.kind for e in sim.trace if e.pid == 0 and e.ts_ns == 3_000_000_000] == (
@@ -316,7 +318,7 @@ def test_a_failpoint_works_without_anybody_recording():
         Network(2),
         seed=1,
         producers={0: Producer(repeat(1.0), numbered())},
-        faults=[Stumble(Failpoint(1, DELIVER, nth=2))],
+        faults=[FailpointCrash(Failpoint(1, DELIVER, nth=2))],
         on_deliver=lambda pid, messages, now: delivered.extend((pid, m.seq) for m in messages),
     )
     sim.run(3.5)
@@ -335,7 +337,7 @@ def test_after_healing_nothing_fails_any_more():
             Pause(1, 1.0, 99.0),
             Pause(0, 7.0, 99.0),
             Crash(0, 8.0),
-            Stumble(Failpoint(0, MULTICAST, nth=9)),
+            FailpointCrash(Failpoint(0, MULTICAST, nth=9)),
         ],
     )
     sim.run(4.5)
@@ -365,7 +367,7 @@ def busy_run(seed: int) -> list[Event]:
             Partition(1.0, 2.0, ((0, 1), (2, 3))),
             Pause(3, 0.5, 1.5),
             Crash(4, 2.5, announced_after_s=0.1),
-            Stumble(Failpoint(2, RECEIVE, nth=100, keep_effects=0.5)),
+            FailpointCrash(Failpoint(2, RECEIVE, nth=100, keep_effects=0.5)),
         ],
     )
     sim.run(3.0)

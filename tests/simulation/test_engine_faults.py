@@ -12,6 +12,7 @@ from semcast.faults import (
     Crash,
     Exponential,
     Failpoint,
+    FailpointSet,
     Latency,
     LeakyBucket,
     Link,
@@ -19,16 +20,15 @@ from semcast.faults import (
     OneWayCut,
     Partition,
     Pause,
-    Tripwire,
     Uniform,
-    cut_short,
+    truncate_effects,
 )
 from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import DELIVER, PURGE, Event
 from semcast.terms.ids import EVERYONE
-from semcast.terms.messages import Excluded, Message
+from semcast.terms.messages import DataMessage, Excluded
 from semcast.terms.outputs import Delivery
 
 
@@ -112,7 +112,7 @@ def test_an_idle_link_takes_any_size_even_without_a_queue():
 
 def test_healing_keeps_latency_and_bandwidth():
     link = Link(latency=Constant(0.5), loss=0.1, duplicate=0.1, reorder=0.1, bandwidth_bps=1e6)
-    assert link.healed() == Link(latency=Constant(0.5), bandwidth_bps=1e6)
+    assert link.without_faults() == Link(latency=Constant(0.5), bandwidth_bps=1e6)
 
 
 def test_members_in_no_group_form_one_more():
@@ -130,18 +130,18 @@ def test_a_one_way_cut_cuts_one_way():
 
 def test_a_tripwire_counts_events_of_its_kind_and_note():
     point = Failpoint(0, PURGE, note="delivery", nth=2)
-    wire = Tripwire([point])
-    assert wire.tripped([Event(PURGE, 0, note="delivery"), Event(DELIVER, 0)]) is None
-    assert wire.tripped([Event(PURGE, 0, note="retransmission")]) is None
-    assert wire.tripped([Event(PURGE, 0, note="delivery")]) is point
-    assert Tripwire([Failpoint(0, PURGE)]).tripped([Event(PURGE, 0, note="any")]) is not None
+    wire = FailpointSet([point])
+    assert wire.triggered([Event(PURGE, 0, note="delivery"), Event(DELIVER, 0)]) is None
+    assert wire.triggered([Event(PURGE, 0, note="retransmission")]) is None
+    assert wire.triggered([Event(PURGE, 0, note="delivery")]) is point
+    assert FailpointSet([Failpoint(0, PURGE)]).triggered([Event(PURGE, 0, note="any")]) is not None
 
 
 def full_effects() -> Effects:
     """Four sends (three of them one multicast) and two deliveries."""
     out = Effects(recording=True)
     out.send += [((2,), Excluded(7)), (EVERYONE, Excluded(8))]
-    out.outputs.append(Delivery(run_of([Message(3, 1), Message(3, 2)]), skipped=1))
+    out.outputs.append(Delivery(run_of([DataMessage(3, 1), DataMessage(3, 2)]), skipped=1))
     out.events = [Event(PURGE, 0), Event(DELIVER, 0, 3, 1), Event(DELIVER, 0, 3, 2)]
     return out
 
@@ -152,10 +152,10 @@ def full_effects() -> Effects:
 )
 def test_a_crash_inside_a_handler_keeps_a_prefix_of_its_effects(share, sends, messages):
     out = full_effects()
-    cut_short(out, share, (1, 2, 3), Random(1))
+    truncate_effects(out, share, (1, 2, 3), Random(1))
     assert len(out.send) == sends
     assert out.outputs == [
-        Delivery(run_of([Message(3, 1), Message(3, 2)]).part(0, messages), 1)
+        Delivery(run_of([DataMessage(3, 1), DataMessage(3, 2)]).slice_run(0, messages), 1)
     ] * (messages > 0)
     assert out.events is not None
     # The purge happened; a delivery did only if the application got it.
@@ -166,7 +166,7 @@ def test_which_members_get_a_truncated_multicast_is_drawn():
     reached = set()
     for seed in range(40):
         out = full_effects()
-        cut_short(out, 0.5, (1, 2, 3), Random(seed))
+        truncate_effects(out, 0.5, (1, 2, 3), Random(seed))
         assert out.send[0] == ((2,), Excluded(7))
         reached.add(frozenset(rank for (rank,), _ in out.send[1:]))
     assert reached == {frozenset(p) for p in ((1, 2), (1, 3), (2, 3))}

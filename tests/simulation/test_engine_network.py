@@ -3,14 +3,14 @@
 import pytest
 
 from semcast.faults import UDP_IP_BYTES, Constant, Exponential, Link, OneWayCut, Partition, Uniform
-from semcast.sim import Clock, Network
+from semcast.sim import Network, VirtualClock
 from semcast.sim import network as network_module
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.ids import EVERYONE
-from semcast.terms.messages import Data, Datagram, Excluded, Message, Nack
+from semcast.terms.messages import Data, Datagram, DataMessage, Excluded, Nack
 from semcast.wire import GROUP_CODEC, encode
 
-BIG = Data((Message(0, 1, payload=b"x" * 1000),))
+BIG = Data((DataMessage(0, 1, payload=b"x" * 1000),))
 BIG_BYTES = len(encode(BIG)) + UDP_IP_BYTES
 SMALL = Excluded(1)
 
@@ -19,7 +19,7 @@ class Ears:
     """Hears everything that arrives anywhere."""
 
     def __init__(self, network: Network, seed: int = 1) -> None:
-        self.clock = Clock()
+        self.clock = VirtualClock()
         self.heard: list[tuple[float, int, int, Datagram]] = []
         self.network = network
         network.connect(self.clock, seed, [self.ear(rank) for rank in range(network.size)])
@@ -196,7 +196,7 @@ def test_a_datagram_that_changes_on_its_way_is_caught():
     payload = bytearray(b"before")
     for change in (False, True):
         ears = Ears(Network(2, fingerprint=True))
-        ears.send(0, 1, Data((Message(0, 1, payload=payload),)))  # type: ignore[arg-type]
+        ears.send(0, 1, Data((DataMessage(0, 1, payload=payload),)))  # type: ignore[arg-type]
         if change:
             payload[:] = b"after!"
             with pytest.raises(LocalProtocolError, match="Data of 0 changed between send"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semcast.core.holdings import Holdings
+from semcast.core.member_buffers import MemberBuffers
 from semcast.sim.run import run
 from semcast.sim.swarm import mutants, mutated, run_seed, scenarios
 from semcast.terms.errors import ConfigError
@@ -39,10 +39,10 @@ def test_seeds_with_failpoints_catch_it(name: str) -> None:
 
 
 def test_a_mutant_lasts_for_one_run() -> None:
-    original = Holdings._deliver
+    original = MemberBuffers._deliver
     with mutated(CANARY):
-        assert Holdings._deliver is not original
-    assert Holdings._deliver is original
+        assert MemberBuffers._deliver is not original
+    assert MemberBuffers._deliver is original
 
 
 def test_an_unknown_mutant_is_a_clear_error() -> None:

@@ -9,27 +9,27 @@ import msgspec
 import pytest
 
 from semcast.faults import (
-    Absence,
-    Arrival,
     Constant,
     Crash,
-    Departure,
+    Disconnection,
     Failpoint,
+    FailpointCrash,
     Fault,
+    LateJoin,
+    LeaveAt,
     Link,
     Pause,
-    Stumble,
 )
 from semcast.kernel import run_of
 from semcast.sim import Machines, Network, Producer, Simulation
 from semcast.specs.channel import UnreliableChannel
-from semcast.specs.violations import Ledger
+from semcast.specs.violations import ViolationLog
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import APPEND, DELIVER, MULTICAST, Event
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import Command, JoinGroup, Machine
-from semcast.terms.messages import Message, Submission, WindowEmpty
+from semcast.terms.messages import DataMessage, Submission, WindowEmpty
 from semcast.terms.outputs import Delivery
 
 
@@ -69,7 +69,7 @@ class Diary(Machine):
 
     def on_datagram(self, source: int, datagram: WindowEmpty, now: float, out: Effects) -> None:
         self.note("heard", f"{source}:{datagram.last}", f"{now:.3f}")
-        message = Message(source, datagram.last)
+        message = DataMessage(source, datagram.last)
         out.outputs.append(Delivery(run_of([message])))
         if out.events is not None:
             out.events.append(Event(DELIVER, self.pid, source, datagram.last, message))
@@ -171,7 +171,7 @@ def test_who_never_comes_back_stays_down_even_when_faults_end() -> None:
 
 
 def test_a_crash_between_durable_and_sent() -> None:
-    stumble = Stumble(Failpoint(0, APPEND, keep_effects=0.0), back_after_s=0.3)
+    stumble = FailpointCrash(Failpoint(0, APPEND, keep_effects=0.0), back_after_s=0.3)
     world = World(stumble, sends=1)
     notes = world.until(1.0)
     assert about(notes, "heard") == []
@@ -180,23 +180,23 @@ def test_a_crash_between_durable_and_sent() -> None:
 
 
 def test_an_absent_process_neither_sends_nor_hears() -> None:
-    notes = World(Absence(1, 0.12, 0.4), sends=4).until(1.0)
+    notes = World(Disconnection(1, 0.12, 0.4), sends=4).until(1.0)
     assert about(notes, "GoOffline", "GoOnline") == ["1 GoOffline 0.12", "1 GoOnline 0.4"]
     assert about(notes, "heard") == ["1 heard 0:4 0.460"]
-    notes = World(Absence(0, 0.12, 0.4, announced=False), sends=4).until(1.0)
+    notes = World(Disconnection(0, 0.12, 0.4, announced=False), sends=4).until(1.0)
     assert about(notes, "GoOffline", "GoOnline") == []
     assert about(notes, "heard") == ["1 heard 0:4 0.460"]
 
 
 def test_the_end_of_faults_brings_the_absent_back() -> None:
-    world = World(Absence(1, 0.1, 9.0))
+    world = World(Disconnection(1, 0.1, 9.0))
     world.until(0.3)
     world.simulation.heal()
     assert about(world.until(0.5), "GoOnline") == ["1 GoOnline 0.3"]
 
 
 def test_a_pause_delays_and_an_arrival_starts_late() -> None:
-    notes = World(Pause(1, 0.1, 0.5), Arrival(0, 0.2), Departure(1, 0.6), sends=1).until(1.0)
+    notes = World(Pause(1, 0.1, 0.5), LateJoin(0, 0.2), LeaveAt(1, 0.6), sends=1).until(1.0)
     assert about(notes, "JoinGroup", "LeaveGroup", "heard") == [
         "1 JoinGroup 0.0",
         "0 JoinGroup 0.2",
@@ -206,12 +206,12 @@ def test_a_pause_delays_and_an_arrival_starts_late() -> None:
 
 
 def test_the_channel_is_told_of_every_datagram() -> None:
-    ledger = Ledger()
+    ledger = ViolationLog()
     channel = UnreliableChannel(2, 2, ledger)
     doubling = Link(latency=Constant(0.01), duplicate=1.0)
     world = World(sends=2, link=doubling, channel=channel)
     assert len(about(world.until(1.0), "heard")) == 4
-    assert ledger.kept == []
+    assert ledger.stored == []
     assert sum(channel.buffer[0, 1].values()) == 0
 
 
@@ -226,7 +226,7 @@ def test_a_timer_that_never_moves_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [lambda: Crash(-1, 0.0), lambda: Crash(0, inf), lambda: Absence(0, 1.0, 0.5)]
+    "bad", [lambda: Crash(-1, 0.0), lambda: Crash(0, inf), lambda: Disconnection(0, 1.0, 0.5)]
 )
 def test_impossible_faults_are_refused(bad: Any) -> None:
     with pytest.raises(ConfigError):
@@ -234,7 +234,10 @@ def test_impossible_faults_are_refused(bad: Any) -> None:
 
 
 def test_same_seed_same_notes() -> None:
-    faults = (Crash(0, 0.12, back_after_s=0.2), Stumble(Failpoint(0, MULTICAST, keep_effects=0.5)))
+    faults = (
+        Crash(0, 0.12, back_after_s=0.2),
+        FailpointCrash(Failpoint(0, MULTICAST, keep_effects=0.5)),
+    )
     lossy = Link(latency=Constant(0.01), loss=0.5)
     one, two = (World(*faults, sends=20, link=lossy).until(5.0) for _ in range(2))
     assert one == two

@@ -11,37 +11,37 @@ from semcast.families.testing import Habits
 from semcast.families.views.knowledge import Knower
 from semcast.families.views.testing import kinds
 from semcast.faults import (
-    Arrival,
     ClockJump,
     Constant,
     Crash,
-    Departure,
     Failpoint,
+    FailpointCrash,
     Fault,
     Isolation,
+    LateJoin,
+    LeaveAt,
     Link,
     Pause,
-    Stumble,
 )
 from semcast.kernel import run_of
 from semcast.sim import Consumer, Machines, Network, Producer, Simulation
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from semcast.terms.events import DELIVER, Event
-from semcast.terms.ids import EVERYONE, Life
+from semcast.terms.ids import EVERYONE, Incarnation
 from semcast.terms.machine import Command, FoundGroup, Machine, SupplyState
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.terms.outputs import Delivery, Ended, Installed
 from semcast.terms.views import (
     EXCLUDED,
     LEFT,
     NO_VIEW,
     BallotRejected,
+    GroupView,
     Heartbeat,
     NotInView,
     Prepare,
     Stamped,
-    View,
 )
 from semcast.wire import VIEW_CODEC
 
@@ -53,7 +53,9 @@ def stamped(datagram: Any) -> Stamped:
 class Diary(Machine):
     """Installs a view of its own, tells everyone what it multicasts, delivers what it is told."""
 
-    def __init__(self, notes: list[str], life: Life, now: float, rings: Sequence[float]) -> None:
+    def __init__(
+        self, notes: list[str], life: Incarnation, now: float, rings: Sequence[float]
+    ) -> None:
         self.life, self.notes = life, notes
         self.view, self.last = NO_VIEW, 0
         self.rings = [now + ring for ring in rings]
@@ -82,9 +84,9 @@ class Diary(Machine):
             self.note("leave", f"{now:.3f}")
             out.outputs.append(Ended(LEFT))
 
-    def found(self, lives: tuple[Life, ...], out: Effects) -> None:
+    def found(self, lives: tuple[Incarnation, ...], out: Effects) -> None:
         self.note("found", len(lives))
-        self.view = View(1, lives, (0,) * len(lives))
+        self.view = GroupView(1, lives, (0,) * len(lives))
         out.outputs.append(Installed(self.view, None, True))
 
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
@@ -102,7 +104,7 @@ class Diary(Machine):
             out.outputs.append(Ended(EXCLUDED))
         elif isinstance(datagram, Prepare):
             assert out.events is not None
-            out.outputs.append(Delivery(run_of([Message(source, datagram.ballot)])))
+            out.outputs.append(Delivery(run_of([DataMessage(source, datagram.ballot)])))
             out.events.append(Event(DELIVER, self.life.pid, source, datagram.ballot))
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
@@ -125,7 +127,7 @@ class World:
         self.notes: list[str] = []
         self.trace: list[Event] = []
         self.errors: list[str] = []
-        founding = FoundGroup((Life(0, 1), Life(1, 1)), 1)
+        founding = FoundGroup((Incarnation(0, 1), Incarnation(1, 1)), 1)
         self.simulation = Simulation(
             Machines(
                 born=lambda life, now, _: Diary(
@@ -191,7 +193,7 @@ def test_who_was_excluded_comes_back_after_a_while() -> None:
 
 
 def test_who_left_is_gone_and_who_arrives_starts_late() -> None:
-    world = World(Departure(1, 0.3), Arrival(0, 0.2))
+    world = World(LeaveAt(1, 0.3), LateJoin(0, 0.2))
     assert world.until(1.0, "found", "leave") == ["1.1 found 2", "0.1 found 2", "1.1 leave 0.300"]
     assert [process.pid for process in world.simulation.up] == [0]
 
@@ -215,7 +217,7 @@ def test_what_arrives_in_a_pause_is_heard_after_it() -> None:
 
 
 def test_a_failpoint_may_name_a_datagram() -> None:
-    stumble = Stumble(Failpoint(0, "prepare", nth=2, keep_effects=0.0), back_after_s=0.05)
+    stumble = FailpointCrash(Failpoint(0, "prepare", nth=2, keep_effects=0.0), back_after_s=0.05)
     world = World(stumble, sends=[Submission()] * 3)
     assert world.until(1.0, "multicast", "born") == [
         "0.1 born 0.000",
@@ -239,7 +241,7 @@ def test_who_is_isolated_at_a_failpoint_lives_on_and_neither_sends_nor_hears() -
         "0.1 multicast ()",
         "1.1 heard Prepare 0.410",
     ]
-    assert world.simulation.processes[0].life == Life(0, 1)
+    assert world.simulation.processes[0].life == Incarnation(0, 1)
 
 
 def test_the_end_of_faults_ends_an_isolation() -> None:
@@ -285,17 +287,17 @@ def test_a_timer_that_never_moves_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         world.until(1.0)
 
 
-def entering(view: View, state: bytes | None = None) -> Installed:
+def entering(view: GroupView, state: bytes | None = None) -> Installed:
     return Installed(view, state, False)
 
 
 def test_an_application_knows_the_same_in_any_order() -> None:
-    view = View(3, (Life(0, 1), Life(4, 2)), (10, 0))
+    view = GroupView(3, (Incarnation(0, 1), Incarnation(4, 2)), (10, 0))
     messages = [
-        Message(0, 11, item=5),
-        Message(0, 12),
-        Message(1, 1, keep=True),
-        Message(0, 13, item=5),
+        DataMessage(0, 11, item=5),
+        DataMessage(0, 12),
+        DataMessage(1, 1, never_purge=True),
+        DataMessage(0, 13, item=5),
     ]
     one, other = (Knower("fifo", "item") for _ in range(2))
     for application, order in ((one, (0, 1, 2, 3)), (other, (2, 1, 3))):
@@ -309,13 +311,13 @@ def test_an_application_knows_the_same_in_any_order() -> None:
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_a_joiner_goes_on_from_the_state_it_is_given(order: str) -> None:
     donor, joiner = (Knower(order, "item") for _ in range(2))
-    members = (Life(0, 1),)
-    donor.install(entering(View(1, members, (0,))))
-    donor.deliver(Message(0, 1, item=7), 1)
-    joiner.install(entering(View(2, members, (1,)), donor.state()))
-    donor.install(entering(View(2, members, (1,))))
+    members = (Incarnation(0, 1),)
+    donor.install(entering(GroupView(1, members, (0,))))
+    donor.deliver(DataMessage(0, 1, item=7), 1)
+    joiner.install(entering(GroupView(2, members, (1,)), donor.state()))
+    donor.install(entering(GroupView(2, members, (1,))))
     for application in (donor, joiner):
-        application.deliver(Message(0, 2, item=7), 1)
+        application.deliver(DataMessage(0, 2, item=7), 1)
     assert joiner.state() == donor.state()
     newest = (2, 1) if order == "total" else (0, 2)
     assert newest in joiner.knows.newest.values()

@@ -1,6 +1,6 @@
 """Publishers, subscribers and loggers under the swarm: what it reaches, and that seeds decide."""
 
-from semcast.faults import Absence, Crash, Stumble
+from semcast.faults import Crash, Disconnection, FailpointCrash
 from semcast.sim.run import run
 from semcast.sim.swarm import draw, replay_line, swarm
 
@@ -35,8 +35,8 @@ def test_the_swarm_reaches_what_it_is_for() -> None:
 def test_the_draw_covers_its_ranges() -> None:
     cases = [draw("rpbcast", seed) for seed in range(400)]
     recipes = [case.recipe for case in cases]
-    assert {len(recipe.keepers) for recipe in recipes} == {1, 2, 3}
-    assert {recipe.members - len(recipe.keepers) for recipe in recipes} >= {1, 2, 8}
+    assert {len(recipe.logger_pids) for recipe in recipes} == {1, 2, 3}
+    assert {recipe.members - len(recipe.logger_pids) for recipe in recipes} >= {1, 2, 8}
     assert {recipe.copies for recipe in recipes} == {1, 2, 3}
     assert {recipe.order for recipe in recipes} == {"none", "fifo"}
     assert {recipe.recovery for recipe in recipes} == {"at-most-once", "at-least-once"}
@@ -45,8 +45,8 @@ def test_the_draw_covers_its_ranges() -> None:
     assert any(case.more.unaware for case in cases)
     faults = [fault for case in cases for fault in case.faults]
     assert {each.loses_disk for each in faults if isinstance(each, Crash)} == {False, True}
-    assert {each.announced for each in faults if isinstance(each, Absence)} == {False, True}
-    assert any(isinstance(each, Stumble) for each in faults)
+    assert {each.announced for each in faults if isinstance(each, Disconnection)} == {False, True}
+    assert any(isinstance(each, FailpointCrash) for each in faults)
 
 
 def test_a_failure_prints_one_line_that_replays_it() -> None:

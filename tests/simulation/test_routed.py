@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from semcast.faults import Partition
-from semcast.sim import routed
-from semcast.sim.clock import Clock
-from semcast.sim.routed import Conditions, RoutedNetwork, Routes
-from semcast.sim.topology import Cable, Topology, tiers
+from semcast.sim import routed_network
+from semcast.sim.clock import VirtualClock
+from semcast.sim.routed_network import LinkConditions, RoutedNetwork, Routes
+from semcast.sim.topology import Topology, TopologyLink, tiers
 from semcast.terms.errors import ConfigError
 from semcast.terms.ids import EVERYONE
 
@@ -25,15 +25,19 @@ class Parcel:
 @pytest.fixture(autouse=True)
 def sizes(monkeypatch):
     """A parcel has as many bytes as make 1,000 with its headers."""
-    monkeypatch.setattr(routed, "encode", lambda parcel: bytes(1000 - routed.UDP_IP_BYTES))
+    monkeypatch.setattr(
+        routed_network, "encode", lambda parcel: bytes(1000 - routed_network.UDP_IP_BYTES)
+    )
 
 
 class Run:
     """A network that notes what arrives: (rank, source, name, time)."""
 
     def __init__(self, topology, seed=1, **conditions):
-        self.clock = Clock()
-        self.network = RoutedNetwork(topology, Conditions(**conditions), lambda rank, p: p.repairs)
+        self.clock = VirtualClock()
+        self.network = RoutedNetwork(
+            topology, LinkConditions(**conditions), lambda rank, p: p.repairs
+        )
         self.arrived = []
         receivers = [self._receiver(rank) for rank in range(self.network.size)]
         self.network.connect(self.clock, seed, receivers)
@@ -49,12 +53,12 @@ class Run:
         return [time for *_, time in self.arrived]
 
     def wire(self, a, b):
-        [found] = [w for w in self.network.wires if (w.source, w.target) == (a, b)]
+        [found] = [w for w in self.network.directed_links if (w.source, w.target) == (a, b)]
         return found
 
 
 def topology(nodes, members, *links):
-    return Topology(nodes, members, tuple(Cable(*link) for link in links))
+    return Topology(nodes, members, tuple(TopologyLink(*link) for link in links))
 
 
 # 0 is the hub; 3 and 4 stand behind router 1, 5 behind router 2.
@@ -76,7 +80,7 @@ def test_multicast_crosses_each_link_of_the_tree_once():
     run.send(0, EVERYONE, Parcel("a"))
     run.clock.run(1)
     assert {(rank, name) for rank, _, name, _ in run.arrived} == {(1, "a"), (2, "a")}
-    used = {(w.source, w.target): w.packets for w in run.network.wires if w.packets}
+    used = {(w.source, w.target): w.packets for w in run.network.directed_links if w.packets}
     assert used == {(3, 1): 1, (1, 4): 1, (1, 0): 1, (0, 2): 1, (2, 5): 1}
     assert run.wire(1, 0).bytes == 1000
 

@@ -8,7 +8,7 @@ import pytest
 from semcast import kernel
 from semcast.core import sending
 from semcast.core.member import Member
-from semcast.core.reception import Reception
+from semcast.core.receiver import Receiver
 from semcast.core.sending import Sending
 from semcast.sim.swarm import run_seed
 from semcast.terms.messages import Data, Submission, Update
@@ -59,21 +59,21 @@ def labelled(submissions):
         return Submission(update.payload, tag, update.obsoletes, update.never_purge)
 
     assert [submission_of(update) for update in updates] == list(submissions)
-    return kernel.Parcel(updates, labels, labels.get, submission_of)
+    return kernel.UpdateBatch(updates, labels, labels.get, submission_of)
 
 
 def send_as_bytes(patch):
     """From now on what members multicast is bytes at once; how long batches were."""
     lengths = Counter()
-    submit, pack = Sending.submit, kernel.pack
+    submit, pack = Sending.submit, kernel.pack_run
 
     def packed(*args):
         batch, size = pack(*args)
         lengths[len(batch or ())] += 1
         return batch, size
 
-    patch.setattr(sending, "PACKS", True)
-    patch.setattr(kernel, "pack", packed)
+    patch.setattr(sending, "PACKS_RUNS", True)
+    patch.setattr(kernel, "pack_run", packed)
     patch.setattr(
         Sending, "submit", lambda self, given, *args: submit(self, labelled(given), *args)
     )
@@ -83,13 +83,13 @@ def send_as_bytes(patch):
 @pytest.mark.parametrize("protocol", ["s-rm", "s-sm", "s-vsm", "total"])
 def test_runs_change_nothing(protocol, monkeypatch):
     lengths = Counter()
-    on_run, runs_of = Reception.on_run, kernel.runs_of
+    on_run, runs_of = Receiver.on_run, kernel.runs_of
 
     def counted(self, run, *args):
         lengths[run.count] += 1
         on_run(self, run, *args)
 
-    monkeypatch.setattr(Reception, "on_run", counted)
+    monkeypatch.setattr(Receiver, "on_run", counted)
     as_runs = [events_of(protocol, seed) for seed in range(1, 13)]
     assert max(lengths) > 1
     with monkeypatch.context() as patch:

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from semcast.sim.topology import Cable, Topology, load, save, tiers
+from semcast.sim.topology import Topology, TopologyLink, load, save, tiers
 from semcast.terms.errors import ConfigError
 
 LINE = ((0, 1, 5.0), (1, 2, 5.0))
@@ -13,7 +13,9 @@ LINE = ((0, 1, 5.0), (1, 2, 5.0))
 
 def line(**changed):
     given = {"nodes": 3, "members": (0, 2), "links": LINE, **changed}
-    return Topology(given["nodes"], given["members"], tuple(Cable(*c) for c in given["links"]))
+    return Topology(
+        given["nodes"], given["members"], tuple(TopologyLink(*c) for c in given["links"])
+    )
 
 
 def test_the_thesis_has_thirty_nodes_and_eighteen_members_at_the_fringe():
@@ -21,7 +23,7 @@ def test_the_thesis_has_thirty_nodes_and_eighteen_members_at_the_fringe():
     ends = [end for cable in topology.links for end in (cable.a, cable.b)]
     assert (topology.nodes, len(topology.members)) == (30, 18)
     assert all(ends.count(member) == 1 for member in topology.members)
-    assert topology.members[topology.remotest] == 14
+    assert topology.members[topology.farthest_member] == 14
     assert topology.hops_from(0)[14] == 4
 
 
@@ -35,11 +37,11 @@ def test_any_number_of_members_has_a_connected_topology_of_its_own(members):
 
 
 def test_links_between_members_are_averaged():
-    assert line().links_between == 2
-    assert line(members=(0, 1, 2)).links_between == pytest.approx(4 / 3)
+    assert line().mean_hops == 2
+    assert line(members=(0, 1, 2)).mean_hops == pytest.approx(4 / 3)
     small, large = tiers(), tiers(500)
-    assert small.links_between == pytest.approx(5.45, abs=0.01)
-    assert large.links_between > small.links_between
+    assert small.mean_hops == pytest.approx(5.45, abs=0.01)
+    assert large.mean_hops > small.mean_hops
 
 
 def test_no_router_is_a_dead_end():

@@ -4,19 +4,25 @@ from collections import Counter
 from random import Random
 from typing import get_args
 
-from semcast.families.views.draw import EVENTS, OF_PARTS, OF_PRIMARIES, bridge, swizzle
+from semcast.families.views.draw import (
+    EVENTS,
+    PARTITIONABLE_FAILPOINTS,
+    PRIMARY_FAILPOINTS,
+    bridge,
+    swizzle,
+)
 from semcast.faults import (
-    Absence,
-    Arrival,
     ClockJump,
     Crash,
-    Departure,
+    Disconnection,
+    FailpointCrash,
     Founding,
     Isolation,
+    LateJoin,
+    LeaveAt,
     OneWayCut,
     Partition,
     Pause,
-    Stumble,
 )
 from semcast.sim.run import run
 from semcast.sim.swarm import draw, replay_line, swarm
@@ -28,7 +34,7 @@ def test_every_drawn_failpoint_can_trip() -> None:
     """It names an event, or a datagram by its class: a renamed class must not disable it."""
     datagrams = {kind.__name__.lower() for kind in get_args(ViewDatagram)}
     kinds = {value for value in vars(events).values() if isinstance(value, str)}
-    assert {*EVENTS, *OF_PRIMARIES, *OF_PARTS} <= datagrams | kinds
+    assert {*EVENTS, *PRIMARY_FAILPOINTS, *PARTITIONABLE_FAILPOINTS} <= datagrams | kinds
 
 
 def test_the_swarm_reaches_what_it_is_for() -> None:
@@ -65,8 +71,8 @@ def test_the_draw_covers_its_ranges() -> None:
     assert {case.processes for case in cases} == {1, 2, 3, 4, 5, 6}
     assert {case.more.founders for case in cases} >= {1, 2, 6}
     kinds = {type(fault) for case in cases for fault in case.faults}
-    faults = {Partition, OneWayCut, Pause, ClockJump, Crash, Stumble, Isolation}
-    assert kinds == faults | {Absence, Arrival, Departure, Founding}
+    faults = {Partition, OneWayCut, Pause, ClockJump, Crash, FailpointCrash, Isolation}
+    assert kinds == faults | {Disconnection, LateJoin, LeaveAt, Founding}
     assert {draw("total", seed).recipe.order for seed in range(30)} == {"total"}
     assert {draw("vs", seed).recipe.protocol for seed in range(30)} == {"vs"}
 

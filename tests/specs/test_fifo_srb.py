@@ -7,17 +7,17 @@ from random import Random
 import pytest
 
 from semcast.specs.automaton import execute
-from semcast.specs.fifo_srb import D, FifoSrb, Id, Tagged
+from semcast.specs.fifo_srb import D, FifoSrb, MessageId, Tagged
 from semcast.specs.monitors import Monitors
 from semcast.specs.relation import RELATIONS
 from semcast.terms.events import RECEIVE, SKIP
 from semcast.terms.ids import Rank
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 STEPS_MAX = 20_000
 
 
-def stream(rng: Random, relation: str, sender: Rank, length: int) -> list[Message]:
+def stream(rng: Random, relation: str, sender: Rank, length: int) -> list[DataMessage]:
     messages = []
     for seq in range(1, length + 1):
         back = [distance for distance in range(1, seq) if rng.random() < 0.4]
@@ -27,7 +27,7 @@ def stream(rng: Random, relation: str, sender: Rank, length: int) -> list[Messag
         elif relation in ("list", "update-fin"):
             covers = tuple(back)
         item = rng.choice((None, 1, 1, 2))
-        messages.append(Message(sender, seq, item, covers, keep=rng.random() < 0.1))
+        messages.append(DataMessage(sender, seq, item, covers, never_purge=rng.random() < 0.1))
     return messages
 
 
@@ -48,7 +48,7 @@ def many_senders(seed: int, algorithm: type[FifoSrb]) -> FifoSrb:
 
 def one_sender(n: int, f: int) -> Callable[[int, type[FifoSrb]], FifoSrb]:
     def system(seed: int, algorithm: type[FifoSrb]) -> FifoSrb:
-        silent: list[list[Message]] = [[] for _ in range(n - 1)]
+        silent: list[list[DataMessage]] = [[] for _ in range(n - 1)]
         return algorithm([stream(Random(seed), "item", 0, 8), *silent], "item", f)
 
     return system
@@ -77,21 +77,21 @@ def test_random_executions_keep_every_promise() -> None:
 class PurgesUnsafe(FifoSrb):
     """TP5 without safe(m', i)."""
 
-    def safe(self, m: Id, i: Rank) -> bool:
+    def safe(self, m: MessageId, i: Rank) -> bool:
         return True
 
 
 class DeliversAsPrinted(FifoSrb):
     """TP3 as printed: any data in Q_i."""
 
-    def first(self, m: Id, queue: Tagged, delivered: object) -> bool:
+    def first(self, m: MessageId, queue: Tagged, delivered: object) -> bool:
         return True
 
 
 class EnqueuesWithoutPrefix(FifoSrb):
     """TP2 without next(m, Q_i)."""
 
-    def next(self, m: Id, queue: Tagged) -> bool:
+    def next(self, m: MessageId, queue: Tagged) -> bool:
         return any(queue is q for q in self.Q) or super().next(m, queue)
 
 
@@ -105,7 +105,7 @@ class CrashesMoreThanF(FifoSrb):
 class NeverRelays(FifoSrb):
     """TP2 without forwarding what others multicast."""
 
-    def enqueue(self, i: Rank, j: Rank, m: Id, o: str) -> None:
+    def enqueue(self, i: Rank, j: Rank, m: MessageId, o: str) -> None:
         if m[0] == i:
             super().enqueue(i, j, m, o)
         else:
@@ -116,14 +116,14 @@ class NeverRelays(FifoSrb):
 class PurgesTheUnrelated(FifoSrb):
     """TP4 and TP5 without m ⊏ m'."""
 
-    def obsoletes(self, m: Id, by: Id) -> bool:
+    def obsoletes(self, m: MessageId, by: MessageId) -> bool:
         return m[0] == by[0] and m[1] < by[1]
 
 
 class DeliversAgain(FifoSrb):
     """TP3 without m ∉ elems(D_i), for the first message that a process delivers."""
 
-    def can_deliver(self, i: Rank, m: Id) -> bool:
+    def can_deliver(self, i: Rank, m: MessageId) -> bool:
         again = self.D[i] == [m] and not self.c[i]
         return again or super().can_deliver(i, m)
 
@@ -167,7 +167,7 @@ def test_the_mutants_scenarios_are_harmless_to_the_algorithm(
 
 def scenario_of_section_2_2(algorithm: type[FifoSrb], f: int) -> FifoSrb:
     """p broadcasts m1, m2 and m3 with m1 ⊏ m3, and enqueues them; nothing has left it yet."""
-    m1, m2, m3 = Message(0, 1, item=1), Message(0, 2), Message(0, 3, item=1)
+    m1, m2, m3 = DataMessage(0, 1, item=1), DataMessage(0, 2), DataMessage(0, 3, item=1)
     system = algorithm([[m1, m2, m3], []], "item", f)
     for m in ((0, 1), (0, 2), (0, 3)):
         system.broadcast(0, m)
@@ -218,7 +218,7 @@ def test_at_most_f_processes_crash_and_f_can(n: int, f: int) -> None:
 
 def test_what_others_broadcast_is_forwarded_to_all_but_oneself() -> None:
     """TP2: "for all k ≠ i"; so a process counts itself in `safe` only for its own messages."""
-    system = FifoSrb([[Message(0, 1)], [], []], "none", f=0)
+    system = FifoSrb([[DataMessage(0, 1)], [], []], "none", f=0)
     system.broadcast(0, (0, 1))
     system.transmit(0, 0, (0, 1))
     system.enqueue(0, 0, (0, 1), D)

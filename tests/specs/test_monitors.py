@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from semcast.specs.monitors import Monitors
-from semcast.specs.service import WITNESSLESS
+from semcast.specs.service import NO_WITNESS
 from semcast.specs.transcript import lines, parse
 from semcast.specs.violations import KEPT_PER_PROPERTY
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.terms.promises import COMBINATIONS, PROPERTIES, promised
 
 
@@ -161,7 +161,7 @@ def test_one_fault_is_reported_once(name: str, text: str) -> None:
 
 
 def test_a_multicast_must_carry_the_message_it_names() -> None:
-    for message in (None, Message(0, 2), Message(1, 1)):
+    for message in (None, DataMessage(0, 2), DataMessage(1, 1)):
         monitors = Monitors("s-rm", "fifo", "item", f=0, n=2)
         monitors.on_event(Event(MULTICAST, 0, 0, 1, message))
         assert monitors.counts == {"integrity": 1}
@@ -181,7 +181,7 @@ def test_sequential_consistency_without_a_witness_is_not_judged() -> None:
     assert told.counts == {"sequential_consistency": 1}
     untold = judge(case, "0 execute note=query client=7 request=1")
     assert untold.counts == {}
-    assert untold.unjudged == {"sequential_consistency": WITNESSLESS}
+    assert untold.unjudged == {"sequential_consistency": NO_WITNESS}
 
 
 @pytest.mark.parametrize("copies", ["0", "two", "-1"])

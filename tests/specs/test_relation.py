@@ -8,39 +8,41 @@ from hypothesis import strategies as st
 
 from semcast.specs.relation import (
     RELATIONS,
-    ByPlace,
-    Obsolescence,
-    among_senders,
+    ObsolescenceRelation,
+    PositionRelation,
     as_carried,
+    make_view_relation,
 )
 from semcast.terms.declared import Declared
 from semcast.terms.errors import ConfigError
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 LENGTH = 9
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> tuple[str, list[Message], set[int]]:
+def streams(draw: st.DrawFn) -> tuple[str, list[DataMessage], set[int]]:
     relation = draw(st.sampled_from(RELATIONS))
     messages = []
     for seq in range(1, draw(st.integers(0, LENGTH)) + 1):
         back = draw(st.lists(st.integers(1, LENGTH + 2), max_size=3, unique=True))
         bits = sum(1 << (distance - 1) for distance in back).to_bytes(2, "little")
         messages.append(
-            Message(
+            DataMessage(
                 sender=0,
                 seq=seq,
                 item=draw(st.sampled_from((None, 1, 2))),
                 covers=bits if relation == "bitmap" else tuple(back),
-                keep=draw(st.integers(0, 4)) == 0,
+                never_purge=draw(st.integers(0, 4)) == 0,
             )
         )
     delivered = draw(st.sets(st.integers(1, LENGTH)))
     return relation, messages, delivered & {m.seq for m in messages}
 
 
-def dumb_direct(relation: str, old: Message, new: Message, messages: list[Message]) -> bool:
+def dumb_direct(
+    relation: str, old: DataMessage, new: DataMessage, messages: list[DataMessage]
+) -> bool:
     if old.seq >= new.seq:
         return False
     distance = new.seq - old.seq
@@ -64,13 +66,13 @@ def dumb_direct(relation: str, old: Message, new: Message, messages: list[Messag
     return old.seq < first and old.item in items
 
 
-def dumb_closure(relation: str, messages: list[Message]) -> set[tuple[int, int]]:
+def dumb_closure(relation: str, messages: list[DataMessage]) -> set[tuple[int, int]]:
     pairs = {
         (old.seq, new.seq)
         for old, new in itertools.product(messages, repeat=2)
         if dumb_direct(relation, old, new, messages)
     }
-    kept = {m.seq for m in messages if m.keep}
+    kept = {m.seq for m in messages if m.never_purge}
     while True:
         more = {(a, d) for (a, b), (c, d) in itertools.product(pairs, repeat=2) if b == c}
         if more <= pairs:
@@ -78,8 +80,8 @@ def dumb_closure(relation: str, messages: list[Message]) -> set[tuple[int, int]]
         pairs |= more
 
 
-def learned(relation: str, messages: list[Message]) -> Obsolescence:
-    obsolescence = Obsolescence(relation)
+def learned(relation: str, messages: list[DataMessage]) -> ObsolescenceRelation:
+    obsolescence = ObsolescenceRelation(relation)
     for m in messages:
         obsolescence.on_multicast(as_carried(m))
     return obsolescence
@@ -87,12 +89,12 @@ def learned(relation: str, messages: list[Message]) -> Obsolescence:
 
 @settings(deadline=None, max_examples=300)
 @given(streams())
-def test_agrees_with_the_dumb_closure(stream: tuple[str, list[Message], set[int]]) -> None:
+def test_agrees_with_the_dumb_closure(stream: tuple[str, list[DataMessage], set[int]]) -> None:
     relation, messages, delivered = stream
     fast, closure = learned(relation, messages), dumb_closure(relation, messages)
     seqs = [m.seq for m in messages]
     for old, new in itertools.product(messages, repeat=2):
-        direct = dumb_direct(relation, old, new, messages) and not old.keep
+        direct = dumb_direct(relation, old, new, messages) and not old.never_purge
         assert fast.directly(0, old.seq, new.seq) == direct
         assert fast.obsoletes(0, old.seq, new.seq) == ((old.seq, new.seq) in closure)
     assert fast.unsatisfied(0, delivered) == tuple(
@@ -111,12 +113,12 @@ def test_over_places_it_agrees_with_the_dumb_closure(data: st.DataObject) -> Non
     order = sorted(data.draw(st.permutations(names)), key=lambda name: name[1])  # FIFO, merged
     placed = {name: place for place, name in enumerate(order, 1) if data.draw(st.booleans())}
     delivered = data.draw(st.sets(st.sampled_from(sorted(placed)))) if placed else set()
-    relation = ByPlace()
+    relation = PositionRelation()
     for (sender, inc), seq in names:
         name = (sender, inc), seq
         relation.on_multicast(name, Declared(sender, seq, items[name], name in kept))
     for name, place in placed.items():
-        relation.on_place(name, place)
+        relation.on_position(name, place)
 
     def is_before(old: tuple, new: tuple) -> bool:
         """The place of `new`, and that of `old` or the next of its sender and item."""
@@ -149,33 +151,35 @@ def test_only_items_under_total_order_are_related_across_senders() -> None:
         ("all", "total", {a}),
         ("none", "total", {a}),
     ):
-        among = among_senders(relation, order)
+        among = make_view_relation(relation, order)
         for place, name in enumerate((a, b), 1):
             among.on_multicast(name, Declared(name[0][0], 1, item=7))
-            among.on_place(name, place)
+            among.on_position(name, place)
         assert among.unsatisfied({b}) == missing, (relation, order)
 
 
 def test_bits_count_from_one_and_bytes_are_little_endian() -> None:
-    fast = learned("bitmap:16", [Message(0, seq) for seq in range(1, 12)])
-    fast.on_multicast(as_carried(Message(0, 12, covers=b"\x01\x02")))  # distances 1 and 10
+    fast = learned("bitmap:16", [DataMessage(0, seq) for seq in range(1, 12)])
+    fast.on_multicast(as_carried(DataMessage(0, 12, covers=b"\x01\x02")))  # distances 1 and 10
     assert [seq for seq in range(1, 12) if fast.directly(0, seq, 12)] == [2, 11]
 
 
 def test_a_sweep_bridges_numbers_that_were_never_multicast() -> None:
-    fast = learned("bitmap", [Message(0, 1), Message(0, 2), Message(0, 5, covers=b"\x08")])
+    fast = learned(
+        "bitmap", [DataMessage(0, 1), DataMessage(0, 2), DataMessage(0, 5, covers=b"\x08")]
+    )
     assert fast.unsatisfied(0, {5}) == (2,)
 
 
 def test_streams_of_two_senders_are_unrelated() -> None:
-    fast = learned("all", [Message(0, 1), Message(1, 2)])
+    fast = learned("all", [DataMessage(0, 1), DataMessage(1, 2)])
     assert not fast.obsoletes(0, 1, 2)
     assert fast.unsatisfied(0, set()) == (1,)
     assert fast.unsatisfied(1, {2}) == ()
 
 
 def test_what_was_never_multicast_neither_obsoletes_nor_is_missing() -> None:
-    fast = learned("all", [Message(0, 1)])
+    fast = learned("all", [DataMessage(0, 1)])
     assert not fast.obsoletes(0, 1, 2)
     assert not fast.obsoletes(7, 1, 2)
     assert fast.unsatisfied(7, {1}) == ()
@@ -185,7 +189,9 @@ def test_what_was_never_multicast_neither_obsoletes_nor_is_missing() -> None:
 def test_a_hot_item_of_ten_thousand_updates_is_one_sweep(relation: str) -> None:
     covers = {"bitmap": b"\x01", "list": (1,)}.get(relation, b"")
     count = 10_000
-    fast = learned(relation, [Message(0, s, item=1, covers=covers) for s in range(1, count + 1)])
+    fast = learned(
+        relation, [DataMessage(0, s, item=1, covers=covers) for s in range(1, count + 1)]
+    )
     assert fast.unsatisfied(0, {count}) == ()
     assert fast.unsatisfied(0, {count - 1}) == (count,)
     assert fast.obsoletes(0, 1, count)
@@ -193,11 +199,11 @@ def test_a_hot_item_of_ten_thousand_updates_is_one_sweep(relation: str) -> None:
 
 def test_a_dense_relation_is_walked_without_visiting_every_path() -> None:
     """Each message obsoletes all before it but the first: 2^60 paths, none of them to it."""
-    fast = learned("list", [Message(0, s, covers=tuple(range(1, s - 1))) for s in range(1, 61)])
+    fast = learned("list", [DataMessage(0, s, covers=tuple(range(1, s - 1))) for s in range(1, 61)])
     assert not fast.obsoletes(0, 1, 60)
     assert fast.obsoletes(0, 2, 60)
 
 
 def test_unknown_relations_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="unknown value 'newest'; allowed: none, item"):
-        Obsolescence("newest")
+        ObsolescenceRelation("newest")

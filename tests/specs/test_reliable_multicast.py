@@ -10,7 +10,7 @@ from semcast.specs.channel import UnreliableChannel
 from semcast.specs.monitors import Monitors
 from semcast.specs.multicast_with_crashes import AtLeastOnce, MulticastWithCrashes
 from semcast.specs.reliable_multicast import ReliableMulticast
-from semcast.specs.violations import Ledger
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import (
     ACKNOWLEDGE,
     APPEND,
@@ -24,7 +24,7 @@ from semcast.terms.events import (
     SKIP,
     Event,
 )
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 LOGGER = 3
 FIXED, CRASHES, AGAIN = ReliableMulticast, MulticastWithCrashes, AtLeastOnce
@@ -34,7 +34,7 @@ BACK_0, BACK_1 = ([Event(CRASH, pid), Event(RECOVER, pid)] for pid in (0, 1))
 
 
 def sent(seq: int, item: int | None = None) -> Event:
-    return Event(MULTICAST, 0, 0, seq, Message(0, seq, item))
+    return Event(MULTICAST, 0, 0, seq, DataMessage(0, seq, item))
 
 
 def got(pid: int, *seqs: int) -> list[Event]:
@@ -50,14 +50,14 @@ def promised(seq: int) -> list[Event]:
 
 
 def judge(kind: type[ReliableMulticast], trace: list[Event], owed: tuple[int, ...]) -> list[str]:
-    ledger = Ledger()
+    ledger = ViolationLog()
     automaton = kind(4, "item", ledger)
-    watches = automaton.watches()
+    watches = automaton.handlers()
     for event in trace:
         if event.kind in watches:
             watches[event.kind](event)
     automaton.on_end(owed)
-    return [violation.explanation for violation in ledger.kept]
+    return [violation.explanation for violation in ledger.stored]
 
 
 ALL_GOT = [*got(0, 1), *got(1, 1), *got(2, 1)]
@@ -256,8 +256,8 @@ def test_rejects(name: str) -> None:
     assert says in found
 
 
-def stream(i: int, rng: Random) -> list[Message]:
-    return [Message(i, seq, rng.choice((None, 1, 2))) for seq in range(1, rng.randint(1, 8))]
+def stream(i: int, rng: Random) -> list[DataMessage]:
+    return [DataMessage(i, seq, rng.choice((None, 1, 2))) for seq in range(1, rng.randint(1, 8))]
 
 
 @pytest.mark.parametrize("kind", [FIXED, CRASHES, AGAIN])
@@ -267,7 +267,7 @@ def test_an_execution_of_the_automaton_is_accepted_by_it_and_by_the_monitors(
     seen: set[str] = set()
     for seed in range(100):
         rng = Random(seed)
-        automaton = kind(4, "item", Ledger())
+        automaton = kind(4, "item", ViolationLog())
         plan = [stream(i, rng) for i in range(3)] + [[]]
         outcome = execute(automaton.actions(plan), rng, free_steps=80, steps_max=2000)
         assert outcome.quiescent
@@ -283,11 +283,11 @@ def test_an_execution_of_the_automaton_is_accepted_by_it_and_by_the_monitors(
 
 
 def channel(*steps: Callable[[UnreliableChannel], None]) -> list[str]:
-    ledger = Ledger()
+    ledger = ViolationLog()
     made = UnreliableChannel(3, 2, ledger)
     for step in steps:
         step(made)
-    return [violation.explanation for violation in ledger.kept]
+    return [violation.explanation for violation in ledger.stored]
 
 
 def test_the_channel_drops_and_doubles() -> None:

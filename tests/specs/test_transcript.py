@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from semcast.specs.transcript import line, lines, parse
 from semcast.terms.events import MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 numbers = st.integers(1, 99)
 ranks = st.integers(0, 9)
@@ -16,12 +16,12 @@ covers = st.one_of(
     st.lists(numbers, min_size=1, max_size=4).map(tuple),
 )
 messages = st.builds(
-    Message,
+    DataMessage,
     sender=ranks,
     seq=numbers,
     item=st.none() | st.integers(-9, 9),
     covers=covers,
-    keep=st.booleans(),
+    never_purge=st.booleans(),
     payload=st.binary(max_size=4),
 )
 multicasts = st.builds(
@@ -91,8 +91,8 @@ def test_a_deliver_takes_the_message_that_was_multicast_unless_it_says_otherwise
         2 deliver 0:1 payload=bb
         """
     )
-    assert same.message == sent.message == Message(0, 1, item=7, payload=b"\xaa")
-    assert other.message == Message(0, 1, payload=b"\xbb")
+    assert same.message == sent.message == DataMessage(0, 1, item=7, payload=b"\xaa")
+    assert other.message == DataMessage(0, 1, payload=b"\xbb")
     assert line(sent) == "0 multicast 0:1 item=7 payload=aa"
 
 

@@ -8,9 +8,9 @@ from semcast.specs.automaton import execute
 from semcast.specs.monitors import Monitors
 from semcast.specs.transcript import parse
 from semcast.specs.view_service import ViewService
-from semcast.specs.violations import Ledger
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 BOTH = "0 install view=1 members=0,1\n1 install view=1 members=0,1"
 SENT = f"{BOTH}\n0 multicast 0:1 view=1\n1 multicast 1:1 view=1"
@@ -116,11 +116,11 @@ BAD = {
 
 
 def judge(trace: list[Event]) -> list[str]:
-    ledger = Ledger()
-    watches = ViewService(ledger).watches()
+    ledger = ViolationLog()
+    watches = ViewService(ledger).handlers()
     for event in trace:
         watches[event.kind](event)
-    return [violation.explanation for violation in ledger.kept]
+    return [violation.explanation for violation in ledger.stored]
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -140,12 +140,12 @@ def test_an_execution_of_the_automaton_is_accepted_by_it_and_by_the_monitors() -
     for seed in range(100):
         rng = Random(seed)
         n = rng.randint(1, 4)
-        plan = [[Message(i, seq) for seq in range(1, rng.randint(1, 8))] for i in range(n)]
+        plan = [[DataMessage(i, seq) for seq in range(1, rng.randint(1, 8))] for i in range(n)]
         views = {
             rng.randint(1, 20): tuple(sorted(rng.sample(range(n), rng.randint(1, n))))
             for _ in range(rng.randint(1, 6))
         }
-        service = ViewService(Ledger())
+        service = ViewService(ViolationLog())
         outcome = execute(service.actions(plan, views), rng, free_steps=120, steps_max=2000)
         assert outcome.quiescent
         assert judge(service.events) == []

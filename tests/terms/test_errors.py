@@ -2,7 +2,7 @@
 
 import pytest
 
-from semcast.terms.errors import one_of
+from semcast.terms.errors import unknown_value
 
 PROTOCOLS = ("s-rm", "s-vsm", "rm")
 
@@ -16,4 +16,4 @@ PROTOCOLS = ("s-rm", "s-vsm", "rm")
     ],
 )
 def test_an_unknown_value_names_the_nearest(value, message):
-    assert str(one_of("protocol", value, PROTOCOLS)) == message
+    assert str(unknown_value("protocol", value, PROTOCOLS)) == message

@@ -3,15 +3,15 @@
 import pytest
 
 from semcast import kernel
-from semcast.terms.messages import Data, Message
+from semcast.terms.messages import Data, DataMessage
 from semcast.terms.outputs import ROOM, Delivery, Ended, Room, delivered
 from semcast.wire import encode
 
-RUN = tuple(Message(1, seq, payload=b"x") for seq in range(1, 6))
+RUN = tuple(DataMessage(1, seq, payload=b"x") for seq in range(1, 6))
 
 
 def test_delivered_messages_come_one_by_one_whatever_their_runs_are():
-    packed, _ = kernel.scan(encode(Data(RUN[1:4])))
+    packed, _ = kernel.parse_run(encode(Data(RUN[1:4])))
     first, last = kernel.run_of([RUN[0]]), kernel.run_of([RUN[4]])
     outputs = [Delivery(first), ROOM, Delivery(packed, skipped=2), Delivery(last)]
     assert delivered(outputs) == list(RUN)

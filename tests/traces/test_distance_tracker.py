@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.distance_tracker import RELATIONS, DistanceTracker, covers_of, distances_covered
 
 shapes = st.lists(
@@ -17,8 +17,8 @@ shapes = st.lists(
 )
 
 
-def obsoletes(relation: str, old: Message, new: Message) -> bool:
-    if old.keep or old.sender != new.sender:
+def obsoletes(relation: str, old: DataMessage, new: DataMessage) -> bool:
+    if old.never_purge or old.sender != new.sender:
         return False
     if relation == "item":
         return new.item is not None and old.item == new.item
@@ -35,7 +35,7 @@ def test_distance_is_to_the_latest_message_made_obsolete(
     expected = {}
     for sender, item, keep, covers in stream:
         seq = 1 + sum(message.sender == sender for message in sent)
-        new = Message(sender, seq, item=item, keep=keep, covers=covers)
+        new = DataMessage(sender, seq, item=item, never_purge=keep, covers=covers)
         distances.on_multicast(new)
         lost = [new.seq - old.seq for old in sent if obsoletes(relation, old, new)]
         expected[new.sender, new.seq] = min(lost, default=None)
@@ -45,16 +45,16 @@ def test_distance_is_to_the_latest_message_made_obsolete(
 
 def test_distance_of_an_unseen_multicast_is_unknown() -> None:
     distances = DistanceTracker("item")
-    assert distances.of(Message(0, 3, item=1)) is None
-    distances.on_multicast(Message(0, 1, item=1))
-    assert distances.of(Message(0, 2, item=1)) is None
+    assert distances.of(DataMessage(0, 3, item=1)) is None
+    distances.on_multicast(DataMessage(0, 1, item=1))
+    assert distances.of(DataMessage(0, 2, item=1)) is None
 
 
 def test_bitmaps_and_lists_name_the_same_distances() -> None:
     """[SRM §3.2] the n-th position of the bitmap names the n-th preceding message."""
     bitmap = (1 << 0 | 1 << 8).to_bytes(2, "little")
-    assert distances_covered(Message(0, 10, covers=bitmap)) == (1, 9)
-    assert distances_covered(Message(0, 10, covers=(9, 1))) == (1, 9)
+    assert distances_covered(DataMessage(0, 10, covers=bitmap)) == (1, 9)
+    assert distances_covered(DataMessage(0, 10, covers=(9, 1))) == (1, 9)
     assert covers_of([1, 9], "bitmap") == bitmap
     assert covers_of([1, 9], "list") == (1, 9)
     assert covers_of(None, "bitmap") == covers_of(None, "item") == b""

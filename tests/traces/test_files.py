@@ -11,7 +11,7 @@ from semcast.runtime.options.options import Options
 from semcast.runtime.storage.recording import check_trace
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import DELIVER, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.errors import BadFile
 from semcast.traces.files import new_file, new_folder, refuse_links
 from semcast.traces.journal import Journal
@@ -32,7 +32,7 @@ HEADER = JournalHeader(
     relation="item",
     f=0,
 )
-DELIVERED = Event(DELIVER, 0, 1, 1, Message(1, 1, item=5, payload=b"x", name="five"), n=1)
+DELIVERED = Event(DELIVER, 0, 1, 1, DataMessage(1, 1, item=5, payload=b"x", name="five"), n=1)
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o377], ids=oct)

@@ -16,7 +16,7 @@ import pytest
 from semcast.cli.main import main
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.events import DELIVER, KINDS, MULTICAST, RECEIVE, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces import journal as writing
 from semcast.traces import journal_conversion, journal_file
 from semcast.traces.errors import BadFile
@@ -263,7 +263,7 @@ def test_a_damaged_table_of_items_beside_a_journal(tmp_path: Path) -> None:
 
 
 def recorded(path: Path) -> Path:
-    message = Message(0, 1, item=5, payload=b"x")
+    message = DataMessage(0, 1, item=5, payload=b"x")
     with TraceWriter(path, RUN, ["a"], items={5: "five"}) as trace:
         trace.append([Event(MULTICAST, 0, 0, 1, message, n=1, ts_ns=1)])
         trace.append([Event(DELIVER, 0, 0, 1, message, n=2, ts_ns=2)])

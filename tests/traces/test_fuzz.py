@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast.terms.events import MULTICAST, RECEIVE, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import JournalHeader
@@ -76,7 +76,9 @@ def good() -> Iterator[bytes]:
     """What a process left."""
     with TemporaryDirectory() as folder:
         journal = Journal(folder, HEADER, extent=256)
-        journal.record([Event(MULTICAST, 0, 0, 1, Message(0, 1, 5, payload=b"x", name="five"))], 1)
+        journal.record(
+            [Event(MULTICAST, 0, 0, 1, DataMessage(0, 1, 5, payload=b"x", name="five"))], 1
+        )
         journal.record([Event(RECEIVE, 0, 1, seq) for seq in range(1, 4)], 2)
         journal._release()
         yield journal.path.read_bytes()

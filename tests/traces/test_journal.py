@@ -34,7 +34,7 @@ from semcast.terms.events import (
     STABLE,
     Event,
 )
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces import journal_conversion
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
@@ -112,7 +112,7 @@ _others = st.one_of(
 def executions(draw: Any) -> tuple[str, list[tuple[int, int, list[Event]]]]:
     """A relation, and batches: whose, when, and the events, which are not yet numbered."""
     relation = draw(st.sampled_from(sorted(_covers)))
-    sent: list[Message] = []
+    sent: list[DataMessage] = []
     batches = []
     for ts_ns in range(draw(st.integers(0, 8))):
         pid = draw(st.integers(0, 2))
@@ -120,7 +120,7 @@ def executions(draw: Any) -> tuple[str, list[tuple[int, int, list[Event]]]]:
         for what in draw(st.lists(st.sampled_from("mdo"), max_size=5)):
             if what == "m":
                 seq = 1 + sum(message.sender == pid for message in sent)
-                sent.append(Message(pid, seq, *draw(_annotations[relation])))
+                sent.append(DataMessage(pid, seq, *draw(_annotations[relation])))
                 events.append(Event(MULTICAST, pid, pid, seq, sent[-1], buffered=seq))
                 events[-1].declared = draw(st.lists(st.integers(1, 2**60), max_size=2).map(tuple))
                 events[-1].declares = draw(st.sampled_from(["", "item", "item=3 never_purge=0"]))
@@ -176,7 +176,7 @@ def rows_of(path: Path, kind: str) -> list[dict[str, Any]]:
 
 def test_files_and_incarnations(tmp_path: Path) -> None:
     with Journal(tmp_path, header(2)) as journal:
-        message = Message(1, 1, item=9, payload=b"x")
+        message = DataMessage(1, 1, item=9, payload=b"x")
         purge = Event(PURGE, 2, 1, 1, by_seq=2, note=DELIVERY)
         journal.record([Event(DELIVER, 2, 1, 1, message), purge], 10)
     assert contents(tmp_path).keys() == {
@@ -192,9 +192,9 @@ def test_files_and_incarnations(tmp_path: Path) -> None:
 
 def test_names_of_items_are_told_once(tmp_path: Path) -> None:
     acme, zinc, bare = (
-        Message(0, 1, item=1, name="ACME"),
-        Message(0, 2, item=2, name="ZINC"),
-        Message(0, 3, item=3),
+        DataMessage(0, 1, item=1, name="ACME"),
+        DataMessage(0, 2, item=2, name="ZINC"),
+        DataMessage(0, 3, item=3),
     )
     for pid, messages in ((0, (acme, zinc, bare)), (1, (zinc, acme))):
         with Journal(tmp_path, header(pid)) as journal:
@@ -380,7 +380,7 @@ def test_a_reader_that_dies_leaves_the_work_to_the_next(
     """Whatever it had moved into place, and whatever it had not."""
     for place in ("whole", "interrupted"):
         journal = Journal(tmp_path / place, HEADER)
-        named = Message(0, 1, item=5, name="five")
+        named = DataMessage(0, 1, item=5, name="five")
         journal.record([*received(2), Event(MULTICAST, 0, 0, 1, named)], 1)
         left_behind(journal)
     convert_journals(tmp_path / "whole")

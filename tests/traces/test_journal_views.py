@@ -1,7 +1,7 @@
 """Journals of processes that come and go: everybody gets one number, in every life."""
 
 from semcast.terms.events import CRASH, DELIVER, INSTALL, MULTICAST, PURGE, SUSPECT, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.journal import Journal
 from semcast.traces.journal_conversion import write_run
 from semcast.traces.journal_file import JournalHeader
@@ -27,7 +27,7 @@ def header(pid: int, name: str, inc: int) -> JournalHeader:
 
 
 def sent(pid: int, inc: int, seq: int, view: int) -> Event:
-    message = Message(pid, seq, item=3, payload=b"1", name="x")
+    message = DataMessage(pid, seq, item=3, payload=b"1", name="x")
     return Event(MULTICAST, pid, pid, seq, message, inc=inc, sender_inc=inc, view=view)
 
 
@@ -35,7 +35,7 @@ def test_events_say_in_which_life_and_view_they_happened(tmp_path):
     with Journal(tmp_path, header(BOB, "bob", 30)) as journal:
         installed = Event(INSTALL, BOB, inc=30, view=2, members=(ADA, BOB))
         journal.record([installed, sent(BOB, 30, 1, 2)], 1_000)
-        message = Message(ADA, 4, item=3, payload=b"2")
+        message = DataMessage(ADA, 4, item=3, payload=b"2")
         delivered = Event(DELIVER, BOB, ADA, 4, message, inc=30, sender_inc=20, view=2, position=9)
         purged = Event(
             PURGE, BOB, BOB, 1, by_seq=4, inc=30, sender_inc=30, by_sender=ADA, by_inc=20, view=2

@@ -26,8 +26,8 @@ from semcast.terms.events import (
     INSTALL,
     JOIN,
     LEAVE,
-    MINORITY,
     MULTICAST,
+    NOT_PRIMARY,
     PURGE,
     QUERY,
     RECEIVE,
@@ -41,7 +41,7 @@ from semcast.terms.events import (
     UPDATE,
     Event,
 )
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.errors import BadFile
 from semcast.traces.event_rows import digest
 from semcast.traces.parquet import TraceWriter, read_trace
@@ -58,9 +58,9 @@ RUN = RunInfo(
     parameters={"rate": "100", "buffer": "20"},
 )
 
-FIRST = Message(0, 1, item=-5, payload=b"one")
-SECOND = Message(0, 2, payload=b"", keep=True, after=((1, 4), (2, 0)))
-THIRD = Message(0, 3, item=-5, payload=b"three")
+FIRST = DataMessage(0, 1, item=-5, payload=b"one")
+SECOND = DataMessage(0, 2, payload=b"", never_purge=True, after=((1, 4), (2, 0)))
+THIRD = DataMessage(0, 3, item=-5, payload=b"three")
 EVENTS = [
     Event(MULTICAST, 0, 0, 1, FIRST, n=0, ts_ns=10, buffered=1),
     Event(MULTICAST, 0, 0, 2, SECOND, n=1, ts_ns=20, buffered=2),
@@ -116,7 +116,7 @@ def test_round_trip(tmp_path: Path, row_group: int) -> None:
 def test_what_only_some_protocols_tell_comes_back_too(tmp_path: Path) -> None:
     events = [
         Event(JOIN, 1, note="0:12 3:40", version=0),
-        Event(INSTALL, 1, view=4, members=(2, 0, 1), note=MINORITY),
+        Event(INSTALL, 1, view=4, members=(2, 0, 1), note=NOT_PRIMARY),
         Event(MULTICAST, 0, 0, 1, FIRST, inc=3, sender_inc=3, view=4),
         Event(DELIVER, 1, 0, 1, FIRST, sender_inc=3, view=4, position=9),
         Event(CONFIRM, 1, 0, 1, sender_inc=3, view=4),
@@ -162,7 +162,7 @@ def test_covers_come_back_in_the_form_of_the_relation(
 ) -> None:
     """Monitors tell relations by it."""
     events = [
-        Event(MULTICAST, 0, 0, seq, Message(0, seq, covers=cover), n=seq, ts_ns=seq)
+        Event(MULTICAST, 0, 0, seq, DataMessage(0, seq, covers=cover), n=seq, ts_ns=seq)
         for seq, cover in enumerate(covers, 1)
     ]
     with TraceWriter(tmp_path, replace(RUN, relation=relation), "a") as trace:

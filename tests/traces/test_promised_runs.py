@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from semcast.terms.events import MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.errors import BadFile
 from semcast.traces.parquet import TraceWriter
 from semcast.traces.schema import RunInfo
@@ -15,7 +15,7 @@ from semcast.traces.trace_files import root_of
 def written(path: Path, protocol: str, order: str) -> Path:
     run = RunInfo(name="", protocol=protocol, order=order, relation="item", f=0, seed=1)
     with TraceWriter(path, run, ["a"], items={}) as trace:
-        trace.append([Event(MULTICAST, 0, 0, 1, Message(0, 1), n=1)])
+        trace.append([Event(MULTICAST, 0, 0, 1, DataMessage(0, 1), n=1)])
         trace.close(complete=True)
     return path
 

@@ -11,38 +11,38 @@ from hypothesis import strategies as st
 from semcast import kernel
 from semcast.terms import pubsub, views
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
-from semcast.terms.ids import RANK_MAX, SEQ_MAX, Life
+from semcast.terms.ids import RANK_MAX, SEQ_MAX, Incarnation
 from semcast.terms.messages import (
-    Ballot,
     Data,
     Datagram,
+    DataMessage,
     Excluded,
-    Message,
+    FrontierVote,
     Nack,
-    Purged,
+    PurgeNotice,
     SafetyGossip,
     StabilityGossip,
     WindowEmpty,
 )
 from semcast.wire import DATAGRAM_BYTES_MAX, GROUP_CODEC, PUBSUB_CODEC, VIEW_CODEC, encode
 
-VIEW = views.View(4, (Life(1, 1), Life(2, 3)), (0, 9), 2**63 + 5)
-PROPOSAL = views.Proposal(VIEW, (5, 6), 1, (Life(2, 3),))
-PART = pubsub.Part(3, ((1, 2), (5, 5)))
+VIEW = views.GroupView(4, (Incarnation(1, 1), Incarnation(2, 3)), (0, 9), 2**63 + 5)
+PROPOSAL = views.ViewProposal(VIEW, (5, 6), 1, (Incarnation(2, 3),))
+PART = pubsub.StreamSpans(3, ((1, 2), (5, 5)))
 GOLDEN: list[tuple[Datagram, str]] = [
     (
         Data(
-            (Message(1, 2, 7, b"\x01", True, ((0, 5),), b"hi"), Message(1, 3)),
-            (Purged(1, 1, 1, 2),),
+            (DataMessage(1, 2, 7, b"\x01", True, ((0, 5),), b"hi"), DataMessage(1, 3)),
+            (PurgeNotice(1, 1, 1, 2),),
         ),
         "95019298010207c40101c391920005c4026869a0980103c0c400c290c400a09194010101020000",
     ),
     (
-        Data((Message(0, 9, covers=(1, 8), payload=b"x"),), answers=300),
+        Data((DataMessage(0, 9, covers=(1, 8), payload=b"x"),), nack_number=300),
         "950191980009c0920108c290c40178a090cd012c00",
     ),
     (Nack(2, ((4, 4), (70000, 70001)), 10, 1), "9502029292040492ce00011170ce000111710a01"),
-    (StabilityGossip((Ballot(0, 5, 4, b"\x07", 3),)), "92039195000504c4010703"),
+    (StabilityGossip((FrontierVote(0, 5, 4, b"\x07", 3),)), "92039195000504c4010703"),
     (SafetyGossip(()), "920490"),
     (WindowEmpty(1, 0), "93050100"),
     (Excluded(65535), "9206cdffff"),
@@ -61,11 +61,11 @@ places = st.integers(0, SEQ_MAX)
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> Message:
+def messages(draw: st.DrawFn) -> DataMessage:
     seq = draw(seqs)
     distances = st.lists(st.integers(1, max(seq - 1, 1)), max_size=3).map(tuple)
     bitmaps = st.binary(max_size=min((seq - 1) // 8, 6))
-    return Message(
+    return DataMessage(
         draw(ranks),
         seq,
         draw(st.none() | st.integers(-(2**63), 2**64 - 1)),
@@ -77,16 +77,16 @@ def messages(draw: st.DrawFn) -> Message:
 
 
 @st.composite
-def notices(draw: st.DrawFn) -> Purged:
+def notices(draw: st.DrawFn) -> PurgeNotice:
     first, last, witness = sorted(draw(st.sets(seqs, min_size=3, max_size=3)))
-    return Purged(draw(ranks), first, last, witness)
+    return PurgeNotice(draw(ranks), first, last, witness)
 
 
 def tuples(of):
     return st.lists(of, max_size=4).map(tuple)
 
 
-ballots = st.builds(Ballot, ranks, places, places, st.binary(max_size=8), places)
+ballots = st.builds(FrontierVote, ranks, places, places, st.binary(max_size=8), places)
 ranges = st.tuples(seqs, seqs).map(lambda pair: (min(pair), max(pair)))
 datagrams = st.one_of(
     st.builds(Data, tuples(messages()), tuples(notices()), places),
@@ -109,34 +109,34 @@ HOSTILE: list[Datagram] = [
     WindowEmpty(-1, 1),
     WindowEmpty(0, -1),
     WindowEmpty(0, SEQ_MAX + 1),
-    Data((Message(-1, 1),)),
-    Data((Message(0, 0),)),
-    Data((Message(0, 1), Message(0, -5))),
-    Data((Message(0, SEQ_MAX + 1),)),
-    Data((Message(0, 9, covers=(9,)),)),
-    Data((Message(0, 9, covers=(1, 0)),)),
-    Data((Message(0, 9, covers=(-3,)),)),
-    Data((Message(0, 8, covers=b"\x80"),)),
-    Data((Message(0, 1, covers=b"\x01"),)),
-    Data((Message(0, 1, after=((-1, 1),)),)),
-    Data((Message(0, 1, after=((1, -1),)),)),
-    Data((), answers=-1),
-    Data((), purged=(Purged(-1, 1, 1, 2),)),
-    Data((), purged=(Purged(0, 0, 1, 2),)),
-    Data((), purged=(Purged(0, 2, 1, 3),)),
-    Data((), purged=(Purged(0, 1, 2, 2),)),
-    Data((), purged=(Purged(0, 1, 2, SEQ_MAX + 1),)),
+    Data((DataMessage(-1, 1),)),
+    Data((DataMessage(0, 0),)),
+    Data((DataMessage(0, 1), DataMessage(0, -5))),
+    Data((DataMessage(0, SEQ_MAX + 1),)),
+    Data((DataMessage(0, 9, covers=(9,)),)),
+    Data((DataMessage(0, 9, covers=(1, 0)),)),
+    Data((DataMessage(0, 9, covers=(-3,)),)),
+    Data((DataMessage(0, 8, covers=b"\x80"),)),
+    Data((DataMessage(0, 1, covers=b"\x01"),)),
+    Data((DataMessage(0, 1, after=((-1, 1),)),)),
+    Data((DataMessage(0, 1, after=((1, -1),)),)),
+    Data((), nack_number=-1),
+    Data((), notices=(PurgeNotice(-1, 1, 1, 2),)),
+    Data((), notices=(PurgeNotice(0, 0, 1, 2),)),
+    Data((), notices=(PurgeNotice(0, 2, 1, 3),)),
+    Data((), notices=(PurgeNotice(0, 1, 2, 2),)),
+    Data((), notices=(PurgeNotice(0, 1, 2, SEQ_MAX + 1),)),
     Nack(-1, (), 1, 1),
     Nack(0, ((0, 1),), 1, 1),
     Nack(0, ((2, 1),), 1, 1),
     Nack(0, ((1, SEQ_MAX + 1),), 1, 1),
     Nack(0, (), -1, 1),
     Nack(0, (), 1, 0),
-    StabilityGossip((Ballot(-1, 0, 0, b"", 0),)),
-    StabilityGossip((Ballot(0, -1, 0, b"", 0),)),
-    StabilityGossip((Ballot(0, 0, -1, b"", 0),)),
-    SafetyGossip((Ballot(0, 0, 0, b"", -1),)),
-    SafetyGossip((Ballot(0, 0, 0, bytes(RANK_MAX // 8 + 2), 0),)),
+    StabilityGossip((FrontierVote(-1, 0, 0, b"", 0),)),
+    StabilityGossip((FrontierVote(0, -1, 0, b"", 0),)),
+    StabilityGossip((FrontierVote(0, 0, -1, b"", 0),)),
+    SafetyGossip((FrontierVote(0, 0, 0, b"", -1),)),
+    SafetyGossip((FrontierVote(0, 0, 0, bytes(RANK_MAX // 8 + 2), 0),)),
 ]
 
 
@@ -152,10 +152,16 @@ def test_numbers_that_mean_nothing_are_refused(datagram):
 @pytest.mark.parametrize(
     "datagram",
     [
-        Data((Message(0, 9, covers=(8, 1)), Message(0, 9, covers=b"\x80\x00"), Message(0, 1))),
-        Data((Message(0, 1, item=-(2**63)),), purged=(Purged(0, 1, 1, 2),)),
+        Data(
+            (
+                DataMessage(0, 9, covers=(8, 1)),
+                DataMessage(0, 9, covers=b"\x80\x00"),
+                DataMessage(0, 1),
+            )
+        ),
+        Data((DataMessage(0, 1, item=-(2**63)),), notices=(PurgeNotice(0, 1, 1, 2),)),
         Nack(0, ((1, 1),), 0, 1),
-        StabilityGossip((Ballot(RANK_MAX, 0, 0, bytes(RANK_MAX // 8 + 1), 0),)),
+        StabilityGossip((FrontierVote(RANK_MAX, 0, 0, bytes(RANK_MAX // 8 + 1), 0),)),
     ],
 )
 def test_the_edges_of_the_ranges_are_inside(datagram):
@@ -221,7 +227,7 @@ FAMILIES = [
             views.Stamped(VIEW.lineage, 3, datagram)
             for datagram in (
                 views.Heartbeat(1, 4, True, False, VIEW.members, 3, 2),
-                *(views.Enclosed(4, datagram) for datagram, _ in GOLDEN[:-1]),
+                *(views.ViewEnvelope(4, datagram) for datagram, _ in GOLDEN[:-1]),
                 views.Promise(4, 6, (5, 6), 5, False, 3, PROPOSAL),
                 views.Decided(4, PROPOSAL, 1),
                 views.StateChunk(4, 0, 3, b"abc"),
@@ -231,9 +237,9 @@ FAMILIES = [
     (
         PUBSUB_CODEC,
         [
-            pubsub.Publication((Message(1, 2, 7, b"\x01"), Message(1, 3, covers=(1,)))),
-            pubsub.Gossip(0, 2**63, 9, (PART,), (pubsub.Heard(1, 5, 4),), True),
-            pubsub.Repair((Message(1, 2),), (Purged(1, 1, 1, 2),), 5),
+            pubsub.Publication((DataMessage(1, 2, 7, b"\x01"), DataMessage(1, 3, covers=(1,)))),
+            pubsub.Gossip(0, 2**63, 9, (PART,), (pubsub.StreamStatus(1, 5, 4),), True),
+            pubsub.Repair((DataMessage(1, 2),), (PurgeNotice(1, 1, 1, 2),), 5),
             pubsub.Ack(PART, 3),
         ],
     ),
@@ -260,9 +266,9 @@ def test_whatever_bytes_come_only_a_remote_protocol_error_escapes(codec, datagra
 
 def test_what_does_not_fit_is_refused_at_the_sender():
     with pytest.raises(LocalProtocolError, match="maximum is 33554432"):
-        encode(Data((Message(0, 1, payload=bytes(DATAGRAM_BYTES_MAX)),)))
+        encode(Data((DataMessage(0, 1, payload=bytes(DATAGRAM_BYTES_MAX)),)))
     with pytest.raises(LocalProtocolError, match="more than 64 bits"):
-        encode(Data((Message(0, 1, item=2**64),)))
+        encode(Data((DataMessage(0, 1, item=2**64),)))
 
 
 def test_a_later_version_may_append_fields():
@@ -270,10 +276,10 @@ def test_a_later_version_may_append_fields():
     assert GROUP_CODEC.decode(msgspec.msgpack.encode([*fields, "new"])) == WindowEmpty(1, 2)
 
 
-@pytest.mark.parametrize("purged", [(), (Purged(1, 1, 1, 2),)])
+@pytest.mark.parametrize("purged", [(), (PurgeNotice(1, 1, 1, 2),)])
 def test_messages_that_are_bytes_travel_as_they_are(purged):
-    run = tuple(Message(1, seq, 7, payload=b"x" * seq, name="é") for seq in range(2, 30))
-    batch, _ = kernel.scan(encode(Data(run)))
+    run = tuple(DataMessage(1, seq, 7, payload=b"x" * seq, name="é") for seq in range(2, 30))
+    batch, _ = kernel.parse_run(encode(Data(run)))
     for part in (slice(None), slice(3, 9), slice(5, 5)):
         written = encode(Data(batch[part], purged, safe=300))
         assert written == encode(Data(run[part], purged, safe=300))

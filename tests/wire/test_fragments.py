@@ -8,17 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
-from semcast.wire.fragments import (
-    PART_COST_BYTES,
-    PART_HEADER_BYTES,
-    PARTS_MAX,
-    Reassembly,
-    split,
-)
+from semcast.wire.fragments import PART_COST_BYTES, PART_HEADER_BYTES, PARTS_MAX, Reassembler, split
 
 
 def roomy(body_bytes_max=65_536, sender_bytes_max=1 << 20, **bounds):
-    return Reassembly(body_bytes_max, sender_bytes_max, **bounds)
+    return Reassembler(body_bytes_max, sender_bytes_max, **bounds)
 
 
 def feed(reassembly, sender, parts, now=0.0):
@@ -167,13 +161,13 @@ def test_one_sender_takes_no_room_from_another():
 
 def test_strangers_do_not_add_up():
     """However many senders there are, what they hold together is bounded, the latest heard stay."""
-    bounded = Reassembly(10_000, 2_000, senders_max=100)
+    bounded = Reassembler(10_000, 2_000, senders_max=100)
     for sender in range(1, 1001):
         bounded.add(sender, part(1, 0, 2, b"x" * 1_000), 0.0)
         assert bounded.held_bytes <= 16 * 2_000
     assert bounded.dropped > 900
     assert bounded.add(1000, part(1, 1, 2, b"y"), 0.0) == b"x" * 1_000 + b"y"
-    few = Reassembly(10_000, 2_000, senders_max=2)
+    few = Reassembler(10_000, 2_000, senders_max=2)
     for sender in (1, 2, 3):
         few.add(sender, part(1, 0, 2), 0.0)
     assert few.add(1, part(1, 1, 2), 0.0) is None

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.wire import frames
-from semcast.wire.frames import HEADER_BYTES, Header, Refused
+from semcast.wire.frames import HEADER_BYTES, FrameHeader, FrameRejected
 
 WORDS = st.integers(0, 2**64 - 1)
-GOLDEN = Header(frames.HELLO, frames.TCP, 7, 0x1122334455667788, 2, 3, 4, 5)
+GOLDEN = FrameHeader(frames.HELLO, frames.TCP, 7, 0x1122334455667788, 2, 3, 4, 5)
 GOLDEN_BYTES = (
     "534301120700000088776655443322110200000000000000"  # magic, version, kind and channel, …
     "030000000000000004000000000000000500000000000000"
@@ -34,7 +34,7 @@ def test_the_numbers_of_names_are_fixed():
     st.binary(max_size=20),
 )
 def test_a_header_comes_back(kind, channel, key, rest, body):
-    header = Header(kind, channel, key, *rest)
+    header = FrameHeader(kind, channel, key, *rest)
     assert frames.parse(frames.pack(header) + body) == header
     assert frames.fields(memoryview(frames.pack(header) + body)) == header
 
@@ -51,7 +51,7 @@ def test_a_header_comes_back(kind, channel, key, rest, body):
     ],
 )
 def test_what_is_no_frame_is_refused_with_a_word(frame, reason):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(FrameRejected) as refused:
         frames.parse(frame)
     assert refused.value.reason == reason
 
@@ -60,6 +60,6 @@ def test_what_is_no_frame_is_refused_with_a_word(frame, reason):
 def test_any_bytes_are_a_header_or_refused(data):
     try:
         header = frames.parse(data)
-    except Refused:
+    except FrameRejected:
         return
     assert frames.pack(header) == data[:HEADER_BYTES]

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast.core.member import Member
-from semcast.core.reception import SKIPS_MAX
+from semcast.core.receiver import SKIPS_MAX
 from semcast.core.recipe import Recipe
 from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.messages import Ballot as Vote
-from semcast.terms.messages import Data, Message, Nack, Purged, StabilityGossip, Submission
+from semcast.terms.messages import Data, DataMessage, Nack, PurgeNotice, StabilityGossip, Submission
+from semcast.terms.messages import FrontierVote as Vote
 from semcast.wire import GROUP_CODEC, encode
 from semcast.wire.codec import LARGE_BYTES
 
@@ -68,7 +68,7 @@ def test_what_is_almost_valid_is_survived(seed, edits, more):
 def test_a_forged_frame_changes_nothing(data):
     """A frame of a member with one bit changed, or sealed by somebody without the key."""
     live = targets.Live(targets.RECIPES[0], up=3, recording=True)
-    frame = live.seal(1, 0, encode(Data((Message(1, 3, 1),))))
+    frame = live.seal(1, 0, encode(Data((DataMessage(1, 3, 1),))))
     place = data.draw(st.integers(0, 8 * len(frame) - 1))
     forged = bytearray(frame)
     forged[place // 8] ^= 1 << place % 8
@@ -82,7 +82,10 @@ def test_a_forged_frame_changes_nothing(data):
 
 def test_the_targets_see_what_is_wrong(monkeypatch):
     """A target that cannot fail is decoration: here the member believes everything."""
-    monkeypatch.setattr("semcast.core.vetting.Vetting.check", lambda self, source, datagram: None)
+    monkeypatch.setattr(
+        "semcast.core.datagram_validator.DatagramValidator.check",
+        lambda self, source, datagram: None,
+    )
     rng = Random(1)
     broken = 0
     for _ in range(400):
@@ -120,7 +123,7 @@ def hear(member, datagram, *, recording=False):
 
 def test_a_notice_of_any_width_is_taken_in_portions():
     member = Member(Recipe(members=3), 0, Random(1))
-    wide = Data((), (Purged(1, 1, HUGE, HUGE + 1), Purged(1, 1, HUGE - 1, HUGE)))
+    wide = Data((), (PurgeNotice(1, 1, HUGE, HUGE + 1), PurgeNotice(1, 1, HUGE - 1, HUGE)))
     for portion in (1, 2, 3):
         out = hear(member, wide, recording=True)
         assert member.reception.frontier[1] == portion * SKIPS_MAX
@@ -134,15 +137,15 @@ def many(make, element_bytes):
 
 
 FULL = {
-    "notices of one each": Data((), many(lambda n: Purged(1, n, n, HUGE), 16)),
-    "notices with gaps": Data((), many(lambda n: Purged(1, 3 * n, 3 * n, HUGE), 16)),
+    "notices of one each": Data((), many(lambda n: PurgeNotice(1, n, n, HUGE), 16)),
+    "notices with gaps": Data((), many(lambda n: PurgeNotice(1, 3 * n, 3 * n, HUGE), 16)),
     "notices, backwards": Data(
-        (), many(lambda n: Purged(1, 10**6 - 3 * n, 10**6 - 3 * n, HUGE), 16)
+        (), many(lambda n: PurgeNotice(1, 10**6 - 3 * n, 10**6 - 3 * n, HUGE), 16)
     ),
-    "messages in order": Data(many(lambda n: Message(1, n, 1), 16)),
-    "messages backwards": Data(many(lambda n: Message(1, 10**6 - n, 1), 16)),
-    "messages far apart": Data(many(lambda n: Message(1, n * 10**9, 1), 16)),
-    "the same message": Data(many(lambda n: Message(1, 2, 1), 16)),
+    "messages in order": Data(many(lambda n: DataMessage(1, n, 1), 16)),
+    "messages backwards": Data(many(lambda n: DataMessage(1, 10**6 - n, 1), 16)),
+    "messages far apart": Data(many(lambda n: DataMessage(1, n * 10**9, 1), 16)),
+    "the same message": Data(many(lambda n: DataMessage(1, 2, 1), 16)),
 }
 
 
@@ -152,7 +155,7 @@ def test_work_per_datagram_is_in_proportion_to_its_size(name, ready):
     datagram = FULL[name]
     member = Member(Recipe(members=3, buffer=500), 0, Random(1))
     member.on_ready(ready, 0.0, Effects(recording=False))
-    elements = len(datagram.messages) + len(datagram.purged)
+    elements = len(datagram.messages) + len(datagram.notices)
     assert calls_of(lambda: hear(member, datagram)) <= 50 * elements
     targets.check_bounds(member)
 
@@ -162,10 +165,10 @@ def test_what_waits_behind_a_gap_is_passed_in_one_go():
     count = 2000
     member = Member(Recipe(members=3, buffer=2 * count), 0, Random(1))
     member.on_ready(1 << 40, 0.0, Effects(recording=False))
-    hear(member, Data(tuple(Message(1, 2 * n + 1, 1) for n in range(1, count))))
-    hear(member, Data((), tuple(Purged(1, 2 * n, 2 * n, HUGE) for n in range(1, count))))
+    hear(member, Data(tuple(DataMessage(1, 2 * n + 1, 1) for n in range(1, count))))
+    hear(member, Data((), tuple(PurgeNotice(1, 2 * n, 2 * n, HUGE) for n in range(1, count))))
     assert member.reception.frontier[1] == 0
-    assert calls_of(lambda: hear(member, Data((Message(1, 1, 1),)))) <= 50 * count
+    assert calls_of(lambda: hear(member, Data((DataMessage(1, 1, 1),)))) <= 50 * count
     assert member.reception.frontier[1] == 2 * count - 1
 
 
@@ -180,7 +183,7 @@ def test_a_request_for_everything_brings_each_message_once():
 def test_what_others_call_stable_is_reclaimed_without_counting_up_to_it():
     member = Member(Recipe(members=2), 0, Random(1))
     store = member.holdings.store
-    store.add(run_of([Message(1, 1)]))
+    store.add(run_of([DataMessage(1, 1)]))
     assert calls_of(lambda: store.reclaim(1, HUGE)) < 50
     assert store.stream(1).buffer.held == {}
 
@@ -210,13 +213,15 @@ def test_a_large_datagram_is_one_message_and_lists_cost_no_memory(fields):
 
 
 def test_a_large_message_is_decoded():
-    large = Data((Message(0, 1, payload=bytes(1 << 20), name="ACME"),), (Purged(0, 1, 2, 3),))
+    large = Data(
+        (DataMessage(0, 1, payload=bytes(1 << 20), name="ACME"),), (PurgeNotice(0, 1, 2, 3),)
+    )
     assert GROUP_CODEC.decode(encode(large)) == large
 
 
 def test_a_lie_about_stability_takes_no_time():
     member = Member(Recipe(members=3), 0, Random(1))
-    hear(member, Data((Message(1, 1),)))
+    hear(member, Data((DataMessage(1, 1),)))
     lie = StabilityGossip((Vote(1, HUGE, HUGE, b"\7", HUGE),))
     assert calls_of(lambda: hear(member, lie)) < 200
     assert member.excluded

@@ -18,32 +18,41 @@ import pytest
 
 from semcast.runtime.membership import gathering, introductions, reports
 from semcast.terms import messages, pubsub, views
-from semcast.terms.ids import Life
-from semcast.terms.messages import Ballot, Data, Message, Purged
-from semcast.terms.pubsub import Entry, Heard, Part
-from semcast.terms.views import Proposal, View
+from semcast.terms.ids import Incarnation
+from semcast.terms.messages import Data, DataMessage, FrontierVote, PurgeNotice
+from semcast.terms.pubsub import MemberEntry, StreamSpans, StreamStatus
+from semcast.terms.views import GroupView, ViewProposal
 from semcast.wire import GROUP_CODEC, PUBSUB_CODEC, VIEW_CODEC, encode, frames
-from semcast.wire.frames import HEADER_BYTES, HELLO, MULTICAST, REPORT, TCP, UDP, WHOLE, member_id
-from semcast.wire.sealing import CIPHERS, Key, Opened, Opener, Sealer
+from semcast.wire.frames import (
+    DATAGRAM,
+    HEADER_BYTES,
+    HELLO,
+    MULTICAST,
+    REPORT,
+    TCP,
+    UDP,
+    member_id,
+)
+from semcast.wire.sealing import CIPHERS, Key, OpenedFrame, Opener, Sealer
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = GOLDEN / f"v{frames.HIGHEST}.json"
 
 SECRET = bytes(range(32))
-RUN = tuple(Message(1, seq, 7, payload=b"x" * seq, name="ACME") for seq in range(2, 5))
-ODD = Message(1, 9, None, (1, 8), True, ((0, 5),), b"payload", "name")
-MARKED = Message(1, 12, 2**64 - 1, b"\x05", False, (), b"", "é")
-VOTES = (Ballot(0, 5, 4, b"\x07", 3), Ballot(65535, 0, 0, b"", 0))
-LIVES = (Life(1, 1), Life(2**31 - 1, 3))
-VIEW = View(4, LIVES, (0, 9), 2**63 + 5)
-PROPOSAL = Proposal(VIEW, (5, 6), 1, (Life(2**31 - 1, 3),))
-PART = Part(3, ((1, 2), (5, 5)))
-STREAMS = (Heard(1, 200, 150), Heard(2, 0, 0))
-SEAT = gathering.Seat("ada", 2**40, "127.0.0.1", 7101, 2**63, (1, 1))
+RUN = tuple(DataMessage(1, seq, 7, payload=b"x" * seq, name="ACME") for seq in range(2, 5))
+ODD = DataMessage(1, 9, None, (1, 8), True, ((0, 5),), b"payload", "name")
+MARKED = DataMessage(1, 12, 2**64 - 1, b"\x05", False, (), b"", "é")
+VOTES = (FrontierVote(0, 5, 4, b"\x07", 3), FrontierVote(65535, 0, 0, b"", 0))
+LIVES = (Incarnation(1, 1), Incarnation(2**31 - 1, 3))
+VIEW = GroupView(4, LIVES, (0, 9), 2**63 + 5)
+PROPOSAL = ViewProposal(VIEW, (5, 6), 1, (Incarnation(2**31 - 1, 3),))
+PART = StreamSpans(3, ((1, 2), (5, 5)))
+STREAMS = (StreamStatus(1, 200, 150), StreamStatus(2, 0, 0))
+SEAT = gathering.RosterEntry("ada", 2**40, "127.0.0.1", 7101, 2**63, (1, 1))
 
 # By the name of a line.  Fields that later versions append keep their defaults here.
 FIXED = {
-    "Data": Data((ODD, MARKED), (Purged(1, 1, 1, 2),), 300, 4),
+    "Data": Data((ODD, MARKED), (PurgeNotice(1, 1, 1, 2),), 300, 4),
     "Data, usual": Data(RUN, safe=300),
     "Nack": messages.Nack(2, ((4, 4), (70_000, 70_001)), 10, 1),
     "StabilityGossip": messages.StabilityGossip(VOTES),
@@ -53,8 +62,8 @@ FIXED = {
 }
 IN_LINEAGE = {
     "Heartbeat": views.Heartbeat(1, 4, True, False, LIVES, 3, 2, True),
-    "Enclosed": views.Enclosed(4, messages.Nack(1, ((1, 2),), 4, 1)),
-    "Enclosed, usual": views.Enclosed(300, Data(RUN, safe=2)),
+    "Enclosed": views.ViewEnvelope(4, messages.Nack(1, ((1, 2),), 4, 1)),
+    "Enclosed, usual": views.ViewEnvelope(300, Data(RUN, safe=2)),
     "Reached": views.OrderProgress(4, 1, 0),
     "Prepare": views.Prepare(4, 6),
     "Promise": views.Promise(4, 6, (5, 6), 5, False, 3, PROPOSAL),
@@ -66,7 +75,7 @@ IN_LINEAGE = {
     "Invite": views.Invite(4, LIVES),
     "Consent": views.Consent(4, 9),
     "Formed": views.Formed(VIEW),
-    "WantState": views.WantState(4, 70_000),
+    "WantState": views.StateRequest(4, 70_000),
     "StateChunk": views.StateChunk(4, 1, 5, b"abc"),
 }
 VIEWS = {
@@ -74,32 +83,34 @@ VIEWS = {
 }
 PUBSUB = {
     "Publication": pubsub.Publication(RUN),
-    "Repair": pubsub.Repair((ODD,), (Purged(1, 1, 1, 2),), 40),
+    "Repair": pubsub.Repair((ODD,), (PurgeNotice(1, 1, 1, 2),), 40),
     "Heartbeat": pubsub.PublisherHeartbeat(1, 70_000),
     "Request": pubsub.RepairRequest((PART,)),
     "Gossip": pubsub.Gossip(1, 2**63, 2**62, (PART,), STREAMS, True, True),
-    "Digest": pubsub.Digest(2**63, (PART,)),
+    "Digest": pubsub.GossipDigest(2**63, (PART,)),
     "Collected": pubsub.Collected((PART,)),
-    "Lasts": pubsub.Lasts(1, 2, STREAMS, True, False),
-    "Members": pubsub.Members(0, 9, (Entry(1, pubsub.LEFT, 5), Entry(2, pubsub.MEMBER, 0)), True),
+    "Lasts": pubsub.StatusList(1, 2, STREAMS, True, False),
+    "Members": pubsub.MemberList(
+        0, 9, (MemberEntry(1, pubsub.LEFT, 5), MemberEntry(2, pubsub.MEMBER, 0)), True
+    ),
     "Join": pubsub.Join(3),
     "Welcome": pubsub.Welcome(3, STREAMS),
-    "Leave": pubsub.Leave(3, 2**64 - 1),
+    "Leave": pubsub.LeaveRequest(3, 2**64 - 1),
     "Goodbye": pubsub.LeaveAck(3),
     "Ack": pubsub.Ack(PART, 3),
-    "Census": pubsub.Census((1, 70_000)),
-    "Holds": pubsub.Holds((1, 9), PART),
-    "Gap": pubsub.Gap(PART),
-    "Gone": pubsub.Gone(PART),
-    "Resync": pubsub.Resync(1),
-    "Absent": pubsub.Absent(PART),
+    "Census": pubsub.RecoveryQuery((1, 70_000)),
+    "Holds": pubsub.RecoveryReply((1, 9), PART),
+    "Gap": pubsub.UnusedSeqs(PART),
+    "Gone": pubsub.LostSeqs(PART),
+    "Resync": pubsub.ResyncRequest(1),
+    "Absent": pubsub.NotHeld(PART),
 }
 RUNTIME = {
     "Hello": gathering.Hello("ada", 2**64 - 1, 2**62, 5, bytes(3), (1, 1), 2**63 + 5),
     "RosterStep": gathering.RosterStep(gathering.COMMIT, 2**62, (SEAT,)),
     "Report": reports.MemberReport(70_000, 3, 2, 1),
     "Goodbye": reports.Goodbye(True),
-    "Standing": introductions.Standing(
+    "Standing": introductions.ViewMemberReport(
         5, 2**40, 4, LIVES, ("ada", "bob"), "member", (1,), 9, 3, 2, 1
     ),
 }
@@ -120,7 +131,7 @@ FRAMES = {
     f"frame: {cipher}, {name}": (cipher, *shape)
     for cipher in ("clear", *CIPHERS)
     for name, shape in {
-        "first": (WHOLE, UDP, 0),
+        "first": (DATAGRAM, UDP, 0),
         "hello": (HELLO, MULTICAST, 2),
         "later": (REPORT, TCP, 1000),
     }.items()
@@ -139,7 +150,7 @@ def sealed(cipher: str, kind: int, channel: int, before: int) -> bytes:
     return sealer.seal(kind, BODY, channel)
 
 
-def opened(cipher: str, frame: bytes) -> Opened:
+def opened(cipher: str, frame: bytes) -> OpenedFrame:
     own = Sealer("quotes", member_id("bob"), 1, None).identity
     key = key_of(cipher)
     return Opener(own, () if key is None else (key,)).open(frame, True, 0.0)
@@ -197,7 +208,7 @@ def test_frames_that_were_recorded_are_opened(name: str) -> None:
         lines = json.loads(path.read_text())
         if name in lines:
             frame = bytes.fromhex(lines[name])
-            told = Opened(kind, member_id("ada"), 2**40, BODY, 2**63 + 1)
+            told = OpenedFrame(kind, member_id("ada"), 2**40, BODY, 2**63 + 1)
             assert opened(cipher, frame) == told, path.name
 
 

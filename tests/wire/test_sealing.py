@@ -12,28 +12,28 @@ from hypothesis import strategies as st
 from semcast.terms.errors import ConfigError
 from semcast.wire import sealing
 from semcast.wire.frames import (
+    DATAGRAM,
     FRAGMENT,
     HEADER_BYTES,
     HELLO,
-    MARK_PLACE,
     MULTICAST,
     REPORT,
+    SENDER_OFFSET,
     TCP,
     UDP,
-    WHOLE,
-    Header,
-    Refused,
+    FrameHeader,
+    FrameRejected,
     member_id,
     pack,
 )
 from semcast.wire.sealing import (
     CIPHERS,
-    STRANGERS_BURST,
-    STRANGERS_MAX,
-    STRANGERS_PER_S,
-    WINDOW,
+    REPLAY_WINDOW,
+    UNKNOWN_SENDERS_BURST,
+    UNKNOWN_SENDERS_MAX,
+    UNKNOWN_SENDERS_PER_S,
     Key,
-    Opened,
+    OpenedFrame,
     Opener,
     ReplayWindow,
     Sealer,
@@ -61,12 +61,12 @@ def opener(*keys, own=B, group=GROUP):
 
 def reason(at: Opener, frame: bytes, is_loopback=False, now=0.0) -> str:
     """The word under which the frame is refused."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(FrameRejected) as refused:
         at.open(frame, is_loopback, now)
     return refused.value.reason
 
 
-def opens(at: Opener, frame: bytes, now=0.0) -> Opened:
+def opens(at: Opener, frame: bytes, now=0.0) -> OpenedFrame:
     return at.open(frame, False, now)
 
 
@@ -75,19 +75,19 @@ def test_the_bytes_of_a_sealed_frame_are_fixed(key):
     frame = sealer(incarnation=3, key=key).seal(REPORT, b"hello", TCP)
     assert frame[HEADER_BYTES:].hex() == GOLDEN[key.cipher]
     assert frame[:HEADER_BYTES] == pack(
-        Header(REPORT, TCP, key.id, sealing.group_id(GROUP), A, 3, 9, 1)
+        FrameHeader(REPORT, TCP, key.id, sealing.group_id(GROUP), A, 3, 9, 1)
     )
-    assert opens(opener(key), frame) == Opened(REPORT, A, 3, b"hello", 9)
+    assert opens(opener(key), frame) == OpenedFrame(REPORT, A, 3, b"hello", 9)
 
 
 @given(st.binary(max_size=200), st.integers(0, 5), st.sampled_from([UDP, TCP]))
 def test_what_is_sealed_is_opened(body, kind, channel):
-    assert opens(opener(), sealer().seal(kind, body, channel)) == Opened(kind, A, 1, body, 9)
+    assert opens(opener(), sealer().seal(kind, body, channel)) == OpenedFrame(kind, A, 1, body, 9)
 
 
 @pytest.mark.parametrize("key", [KEY, CHACHA], ids=CIPHERS)
 def test_a_flipped_bit_anywhere_is_refused_and_changes_nothing(key):
-    frame = sealer(key=key).seal(WHOLE, b"body")
+    frame = sealer(key=key).seal(DATAGRAM, b"body")
     at = opener(key)
     before = repr(at)
     for place in range(len(frame) * 8):
@@ -102,13 +102,13 @@ def test_forged_frames_of_a_member_change_nothing():
     at, honest = opener(), sealer()
     at.admit([(A, 1, 9), (B, 1, 9)])
     other = sealer(key=Key(KEY.id, KEY.cipher, bytes(32)))
-    forged = [other.seal(WHOLE, b"lies") for _ in range(WINDOW * 2)]
+    forged = [other.seal(DATAGRAM, b"lies") for _ in range(REPLAY_WINDOW * 2)]
     assert {reason(at, frame) for frame in forged} == {"forged"}
-    assert opens(at, honest.seal(WHOLE, b"truth")).body == b"truth"
+    assert opens(at, honest.seal(DATAGRAM, b"truth")).body == b"truth"
 
 
 def test_a_sealed_frame_without_room_for_a_tag_is_refused():
-    frame = sealer().seal(WHOLE, b"")
+    frame = sealer().seal(DATAGRAM, b"")
     for size in range(HEADER_BYTES, len(frame)):
         assert reason(opener(), frame[:size]) == "forged"
 
@@ -116,15 +116,15 @@ def test_a_sealed_frame_without_room_for_a_tag_is_refused():
 @pytest.mark.parametrize(
     ("frame", "word"),
     [
-        (sealer(group="other").seal(WHOLE, b""), "group"),
-        (sealer(sender=B).seal(WHOLE, b""), "own"),
-        (sealer(sender=B, incarnation=2).seal(WHOLE, b""), "namesake"),
-        (sealer(sender=B, incarnation=2, key=CHACHA).seal(WHOLE, b""), "key"),
-        (sealer(sender=B, incarnation=2, key=None).seal(WHOLE, b""), "clear"),
-        (sealer(sender=B, incarnation=2, key=FALSE).seal(WHOLE, b""), "forged"),
-        (sealer(key=CHACHA).seal(WHOLE, b""), "key"),
-        (sealer(key=None).seal(WHOLE, b""), "clear"),
-        (sealer(key=Key(7, "chacha20-poly1305", KEY.secret)).seal(WHOLE, b""), "forged"),
+        (sealer(group="other").seal(DATAGRAM, b""), "group"),
+        (sealer(sender=B).seal(DATAGRAM, b""), "own"),
+        (sealer(sender=B, incarnation=2).seal(DATAGRAM, b""), "namesake"),
+        (sealer(sender=B, incarnation=2, key=CHACHA).seal(DATAGRAM, b""), "key"),
+        (sealer(sender=B, incarnation=2, key=None).seal(DATAGRAM, b""), "clear"),
+        (sealer(sender=B, incarnation=2, key=FALSE).seal(DATAGRAM, b""), "forged"),
+        (sealer(key=CHACHA).seal(DATAGRAM, b""), "key"),
+        (sealer(key=None).seal(DATAGRAM, b""), "clear"),
+        (sealer(key=Key(7, "chacha20-poly1305", KEY.secret)).seal(DATAGRAM, b""), "forged"),
     ],
 )
 def test_frames_not_for_us_are_refused_with_a_word(frame, word):
@@ -132,43 +132,43 @@ def test_frames_not_for_us_are_refused_with_a_word(frame, word):
 
 
 def test_our_own_frames_are_not_even_decrypted():
-    frame = bytearray(sealer(sender=B).seal(WHOLE, b"body"))
+    frame = bytearray(sealer(sender=B).seal(DATAGRAM, b"body"))
     frame[-1] ^= 1
     assert reason(opener(), bytes(frame)) == "own"
 
 
 def test_a_namesake_is_authenticated_and_counts_once_for_each_frame():
     at, namesake = opener(), sealer(sender=B, incarnation=2)
-    frames = [namesake.seal(WHOLE, b"body") for _ in range(3)]
+    frames = [namesake.seal(DATAGRAM, b"body") for _ in range(3)]
     assert [reason(at, frame) for frame in frames] == ["namesake"] * 3
     assert [reason(at, frame) for frame in frames] == ["replay"] * 3
     at.admit([(A, 1, 9), (B, 1, 9)])
     assert reason(at, sealer(sender=B, incarnation=3).seal(HELLO, b"")) == "namesake"
-    assert reason(at, sealer(sender=B).seal(WHOLE, b"")) == "own"
+    assert reason(at, sealer(sender=B).seal(DATAGRAM, b"")) == "own"
 
 
 def test_frames_are_marked_with_who_made_them():
     made = sealer(A, 3)
     others = sealer(A, 4), sealer(C, 3), sealer(A, 3, group="games"), sealer(A, 3, salt=10)
     for other in others:
-        assert other.mark != made.mark
-    for kind, channel in ((WHOLE, MULTICAST), (REPORT, TCP)):
+        assert other.sender_bytes != made.sender_bytes
+    for kind, channel in ((DATAGRAM, MULTICAST), (REPORT, TCP)):
         frame = made.seal(kind, b"body", channel)
-        assert frame[MARK_PLACE : MARK_PLACE + len(made.mark)] == made.mark
+        assert frame[SENDER_OFFSET : SENDER_OFFSET + len(made.sender_bytes)] == made.sender_bytes
 
 
 def test_without_keys_frames_in_clear_are_for_this_machine_only():
     at = Opener(sealer(B).identity, ())
-    first, second = (sealer(key=None).seal(WHOLE, b"body") for _ in range(2))
+    first, second = (sealer(key=None).seal(DATAGRAM, b"body") for _ in range(2))
     assert reason(at, first) == "clear"
-    assert at.open(first, True, 0.0) == Opened(WHOLE, A, 1, b"body", 9)
+    assert at.open(first, True, 0.0) == OpenedFrame(DATAGRAM, A, 1, b"body", 9)
     assert reason(at, second, is_loopback=True) == "replay"  # Both have counter 1.
-    assert reason(at, sealer().seal(WHOLE, b""), is_loopback=True) == "key"
+    assert reason(at, sealer().seal(DATAGRAM, b""), is_loopback=True) == "key"
 
 
 def test_every_frame_counts_once_on_each_channel():
     at, by = opener(), sealer()
-    frames = [by.seal(WHOLE, bytes([n]), channel) for n in range(20) for channel in (UDP, TCP)]
+    frames = [by.seal(DATAGRAM, bytes([n]), channel) for n in range(20) for channel in (UDP, TCP)]
     Random(1).shuffle(frames)
     assert len({opens(at, frame) for frame in frames}) == 20
     assert {reason(at, frame) for frame in frames} == {"replay"}
@@ -176,7 +176,7 @@ def test_every_frame_counts_once_on_each_channel():
 
 def test_a_frame_that_many_have_overtaken_is_too_late():
     by = sealer()
-    frames = [by.seal(WHOLE, b"") for _ in range(WINDOW + 1)]
+    frames = [by.seal(DATAGRAM, b"") for _ in range(REPLAY_WINDOW + 1)]
     at = opener()
     opens(at, frames[-1])
     assert reason(at, frames[0]) == "replay"
@@ -187,36 +187,36 @@ def test_a_frame_that_many_have_overtaken_is_too_late():
 def test_the_window_remembers_like_a_set(counters):
     window, seen, highest = ReplayWindow(), {0}, 0
     for counter in counters:
-        new = counter not in seen and counter > highest - WINDOW
+        new = counter not in seen and counter > highest - REPLAY_WINDOW
         assert window.take(counter) == new
         seen.add(counter)
         highest = max(highest, counter)
-        assert window.missing.bit_length() <= WINDOW
+        assert window.missing.bit_length() <= REPLAY_WINDOW
 
 
 def test_rotation_passes_through_two_keys():
     by, at = sealer(), opener(KEY)
-    opens(at, by.seal(WHOLE, b"1"))
+    opens(at, by.seal(DATAGRAM, b"1"))
     by.use(CHACHA)
-    early = by.seal(WHOLE, b"2")
+    early = by.seal(DATAGRAM, b"2")
     assert reason(at, early) == "key"
     at.use([KEY, CHACHA])
     opens(at, early)
     by.use(KEY)
-    late = by.seal(WHOLE, b"3")
+    late = by.seal(DATAGRAM, b"3")
     opens(at, late)
     assert reason(at, early) == "replay"  # The window does not turn with the key.
     at.use([CHACHA])
     assert reason(at, late) == "key"
     by.use(CHACHA)
-    assert opens(at, by.seal(WHOLE, b"4")).body == b"4"
+    assert opens(at, by.seal(DATAGRAM, b"4")).body == b"4"
 
 
 def test_a_key_replaced_under_its_number_no_longer_opens():
     by, at = sealer(), opener()
-    opens(at, by.seal(WHOLE, b""))
+    opens(at, by.seal(DATAGRAM, b""))
     at.use([Key(KEY.id, KEY.cipher, bytes(32))])
-    assert reason(at, by.seal(WHOLE, b"")) == "forged"
+    assert reason(at, by.seal(DATAGRAM, b"")) == "forged"
 
 
 def test_no_two_frames_of_one_name_share_key_and_nonce():
@@ -229,8 +229,8 @@ def test_no_two_frames_of_one_name_share_key_and_nonce():
         sealer(group="other"),
         sealer(key=Key(7, "aes-256-gcm", bytes(32))),
     ]
-    sealed = [by.seal(WHOLE, bytes(16))[HEADER_BYTES:][:16] for by in sealers]
-    sealed += [by.seal(WHOLE, bytes(16), TCP)[HEADER_BYTES:][:16] for by in sealers]
+    sealed = [by.seal(DATAGRAM, bytes(16))[HEADER_BYTES:][:16] for by in sealers]
+    sealed += [by.seal(DATAGRAM, bytes(16), TCP)[HEADER_BYTES:][:16] for by in sealers]
     assert len({*sealed}) == len(sealed)
 
 
@@ -238,7 +238,7 @@ def test_every_sealer_draws_a_salt_of_its_own():
     """A cloned disk gives out an incarnation twice; still no nonce repeats under one key."""
     twins = [Sealer(GROUP, A, 1, KEY) for _ in range(2)]
     assert twins[0].identity[:3] == twins[1].identity[:3]
-    sealed = {twin.seal(WHOLE, bytes(64))[HEADER_BYTES:] for twin in twins}
+    sealed = {twin.seal(DATAGRAM, bytes(64))[HEADER_BYTES:] for twin in twins}
     assert len(sealed) == 2
 
 
@@ -259,7 +259,7 @@ def test_of_two_processes_with_one_incarnation_the_first_is_heard(is_admitted, i
         at.admit([(A, 1, 9), (B, 1, 9)])
     for _ in range(2):
         assert reason(at, second.seal(HELLO, b""), is_loopback=True) == "clone"
-        seen = first.seal(WHOLE, b"body")
+        seen = first.seal(DATAGRAM, b"body")
         assert at.open(seen, True, 0.0).body == b"body"
         assert reason(at, seen, is_loopback=True) == "replay", "each has its window"
     third = sealer(incarnation=2, salt=11, key=key)
@@ -269,34 +269,34 @@ def test_of_two_processes_with_one_incarnation_the_first_is_heard(is_admitted, i
 def test_a_member_is_who_the_roster_says_and_no_other():
     at = opener()
     at.admit([(A, 1, 9), (B, 1, 9)])
-    assert reason(at, sealer(salt=10).seal(WHOLE, b"")) == "clone"
-    opens(at, sealer().seal(WHOLE, b""))
+    assert reason(at, sealer(salt=10).seal(DATAGRAM, b"")) == "clone"
+    opens(at, sealer().seal(DATAGRAM, b""))
 
 
 def test_a_clone_of_our_own_is_a_namesake():
     at, clone = opener(), sealer(sender=B, salt=10)
-    assert reason(at, clone.seal(WHOLE, b"")) == "namesake"
+    assert reason(at, clone.seal(DATAGRAM, b"")) == "namesake"
     at.admit([(A, 1, 9), (B, 1, 9)])
-    assert reason(at, clone.seal(WHOLE, b"")) == "namesake"
-    assert reason(at, sealer(sender=B).seal(WHOLE, b"")) == "own"
+    assert reason(at, clone.seal(DATAGRAM, b"")) == "namesake"
+    assert reason(at, sealer(sender=B).seal(DATAGRAM, b"")) == "own"
 
 
 def test_a_forged_salt_changes_nothing():
     at, by = opener(), sealer()
-    opens(at, by.seal(WHOLE, b""))
-    for salt in range(10, 10 + 2 * STRANGERS_BURST):
-        forged = sealer(salt=salt, key=FALSE).seal(WHOLE, b"")
+    opens(at, by.seal(DATAGRAM, b""))
+    for salt in range(10, 10 + 2 * UNKNOWN_SENDERS_BURST):
+        forged = sealer(salt=salt, key=FALSE).seal(DATAGRAM, b"")
         assert reason(at, forged) in ("forged", "flood")
-    opens(at, by.seal(WHOLE, b""))
+    opens(at, by.seal(DATAGRAM, b""))
 
 
 def test_a_clone_costs_one_derivation_and_little_memory(monkeypatch):
     at, clones = opener(), [sealer(salt=10 + n) for n in range(3 * sealing.CLONES_MAX)]
-    opens(at, sealer().seal(WHOLE, b""))
-    assert {reason(at, clone.seal(WHOLE, b"")) for clone in clones} == {"clone"}
+    opens(at, sealer().seal(DATAGRAM, b""))
+    assert {reason(at, clone.seal(DATAGRAM, b"")) for clone in clones} == {"clone"}
     assert len(at._clones) <= sealing.CLONES_MAX
     monkeypatch.setattr(sealing, "derive", None)
-    assert reason(at, clones[-1].seal(WHOLE, b"")) == "clone"
+    assert reason(at, clones[-1].seal(DATAGRAM, b"")) == "clone"
 
 
 def test_a_restarted_sender_counts_anew_and_its_past_is_refused():
@@ -309,26 +309,26 @@ def test_a_restarted_sender_counts_anew_and_its_past_is_refused():
 
 def test_a_forged_newer_incarnation_does_not_end_the_older():
     at, by = opener(), sealer(incarnation=5)
-    opens(at, by.seal(WHOLE, b""))
+    opens(at, by.seal(DATAGRAM, b""))
     forger = sealer(incarnation=6, key=Key(7, "aes-256-gcm", bytes(32)))
     assert reason(at, forger.seal(HELLO, b"")) == "forged"
-    opens(at, by.seal(WHOLE, b""))
+    opens(at, by.seal(DATAGRAM, b""))
 
 
 def test_once_members_are_admitted_others_may_only_greet():
     at = opener()
     member = sealer(incarnation=5)
-    seen = member.seal(WHOLE, b"")
+    seen = member.seal(DATAGRAM, b"")
     opens(at, seen)
     at.admit([(A, 5, 9), (B, 1, 9)])
     assert reason(at, seen) == "replay"  # Admission forgets no window.
-    opens(at, member.seal(WHOLE, b""))
+    opens(at, member.seal(DATAGRAM, b""))
     restarted = sealer(incarnation=6)
-    assert reason(at, restarted.seal(WHOLE, b"")) == "stranger"
+    assert reason(at, restarted.seal(DATAGRAM, b"")) == "stranger"
     hello = restarted.seal(HELLO, b"")
     opens(at, hello)
     assert reason(at, hello) == "replay"
-    opens(at, member.seal(WHOLE, b""))
+    opens(at, member.seal(DATAGRAM, b""))
     assert reason(at, sealer(sender=C).seal(FRAGMENT, b"")) == "stranger"
     opens(at, sealer(sender=C).seal(HELLO, b""))
 
@@ -343,14 +343,14 @@ def test_who_is_admitted_anew_keeps_its_window():
     at = opener()
     at.admit([(A, 1, 9)])
     by, returned = sealer(), sealer(sender=C)
-    seen = by.seal(WHOLE, b"")
+    seen = by.seal(DATAGRAM, b"")
     hello = returned.seal(HELLO, b"")
     opens(at, seen)
     opens(at, hello)
     at.admit([(A, 1, 9), (C, 1, 9)])
     assert reason(at, seen) == "replay"
     assert reason(at, hello) == "replay"
-    opens(at, returned.seal(WHOLE, b""))
+    opens(at, returned.seal(DATAGRAM, b""))
 
 
 def test_strangers_are_not_worth_a_derivation_each(monkeypatch):
@@ -366,26 +366,26 @@ def test_strangers_are_not_worth_a_derivation_each(monkeypatch):
     at.admit([(A, 1, 9)])
     member = sealer()
     garbage = [
-        pack(Header(HELLO, UDP, KEY.id, sealing.group_id(GROUP), n, 1, 1, 1)) + bytes(16)
-        for n in range(3 * STRANGERS_BURST)
+        pack(FrameHeader(HELLO, UDP, KEY.id, sealing.group_id(GROUP), n, 1, 1, 1)) + bytes(16)
+        for n in range(3 * UNKNOWN_SENDERS_BURST)
     ]
     derived.clear()
     words = [reason(at, frame) for frame in garbage]
-    assert len(derived) == STRANGERS_BURST
-    assert words == ["forged"] * STRANGERS_BURST + ["flood"] * 2 * STRANGERS_BURST
-    opens(at, member.seal(WHOLE, b"members are not concerned"))
-    later = 100.5 / STRANGERS_PER_S
+    assert len(derived) == UNKNOWN_SENDERS_BURST
+    assert words == ["forged"] * UNKNOWN_SENDERS_BURST + ["flood"] * 2 * UNKNOWN_SENDERS_BURST
+    opens(at, member.seal(DATAGRAM, b"members are not concerned"))
+    later = 100.5 / UNKNOWN_SENDERS_PER_S
     assert [reason(at, frame, now=later) for frame in garbage].count("forged") == 100
     words = [reason(at, frame, now=1e6) for frame in garbage]
-    assert words.count("forged") == STRANGERS_BURST
-    assert reason(at, garbage[0][:3] + bytes([WHOLE]) + garbage[0][4:]) == "stranger"
+    assert words.count("forged") == UNKNOWN_SENDERS_BURST
+    assert reason(at, garbage[0][:3] + bytes([DATAGRAM]) + garbage[0][4:]) == "stranger"
 
 
 def test_known_senders_need_no_second_derivation(monkeypatch):
     at, by = opener(), sealer()
-    opens(at, by.seal(WHOLE, b""))
+    opens(at, by.seal(DATAGRAM, b""))
     monkeypatch.setattr(sealing, "derive", None)
-    opens(at, by.seal(WHOLE, b""))
+    opens(at, by.seal(DATAGRAM, b""))
 
 
 @pytest.mark.parametrize("incarnation", [1, 2])
@@ -393,7 +393,7 @@ def test_of_many_strangers_the_latest_heard_are_remembered(incarnation):
     at = opener()
     first = sealer(sender=100)
     hellos = [first.seal(HELLO, b"")]
-    hellos += [sealer(sender=101 + n).seal(HELLO, b"") for n in range(STRANGERS_MAX)]
+    hellos += [sealer(sender=101 + n).seal(HELLO, b"") for n in range(UNKNOWN_SENDERS_MAX)]
     for n, hello in enumerate(hellos[:-1]):
         opens(at, hello, now=float(n))
     again = first if incarnation == 1 else sealer(sender=100, incarnation=2)
@@ -412,7 +412,7 @@ def test_garbage_takes_no_memory():
 
     def flood():
         for n in range(3000):
-            header = Header(
+            header = FrameHeader(
                 rng.randrange(6), rng.randrange(2), KEY.id, group, rng.getrandbits(64), 1, 1, n
             )
             reason(at, pack(header) + rng.randbytes(30), now=n / 1000)
@@ -427,7 +427,7 @@ def test_garbage_takes_no_memory():
 
 
 HEADERS = st.builds(
-    Header,
+    FrameHeader,
     st.integers(0, 5),
     st.integers(0, 1),
     st.sampled_from([0, 7, 9]),
@@ -449,7 +449,7 @@ def test_whatever_comes_only_a_refusal_escapes(frames, is_sealed, is_admitted):
     if is_admitted:
         at.admit([(A, 1, 9), (B, 1, 9)])
     for frame in frames:
-        with suppress(Refused):
+        with suppress(FrameRejected):
             at.open(frame, True, 0.0)
             assert not is_sealed, "nobody has the key"
 

@@ -3,7 +3,15 @@
 import pytest
 
 from semcast.wire import frames
-from semcast.wire.frames import GREETING, GREETINGS, KINDS, WHOLE, Claim, Refused, member_id
+from semcast.wire.frames import (
+    DATAGRAM,
+    GREETING,
+    GREETINGS,
+    KINDS,
+    Claim,
+    FrameRejected,
+    member_id,
+)
 from semcast.wire.sealing import Key, Opener, Sealer
 
 A, B = member_id("a"), member_id("b")
@@ -39,7 +47,7 @@ def test_the_highest_version_that_all_speak(ranges, version):
 
 def test_this_is_version_one():
     assert frames.spoken() == (1, 1)
-    assert Sealer("quotes", A, 1, KEY).seal(WHOLE, b"")[VERSION_PLACE] == 1
+    assert Sealer("quotes", A, 1, KEY).seal(DATAGRAM, b"")[VERSION_PLACE] == 1
 
 
 @pytest.mark.parametrize("is_admitted", [False, True])
@@ -51,22 +59,22 @@ def test_every_version_in_the_range_is_opened(opener, monkeypatch, is_admitted):
         opener.admit([made.identity[1:]])
     for version in (1, 2, 2, 1):
         made.speak(version)
-        frame = made.seal(WHOLE, b"%d" % version)
+        frame = made.seal(DATAGRAM, b"%d" % version)
         assert frame[VERSION_PLACE] == version
         assert opener.open(frame, False, 0.0).body == b"%d" % version
 
 
 def test_a_newer_version_is_refused_with_who_sent_it(opener):
     with pytest.raises(
-        Refused, match="version 9 of the protocol, this process speaks 1 to 1"
+        FrameRejected, match="version 9 of the protocol, this process speaks 1 to 1"
     ) as no:
-        opener.open(sealer(9).seal(WHOLE, b"body"), True, 0.0)
+        opener.open(sealer(9).seal(DATAGRAM, b"body"), True, 0.0)
     assert (no.value.reason, no.value.claim) == ("version", Claim(9, frames.group_id("quotes"), A))
 
 
 def test_what_other_groups_speak_is_not_told(opener):
-    with pytest.raises(Refused) as no:
-        opener.open(sealer(9, "games").seal(WHOLE, b""), True, 0.0)
+    with pytest.raises(FrameRejected) as no:
+        opener.open(sealer(9, "games").seal(DATAGRAM, b""), True, 0.0)
     assert (no.value.reason, no.value.claim) == ("group", None)
 
 
@@ -82,7 +90,7 @@ def test_greetings_stay_in_the_first_version(opener, monkeypatch, kind):
 
 def test_the_version_is_authenticated(opener, monkeypatch):
     monkeypatch.setattr(frames, "HIGHEST", 2)
-    frame = bytearray(sealer(2).seal(WHOLE, b"body"))
+    frame = bytearray(sealer(2).seal(DATAGRAM, b"body"))
     frame[VERSION_PLACE] = 1
-    with pytest.raises(Refused, match="not sealed with key 7"):
+    with pytest.raises(FrameRejected, match="not sealed with key 7"):
         opener.open(bytes(frame), True, 0.0)

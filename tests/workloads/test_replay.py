@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from semcast.terms.errors import ConfigError
 from semcast.terms.messages import Submission
 from semcast.workloads.distances import distances, links, never_obsolete
-from semcast.workloads.replay import Row, replay, row_distances, row_links
+from semcast.workloads.replay import ReplayRow, replay, row_distances, row_links
 
 # Keys that look like each other's generations are the ones to get wrong: the tenth of "a" is
 # not the first of "a1".
@@ -20,7 +20,7 @@ keys = st.sampled_from(["a", "b", "a@0", "a@1", "a@1@0", ""])
 rows = st.lists(st.tuples(keys, st.sampled_from("UUUCDR"), st.none(), st.integers(0, 20)))
 
 
-def superseded_by(stream: list[Row], place: int) -> int | None:
+def superseded_by(stream: list[ReplayRow], place: int) -> int | None:
     """The row that this one supersedes: the sentence, literally."""
     key, kind, *_ = stream[place]
     if kind not in ("U", "D"):
@@ -40,7 +40,7 @@ def obsoletes(older: Submission, newer: Submission) -> bool:
 
 @given(rows)
 @example(TENTH)
-def test_distances_are_those_of_the_definition(stream: list[Row]) -> None:
+def test_distances_are_those_of_the_definition(stream: list[ReplayRow]) -> None:
     targets = [superseded_by(stream, place) for place in range(len(stream))]
     expected = [0 if t is None else place - t for place, t in enumerate(targets)]
     assert list(row_distances(stream)) == expected
@@ -51,7 +51,7 @@ def test_distances_are_those_of_the_definition(stream: list[Row]) -> None:
 
 
 @given(rows)
-def test_tags_say_the_transitive_closure_and_nothing_else(stream: list[Row]) -> None:
+def test_tags_say_the_transitive_closure_and_nothing_else(stream: list[ReplayRow]) -> None:
     sent = list(replay(stream))
     for newer in range(len(stream)):
         closure = set()
@@ -63,7 +63,7 @@ def test_tags_say_the_transitive_closure_and_nothing_else(stream: list[Row]) -> 
 
 
 def test_what_is_never_superseded_says_so() -> None:
-    stream: list[Row] = [("k", kind, None, 9) for kind in "UCDR"]
+    stream: list[ReplayRow] = [("k", kind, None, 9) for kind in "UCDR"]
     assert [message.never_purge for message in replay(stream)] == [False, True, True, True]
     assert [message.item is None for message in replay(stream)] == [False, True, False, True]
     assert [len(message.payload) for message in replay(stream)] == [9] * 4
@@ -76,6 +76,6 @@ def test_what_is_never_superseded_says_so() -> None:
         (("k", "U", None, -1), "size: -1 is not allowed, must be 0 or more"),
     ],
 )
-def test_bad_rows(row: Row, says: str) -> None:
+def test_bad_rows(row: ReplayRow, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         list(replay([row]))

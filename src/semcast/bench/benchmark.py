@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from semcast.bench.systems import Case, systems
-from semcast.faults.limits import finite, positive, within
-from semcast.fleet.plan import Diary, Load, Plan, Result, Tick
+from semcast.bench.systems import BenchCase, systems
+from semcast.faults.limits import check_finite, check_positive, check_range
+from semcast.fleet.plan import Load, MessageTimes, WorkerPlan, WorkerResult, WorkerStatus
 from semcast.fleet.processes import WORKER, Fleet
-from semcast.fleet.stream_measurement import Footage, Period, Shots
+from semcast.fleet.stream_measurement import EventColumns, Period, StreamMeasurement
 from semcast.fleet.worker import cpu_s_of
 from semcast.runtime.options.options import Options
 from semcast.terms.events import DELIVER, MULTICAST
@@ -33,19 +33,19 @@ SENDER: Final = "sender"
 SLOW: Final = "slow"
 HOT: Final = tuple(item_tag(f"stock-{number}") for number in range(STOCK_GROUPS[0][0]))
 WARMUP_SHARE: Final = 0.25  # of a run, in which buffers fill: staleness is not measured then
-OVERTIME_S: Final = 20.0  # for a blocked sender to end
-SETTLE_S: Final = 60.0  # for receivers to take what was sent
-STILL_S: Final = 2.0  # Nobody took anything for so long: what has not come is lost.
+SEND_GRACE_S: Final = 20.0  # for a blocked sender to end
+DRAIN_S: Final = 60.0  # for receivers to take what was sent
+NO_PROGRESS_S: Final = 2.0  # Nobody took anything for so long: what has not come is lost.
 RECEIVERS_MAX: Final = 64
 LOOPBACK: Final = "127.0.0.1"
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
-Row = dict[str, Any]
-Ticks = Mapping[str, Tick]
+BenchRow = dict[str, Any]
+Ticks = Mapping[str, WorkerStatus]
 OnTick = Callable[[float, Ticks], None]  # with seconds since the start
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the cases of a benchmark share.
 
     `receivers` are the fast ones.  `rate` None: as fast as the sender can.  `slow_rate` None: all
@@ -61,23 +61,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     order: str = "fifo"
 
     def __post_init__(self) -> None:
-        within("receivers", self.receivers, 1, RECEIVERS_MAX)
-        within("size", self.size, 8, 60_000)
-        finite("seconds", self.seconds, 0.5)
+        check_range("receivers", self.receivers, 1, RECEIVERS_MAX)
+        check_range("size", self.size, 8, 60_000)
+        check_finite("seconds", self.seconds, 0.5)
         for name in ("rate", "slow_rate"):
             value = getattr(self, name)
             if value is not None:
-                positive(name.replace("_", "-"), value)
+                check_positive(name.replace("_", "-"), value)
 
     @property
     def title(self) -> str:
         """In words."""
-        told = "1 sender, "
-        told += "full speed" if self.rate is None else f"{self.rate:,.0f} messages/s"
-        told += ", 1 receiver" if self.receivers == 1 else f", {self.receivers} receivers"
+        text = "1 sender, "
+        text += "full speed" if self.rate is None else f"{self.rate:,.0f} messages/s"
+        text += ", 1 receiver" if self.receivers == 1 else f", {self.receivers} receivers"
         if self.slow_rate is not None:
-            told += f" and a slow one that reads {self.slow_rate:,.0f}/s"
-        return f"{told}; {self.size:,}-byte messages, {self.seconds:g} s"
+            text += f" and a slow one that reads {self.slow_rate:,.0f}/s"
+        return f"{text}; {self.size:,}-byte messages, {self.seconds:g} s"
 
     @property
     def fast(self) -> list[str]:
@@ -94,8 +94,8 @@ class BenchmarkRun(NamedTuple):
     """What one run left: results by name, memory that processes gained in its second half, and
     processor time of servers."""
 
-    settings: Settings
-    results: Mapping[str, Result]
+    settings: BenchSettings
+    results: Mapping[str, WorkerResult]
     growth_bytes: int | None
     servers_cpu_s: float = 0.0
 
@@ -105,11 +105,11 @@ class Benchmark(NamedTuple):
 
     stream: str
     plan: Mapping[str, Any]
-    row: Callable[[BenchmarkRun], Row]
-    drawn: Mapping[str, str]
+    row: Callable[[BenchmarkRun], BenchRow]
+    plotted: Mapping[str, str]
 
 
-def common_row(run: BenchmarkRun) -> Row:
+def common_row(run: BenchmarkRun) -> BenchRow:
     """What every benchmark tells: rates at the sender and at the slowest of the fast receivers."""
     settings, results = run.settings, run.results
     sender, fast = results[SENDER], [results[name] for name in settings.fast]
@@ -125,17 +125,17 @@ def common_row(run: BenchmarkRun) -> Row:
     }
 
 
-def latency_row(run: BenchmarkRun) -> Row:
+def latency_row(run: BenchmarkRun) -> BenchRow:
     """Also how long messages took, over all receivers."""
     samples = [us for name in run.settings.fast for us in run.results[name].latencies_us]
     p50, p99 = np.quantile(samples, (0.5, 0.99)).tolist() if samples else (None, None)
     return {**common_row(run), "latency_p50_us": p50, "latency_p99_us": p99}
 
 
-def slow_receiver_row(run: BenchmarkRun) -> Row:
+def slow_receiver_row(run: BenchmarkRun) -> BenchRow:
     """Also what the slow receiver holds."""
     settings, slow = run.settings, run.results[SLOW]
-    footage = footage_of(run.results[SENDER], slow)
+    footage = measure_stream(run.results[SENDER], slow)
     period = Period(settings.seconds * WARMUP_SHARE, settings.seconds)
     p50_ms, p99_ms = footage.staleness_ms(1, HOT, period, (0.5, 0.99))
     seen = slow.taken + slow.skipped
@@ -185,24 +185,24 @@ BENCHMARKS: Final = {
 }
 
 
-def footage_of(sender: Result, receiver: Result) -> Footage:
+def measure_stream(sender: WorkerResult, receiver: WorkerResult) -> StreamMeasurement:
     """What was sent (by 0) and what was taken (by 1), as if it had been recorded in a trace."""
     assert sender.sent_diary is not None
     assert receiver.taken_diary is not None
-    return Footage(
+    return StreamMeasurement(
         0,
         {(MULTICAST, 0): _shots(sender.sent_diary), (DELIVER, 1): _shots(receiver.taken_diary)},
     )
 
 
-def _shots(diary: Diary) -> Shots:
+def _shots(diary: MessageTimes) -> EventColumns:
     columns = (diary.at_ns, diary.seq, diary.item)
-    return Shots(*(np.frombuffer(column, np.int64) for column in columns))
+    return EventColumns(*(np.frombuffer(column, np.int64) for column in columns))
 
 
 def plans_of(
-    name: str, settings: Settings, case: Case, ground: Mapping[str, Any] = NO_OPTIONS
-) -> list[Plan]:
+    name: str, settings: BenchSettings, case: BenchCase, environment: Mapping[str, Any] = NO_OPTIONS
+) -> list[WorkerPlan]:
     """One plan for each process of one run; `ground` is what there is to know of where."""
     benchmark, names = BENCHMARKS[name], settings.names
     options = {
@@ -215,14 +215,14 @@ def plans_of(
         "interface": LOOPBACK,
         "control": False,
         "echo": False,  # With the others, who sends does not get it back either.
-        **ground,
+        **environment,
     }
     load = Load(
         stream=benchmark.stream, rate=settings.rate, seconds=settings.seconds, size=settings.size
     )
     group = f"bench-{token_hex(6)}"  # Others may be measuring at the same time.
     return [
-        Plan(
+        WorkerPlan(
             group=group,
             name=member,
             options=options,
@@ -236,8 +236,11 @@ def plans_of(
 
 
 def run_once(
-    name: str, settings: Settings, case: Case, on_tick: OnTick = lambda _elapsed, _ticks: None
-) -> Row:
+    name: str,
+    settings: BenchSettings,
+    case: BenchCase,
+    on_tick: OnTick = lambda _elapsed, _ticks: None,
+) -> BenchRow:
     """One run of one case."""
     system = systems()[case.system]
     with system.ground() as (options, servers):
@@ -246,15 +249,15 @@ def run_once(
 
 
 def run_plans(
-    plans: Sequence[Plan],
-    settings: Settings,
+    plans: Sequence[WorkerPlan],
+    settings: BenchSettings,
     worker: Sequence[str] = WORKER,
     servers: Sequence[int] = (),
     on_tick: OnTick = lambda _elapsed, _ticks: None,
 ) -> BenchmarkRun:
     """Processes by these plans, from the start to when everyone has everything."""
     start = inf
-    halfway: dict[str, Tick] = {}
+    halfway: dict[str, WorkerStatus] = {}
 
     def watch(ticks: Ticks) -> None:
         elapsed = monotonic() - start
@@ -265,9 +268,9 @@ def run_plans(
     with Fleet(plans, worker=worker) as fleet:
         fleet.start()
         start, cpu_before = monotonic(), sum(map(cpu_s_of, servers))
-        fleet.send_all(settings.seconds + OVERTIME_S, watch)
+        fleet.send_all(settings.seconds + SEND_GRACE_S, watch)
         growth_bytes = _growth(halfway, fleet.ticks)
-        settle(fleet)
+        wait_all_received(fleet)
         cpu_s = sum(map(cpu_s_of, servers)) - cpu_before
         results = fleet.stop()
     return BenchmarkRun(settings, results, growth_bytes, cpu_s)
@@ -283,7 +286,7 @@ def _growth(before: Ticks, after: Ticks) -> int | None:
     return max(gained, default=None)
 
 
-def settle(fleet: Fleet) -> None:
+def wait_all_received(fleet: Fleet) -> None:
     """Until all receivers are done with everything, or nothing comes any more."""
     done, since = -1, monotonic()
 
@@ -293,41 +296,43 @@ def settle(fleet: Fleet) -> None:
         is_still = sum(receivers) == done
         if not is_still:
             done, since = sum(receivers), monotonic()
-        is_lost = is_still and monotonic() - since > STILL_S
+        is_lost = is_still and monotonic() - since > NO_PROGRESS_S
         return is_lost or min(receivers) >= ticks[SENDER].sent
 
-    fleet.watch(is_settled, SETTLE_S)
+    fleet.watch(is_settled, DRAIN_S)
 
 
 def measure(
     name: str,
-    settings: Settings,
-    cases: Sequence[Case],
+    settings: BenchSettings,
+    cases: Sequence[BenchCase],
     repeat: int = 1,
-    on_tick: Callable[[Case, int, float, Ticks], None] = lambda *_: None,
-) -> list[Row]:
+    on_tick: Callable[[BenchCase, int, float, Ticks], None] = lambda *_: None,
+) -> list[BenchRow]:
     """A row for each case: medians over runs that alternate between the cases, and their spread."""
-    within("repeat", repeat, 1)
+    check_range("repeat", repeat, 1)
     for case in cases:
         _refuse(plans_of(name, settings, case)[0], case)
-    found: dict[Case, list[Row]] = {case: [] for case in cases}
+    found: dict[BenchCase, list[BenchRow]] = {case: [] for case in cases}
     for turn in range(1, repeat + 1):
         for case, rows in found.items():
 
-            def tell(elapsed: float, ticks: Ticks, case: Case = case, turn: int = turn) -> None:
+            def tell(
+                elapsed: float, ticks: Ticks, case: BenchCase = case, turn: int = turn
+            ) -> None:
                 on_tick(case, turn, elapsed, ticks)
 
             rows.append(run_once(name, settings, case, tell))
     return [_summary(settings, case, rows) for case, rows in found.items()]
 
 
-def _refuse(plan: Plan, case: Case) -> None:
+def _refuse(plan: WorkerPlan, case: BenchCase) -> None:
     """Say at once what a member would say only when it runs."""
     if systems()[case.system].worker is WORKER:
         Options.resolve(plan.group, {**plan.options, "name": plan.name})
 
 
-def _summary(settings: Settings, case: Case, rows: Sequence[Row]) -> Row:
+def _summary(settings: BenchSettings, case: BenchCase, rows: Sequence[BenchRow]) -> BenchRow:
     by_key = {key: [row[key] for row in rows if row[key] is not None] for key in rows[0]}
     return {
         "system": case.system,
@@ -342,20 +347,24 @@ def _summary(settings: Settings, case: Case, rows: Sequence[Row]) -> Row:
     }
 
 
-def label(row: Row) -> str:
+def label(row: BenchRow) -> str:
     """What a row is about."""
-    return str(Case(row["system"], row["datagram"], "sealed" if row["sealed"] else None))
+    return str(BenchCase(row["system"], row["datagram"], "sealed" if row["sealed"] else None))
 
 
-def faults_of(rows: Sequence[Row]) -> list[str]:
+def loss_warnings(rows: Sequence[BenchRow]) -> list[str]:
     """What a system that loses nothing lost all the same, in words."""
-    told = []
+    warnings = []
     for row in rows:
         if not systems()[row["system"]].loses_nothing:
             continue
-        most = {key: high for key, (_, high) in row["spread"].items()}
-        if most.get("wrong_items"):
-            told.append(f"{label(row)}: {most['wrong_items']} items wrong at the slow receiver")
-        elif "wrong_items" not in most and most.get("missed_ratio"):
-            told.append(f"{label(row)}: {most['missed_ratio']:.2%} did not reach every receiver")
-    return told
+        highest = {key: high for key, (_, high) in row["spread"].items()}
+        if highest.get("wrong_items"):
+            warnings.append(
+                f"{label(row)}: {highest['wrong_items']} items wrong at the slow receiver"
+            )
+        elif "wrong_items" not in highest and highest.get("missed_ratio"):
+            warnings.append(
+                f"{label(row)}: {highest['missed_ratio']:.2%} did not reach every receiver"
+            )
+    return warnings

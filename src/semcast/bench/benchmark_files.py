@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from semcast.bench.benchmark import Row, label
+from semcast.bench.benchmark import BenchRow, label
 from semcast.terms.palette import REFERENCE, SEMANTIC, WRONG
 
 COLOUR: Final = SEMANTIC.light
@@ -22,7 +22,7 @@ TITLE_INCHES: Final = 0.9
 
 
 def write(
-    name: str, title: str, rows: Sequence[Row], drawn: Mapping[str, str], out: Path
+    name: str, title: str, rows: Sequence[BenchRow], drawn: Mapping[str, str], out: Path
 ) -> dict[str, str]:
     """The files, named after the benchmark; their paths by kind."""
     paths = {kind: out / f"{name}.{kind}" for kind in ("csv", "png")}
@@ -38,7 +38,7 @@ def write(
     return {kind: str(path) for kind, path in paths.items()}
 
 
-def scatter(title: str, rows: Sequence[Row]) -> Figure:
+def scatter(title: str, rows: Sequence[BenchRow]) -> Figure:
     """Each system as one point: the rate of the fast receivers against the age of the slow one's
     values.  A cross is a system that left wrong values there."""
     figure = Figure(figsize=(WIDTH_INCHES, 5.2), layout="constrained")
@@ -59,7 +59,7 @@ def scatter(title: str, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _point(axes: Axes, row: Row) -> None:
+def _point(axes: Axes, row: BenchRow) -> None:
     wrong, is_semantic = row["wrong_items"], row["system"] == "semcast"
     colour = WRONG.light if wrong else COLOUR if is_semantic else GREY
     mark, size = ("X", 9.0) if wrong else ("o", 13.0 if is_semantic else 9.0)
@@ -70,7 +70,7 @@ def _point(axes: Axes, row: Row) -> None:
     axes.annotate(text, place, xytext=(9, 0), weight="bold" if is_semantic else "normal", **how)
 
 
-def _line(row: Row) -> Row:
+def _line(row: BenchRow) -> BenchRow:
     """A row without anything inside anything."""
     line = {key: value for key, value in row.items() if key != "spread"}
     for key, (low, high) in row["spread"].items():
@@ -78,7 +78,7 @@ def _line(row: Row) -> Row:
     return line
 
 
-def _figure(title: str, rows: Sequence[Row], drawn: Mapping[str, str]) -> Figure:
+def _figure(title: str, rows: Sequence[BenchRow], drawn: Mapping[str, str]) -> Figure:
     """A panel for each number that is drawn, a bar for each row, a line from least to most."""
     columns = 2 if len(rows) > ROWS_ALONE else 1
     lines = -(-len(drawn) // columns)
@@ -95,7 +95,7 @@ def _figure(title: str, rows: Sequence[Row], drawn: Mapping[str, str]) -> Figure
     return figure
 
 
-def _draw(axes: Axes, rows: Sequence[Row], key: str) -> None:
+def _draw(axes: Axes, rows: Sequence[BenchRow], key: str) -> None:
     """One number; Semcast's own stand out."""
     values = [row[key] or 0.0 for row in rows]
     spreads = [

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from semcast.fleet.plan import Plan
+from semcast.fleet.plan import WorkerPlan
 from semcast.fleet.worker import main
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.transport.addresses import multicast_address
@@ -29,7 +29,7 @@ RECEIVE_BYTES: Final = 65_535
 SOCKET_BYTES: Final = 4 << 20
 DRAIN_MAX: Final = 64  # datagrams, before other tasks get their turn
 
-Watch = Callable[[int, Callable[[], None]], object]
+AddReader = Callable[[int, Callable[[], None]], object]
 
 
 class RawMessage(Message, frozen=True, gc=False, array_like=True):
@@ -43,7 +43,7 @@ _decode = msgspec.msgpack.Decoder(list[RawMessage]).decode
 class RawGroup:
     """Who sends does not listen; who listens hears all that its socket has room for."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         interface = resolve_interface(None, 4, sealed=False)
         host, port = multicast_address(plan.group, 4)
         self._name = plan.name
@@ -109,7 +109,7 @@ class RawGroup:
                 break
         return bool(self._unread)
 
-    async def _wait(self, watch: Watch, on: socket.socket) -> None:
+    async def _wait(self, watch: AddReader, on: socket.socket) -> None:
         self._ready.clear()
         watch(on.fileno(), self._ready.set)
         await self._ready.wait()
@@ -137,7 +137,7 @@ class RawGroup:
 
 
 @asynccontextmanager
-async def join_raw(plan: Plan) -> AsyncIterator[RawGroup]:
+async def join_raw(plan: WorkerPlan) -> AsyncIterator[RawGroup]:
     """A worker's channel."""
     group = RawGroup(plan)
     try:

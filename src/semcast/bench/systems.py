@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from semcast import __version__
 from semcast.fleet.processes import WORKER
 from semcast.runtime.storage.keyring import edit, new_key
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 
 NO_KEY: Final = "none"
 NEW_KEY: Final = "new"
@@ -27,7 +27,7 @@ ALL: Final = "all"
 BENCH: Final = Path(__file__).parents[3] / "bench"  # in a source tree
 
 
-class Ground(NamedTuple):
+class BenchEnvironment(NamedTuple):
     """Where one run takes place: what its plans must know, and the servers whose cost counts."""
 
     options: Mapping[str, Any] = {}
@@ -51,7 +51,9 @@ class System:
     benchmarks: Sequence[str] | None = None
     missing: Callable[[], str] = lambda: ""
     version: Callable[[], str] = lambda: f"semcast {__version__}"
-    ground: Callable[[], AbstractContextManager[Ground]] = lambda: nullcontext(Ground())
+    ground: Callable[[], AbstractContextManager[BenchEnvironment]] = lambda: nullcontext(
+        BenchEnvironment()
+    )
 
 
 def _own(protocol: str) -> System:
@@ -76,13 +78,13 @@ def systems() -> Mapping[str, System]:
     return {**OWN, **peers}
 
 
-def chosen(against: Sequence[str], benchmark: str) -> tuple[list[str], dict[str, str]]:
+def select_systems(against: Sequence[str], benchmark: str) -> tuple[list[str], dict[str, str]]:
     """Systems to measure, Semcast first; and if all were asked for, why others are left out."""
     for name in against:
         if name != ALL and name not in systems():
             raise _unknown(name)
     asked = dict.fromkeys(systems() if ALL in against else ["semcast", *against])
-    left_out = {name: why for name in asked if (why := _hindrance(name, benchmark))}
+    left_out = {name: why for name in asked if (why := _why_unavailable(name, benchmark))}
     if ALL not in against:
         for name, why in left_out.items():
             raise ConfigError(f"against: {name} cannot be measured: {why}")
@@ -91,14 +93,14 @@ def chosen(against: Sequence[str], benchmark: str) -> tuple[list[str], dict[str,
 
 def _unknown(name: str) -> ConfigError:
     if systems() is not OWN:
-        return one_of("against", name, (*systems(), ALL))
+        return unknown_value("against", name, (*systems(), ALL))
     return ConfigError(
         f"against: unknown value {name!r}; allowed: {', '.join(OWN)}; other systems need Semcast's "
         "source tree (bench/peers), and this installation does not have it"
     )
 
 
-def _hindrance(name: str, benchmark: str) -> str:
+def _why_unavailable(name: str, benchmark: str) -> str:
     """Why a system cannot take part, "" if it can."""
     system = systems()[name]
     if system.benchmarks is not None and benchmark not in system.benchmarks:
@@ -107,7 +109,7 @@ def _hindrance(name: str, benchmark: str) -> str:
     return missing and f"not installed: {missing}"
 
 
-class Case(NamedTuple):
+class BenchCase(NamedTuple):
     """One thing to compare: a system, the size of its datagrams, and the file of its keys."""
 
     system: str
@@ -121,14 +123,14 @@ class Case(NamedTuple):
 
 def cases_of(
     names: Sequence[str], datagrams: Sequence[int | None], keys: Sequence[str], directory: Path
-) -> list[Case]:
+) -> list[BenchCase]:
     """Everything to compare; a new key is put into the directory.
 
     What cannot seal is measured once, unsealed, and likewise what has no datagrams to choose.
     """
     files = [_key_file(key, directory) for key in keys]
     return [
-        Case(name, datagram, file)
+        BenchCase(name, datagram, file)
         for name in names
         for datagram in (datagrams if systems()[name].has_datagrams else [None])
         for file in (files if systems()[name].can_seal else [None])
@@ -143,11 +145,11 @@ def _key_file(key: str, directory: Path) -> str | None:
             raise ConfigError(f"key: {key!r} is not {NO_KEY}, {NEW_KEY} or a key ring file")
         return key
     path = directory / "keys"
-    edit(path, lambda ring: ring if ring.keys else ring.adding(new_key()))
+    edit(path, lambda ring: ring if ring.keys else ring.with_key(new_key()))
     return str(path)
 
 
-def surroundings() -> dict[str, str | float]:
+def machine_info() -> dict[str, str | float]:
     """What else the numbers depend on; `load` is how many processes wanted a core lately."""
     try:
         loop = f"uvloop {version('uvloop')}"

@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from semcast.cli.commands import Commands, Json, new_app
-from semcast.cli.output import Output, bar, cell, table, width
+from semcast.cli.commands import CommandGroup, Json, new_app
+from semcast.cli.output import Output, bar, format_value, table, width
 from semcast.terms.palette import SEMANTIC
 
 if TYPE_CHECKING:
-    from semcast.bench.benchmark import Row, Settings, Ticks
-    from semcast.bench.systems import Case
+    from semcast.bench.benchmark import BenchRow, BenchSettings, Ticks
+    from semcast.bench.systems import BenchCase
 
 # Of a row, in the table: the headings and the bars tell them.
-UNTOLD: Final = ("system", "version", "receivers", "size", "datagram", "sealed", "runs", "spread")
+HIDDEN_COLUMNS: Final = (
+    "system",
+    "version",
+    "receivers",
+    "size",
+    "datagram",
+    "sealed",
+    "runs",
+    "spread",
+)
 
 Receivers: TypeAlias = Annotated[int, typer.Option(help="Number of fast receivers.")]
 Size: TypeAlias = Annotated[
@@ -59,7 +68,7 @@ Out: TypeAlias = Annotated[
 ]
 Rate: TypeAlias = Annotated[float, typer.Option(help="Messages sent per second.")]
 
-app = new_app(Commands, "Benchmark live groups, optionally against other systems.")
+app = new_app(CommandGroup, "Benchmark live groups, optionally against other systems.")
 
 
 @app.callback(epilog="Example: semcast bench throughput --against udp --repeat 3")
@@ -83,9 +92,9 @@ def throughput(
 
     Messages have no items, so nothing is purged.
     """
-    from semcast.bench.benchmark import Settings
+    from semcast.bench.benchmark import BenchSettings
 
-    settings = Settings(receivers=receivers, size=size, seconds=seconds)
+    settings = BenchSettings(receivers=receivers, size=size, seconds=seconds)
     return run("throughput", settings, (against, datagrams, keys), repeat, out, Output(json))
 
 
@@ -106,9 +115,9 @@ def latency(
 
     Latency is the time from multicast to the receiving applications.
     """
-    from semcast.bench.benchmark import Settings
+    from semcast.bench.benchmark import BenchSettings
 
-    settings = Settings(receivers=receivers, size=size, seconds=seconds, rate=rate)
+    settings = BenchSettings(receivers=receivers, size=size, seconds=seconds, rate=rate)
     return run("latency", settings, (against, datagrams, keys), repeat, out, Output(json))
 
 
@@ -136,9 +145,9 @@ def slow_receiver(
 
     Sends stock quotes to fast receivers and one slow receiver.
     """
-    from semcast.bench.benchmark import Settings
+    from semcast.bench.benchmark import BenchSettings
 
-    settings = Settings(
+    settings = BenchSettings(
         receivers=receivers,
         size=size,
         seconds=seconds,
@@ -152,7 +161,7 @@ def slow_receiver(
 
 def run(
     name: str,
-    settings: "Settings",
+    settings: "BenchSettings",
     compared: tuple[str | None, str | None, str],
     repeat: int,
     out: Path | None,
@@ -163,60 +172,62 @@ def run(
 
     import msgspec
 
-    from semcast.bench.benchmark import BENCHMARKS, faults_of, measure
-    from semcast.bench.systems import cases_of, chosen, surroundings
+    from semcast.bench.benchmark import BENCHMARKS, loss_warnings, measure
+    from semcast.bench.systems import cases_of, machine_info, select_systems
 
-    drawn = BENCHMARKS[name].drawn
+    drawn = BENCHMARKS[name].plotted
     if out is not None:
         from semcast.bench import benchmark_files  # before the work: it needs an extra
 
         out.mkdir(parents=True, exist_ok=True)
-    around = surroundings()
+    around = machine_info()
     against, datagrams, keys = compared
-    names, left_out = chosen(_names(against), name)
-    output.say(*(f"skipping {other}: {why}" for other, why in left_out.items()))
+    names, left_out = select_systems(_names(against), name)
+    output.print_text(*(f"skipping {other}: {why}" for other, why in left_out.items()))
     with TemporaryDirectory() as directory:
         cases = cases_of(names, _sizes(datagrams), _names(keys), Path(directory))
-        rows = measure(name, settings, cases, repeat, _telling(output, settings, repeat))
-    output.say(settings.title, "", *numbers(rows), "", *versions(rows))
+        rows = measure(name, settings, cases, repeat, _progress(output, settings, repeat))
+    output.print_text(settings.title, "", *numbers(rows), "", *versions(rows))
     for key, about in drawn.items():
-        output.say("", *bars(rows, key, about, output))
-    faults = faults_of(rows)
-    output.say(*([""] if faults else []), *faults)
+        output.print_text("", *bars(rows, key, about, output))
+    faults = loss_warnings(rows)
+    output.print_text(*([""] if faults else []), *faults)
     files = {}
     if out is not None:
         files = benchmark_files.write(name, settings.title, rows, drawn, out)
-        output.say("", *(f"{kind}: {path}" for kind, path in files.items()))
-    told = {"benchmark": name, **msgspec.to_builtins(settings), "repeat": repeat, **around}
-    output.answer({"results": rows, "left_out": left_out, "settings": told, **files})
+        output.print_text("", *(f"{kind}: {path}" for kind, path in files.items()))
+    settings_row = {"benchmark": name, **msgspec.to_builtins(settings), "repeat": repeat, **around}
+    output.print_json({"results": rows, "left_out": left_out, "settings": settings_row, **files})
     return 1 if faults else 0
 
 
-def numbers(rows: "list[Row]") -> list[str]:
+def numbers(rows: "list[BenchRow]") -> list[str]:
     """A table with a line for each row or for each number, whichever is narrower."""
     from semcast.bench.benchmark import label
 
-    keys = [key for key in rows[0] if key not in UNTOLD]
+    keys = [key for key in rows[0] if key not in HIDDEN_COLUMNS]
     by_row = table([{"": label(row), **{key: row[key] for key in keys}} for row in rows])
-    by_key = table([{"": key, **{label(row): cell(row[key]) for row in rows}} for key in keys])
+    by_key = table(
+        [{"": key, **{label(row): format_value(row[key]) for row in rows}} for key in keys]
+    )
     return min(by_row, by_key, key=lambda lines: max(map(len, lines)))
 
 
-def versions(rows: "list[Row]") -> list[str]:
+def versions(rows: "list[BenchRow]") -> list[str]:
     """What was measured, each once."""
     from textwrap import wrap
 
     return wrap("; ".join(dict.fromkeys(row["version"] for row in rows)), width())
 
 
-def bars(rows: "list[Row]", key: str, about: str, output: Output) -> list[str]:
+def bars(rows: "list[BenchRow]", key: str, about: str, output: Output) -> list[str]:
     """One number of all rows, on one scale; with several runs, also from least to most."""
     from semcast.bench.benchmark import label
 
     labels = [label(row) for row in rows]
-    values = [cell(row[key]) for row in rows]
+    values = [format_value(row[key]) for row in rows]
     ranges = [
-        f"  {cell(low)} to {cell(high)}" if row["runs"] > 1 else ""
+        f"  {format_value(low)} to {format_value(high)}" if row["runs"] > 1 else ""
         for row in rows
         for low, high in [row["spread"].get(key, (None, None))]
     ]
@@ -232,12 +243,12 @@ def bars(rows: "list[Row]", key: str, about: str, output: Output) -> list[str]:
     return lines
 
 
-def _telling(
-    output: Output, settings: "Settings", repeat: int
-) -> "Callable[[Case, int, float, Ticks], None]":
+def _progress(
+    output: Output, settings: "BenchSettings", repeat: int
+) -> "Callable[[BenchCase, int, float, Ticks], None]":
     """Shows how a run is going."""
 
-    def tell(case: "Case", turn: int, elapsed_s: float, ticks: "Ticks") -> None:
+    def tell(case: "BenchCase", turn: int, elapsed_s: float, ticks: "Ticks") -> None:
         gone_s = min(elapsed_s, settings.seconds)
         sent = max((tick.sent for tick in ticks.values()), default=0)
         runs = f", run {turn} of {repeat}" if repeat > 1 else ""

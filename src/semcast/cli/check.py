@@ -12,7 +12,7 @@ import typer
 from semcast.cli.check_view import show
 from semcast.cli.commands import Json
 from semcast.cli.output import Output
-from semcast.cli.spark import LOCAL, Conf, Remote, SomeMaster, some_target, target_of
+from semcast.cli.spark_options import LOCAL, Conf, OptionalMaster, Remote, some_target, target_of
 
 if TYPE_CHECKING:
     from semcast.pipeline.spark_session import SparkTarget
@@ -48,7 +48,7 @@ def check(
     trace: Source,
     properties: Names = None,
     skew_ms: SkewMs = None,
-    master: SomeMaster = None,
+    master: OptionalMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     verbose: Annotated[
@@ -62,7 +62,7 @@ def check(
     Shows the events that prove a violated property. Up to two million events are checked in this
     process, larger traces on Spark. Give --master, --remote or --conf to use Spark in any case.
     """
-    from semcast.faults.limits import within
+    from semcast.faults.limits import check_range
     from semcast.fleet.trace_verdict import EVENTS_MAX, judge
     from semcast.specs.verdict import FAIL, check_names
     from semcast.traces.arrow import spare_pandas
@@ -70,7 +70,7 @@ def check(
     from semcast.traces.trace_files import count_events, root_of
 
     check_names(properties or ())
-    within("skew_ms", 0.0 if skew_ms is None else skew_ms, 0.0)
+    check_range("skew_ms", 0.0 if skew_ms is None else skew_ms, 0.0)
     output, began = Output(json), monotonic()
     spare_pandas()
     count = count_events(root_of(trace))  # A directory that is not a trace is refused here.
@@ -87,7 +87,7 @@ def check(
     facts = facts_of(found)
     if not properties:
         keep(trace, CHECK, facts)
-    output.answer(facts)
+    output.print_json(facts)
     return 1 if found.status == FAIL else 0
 
 

@@ -39,14 +39,16 @@ def show(
     size = f"{found.events:,} events, {took}"
     if broken:
         judged = len(broken) + len(held)
-        output.say(f"FAIL  {len(broken)} of {judged} guarantees broken ({size})", colour=WRONG)
+        output.print_text(
+            f"FAIL  {len(broken)} of {judged} guarantees broken ({size})", colour=WRONG
+        )
         _show_broken(output, trace, broken, is_verbose=is_verbose, is_readable=is_readable)
     elif held:
-        output.say(f"ok  {len(held)} guarantees hold ({size})", colour=HOLDS)
+        output.print_text(f"ok  {len(held)} guarantees hold ({size})", colour=HOLDS)
     else:
-        output.say(f"no guarantee could be checked ({size})", colour=WRONG)
+        output.print_text(f"no guarantee could be checked ({size})", colour=WRONG)
     if held:
-        output.say("", *wrapped(f"ok: {' '.join(held)}"))
+        output.print_text("", *wrapped(f"ok: {' '.join(held)}"))
     for status in (status for status in by_status if status not in (FAIL, PASS)):
         _show_unjudged(output, status, by_status[status], is_verbose=is_verbose)
     if not broken:
@@ -63,14 +65,14 @@ def _show_broken(
 ) -> None:
     longest, widest = max(map(len, broken)), max(len(f"{r.violations:,}") for r in broken.values())
     for name, result in broken.items():
-        output.say(f"{name:<{longest}}  {result.violations:>{widest},}  {result.reason}")
+        output.print_text(f"{name:<{longest}}  {result.violations:>{widest},}  {result.reason}")
     name, result = next(iter(broken.items()))
     if result.examples:
         _show_story(output, trace, name, result.examples[0], is_readable=is_readable)
     for name, result in broken.items() if is_verbose else ():
-        output.say("", f"{name}, {len(result.examples)} of {result.violations:,} violations")
+        output.print_text("", f"{name}, {len(result.examples)} of {result.violations:,} violations")
         for example in result.examples:
-            output.say(*_transcript(example))
+            output.print_text(*_transcript(example))
 
 
 def _show_story(
@@ -83,25 +85,25 @@ def _show_story(
         from semcast.pages.message_way import message_way
 
         way = message_way(trace, example)
-    output.say("")
+    output.print_text("")
     if way is None:
-        output.say(*_transcript(example))
+        output.print_text(*_transcript(example))
     else:
-        output.say(f"  run {way.run_id}: the way of message {way.message}")
+        output.print_text(f"  run {way.run_id}: the way of message {way.message}")
         widest = max(len(step.process) for step in way.steps)
         for step in way.steps:
             time = "" if step.ms is None else f"{step.ms:,.2f} ms"
             mark = "  <- first event that differs" if step.is_difference else ""
             colour = WRONG if step.is_difference or step.ms is None else None
-            output.say(
+            output.print_text(
                 f"    {step.process:<{widest}}  {time:>14}  {step.text}{mark}", colour=colour
             )
-    output.say(*wrapped(f"  why it matters: {rule.sentence} ({rule.source})", indent="    "))
+    output.print_text(*wrapped(f"  why it matters: {rule.sentence} ({rule.source})", indent="    "))
     run = f" --run {example.run_id}"
     around = f" --around {way.around}" if way is not None else ""
-    output.say(f"  see it:  semcast explain {trace}{run}{around}")
+    output.print_text(f"  see it:  semcast explain {trace}{run}{around}")
     if way is not None and way.replay:
-        output.say(f"  replay:  {way.replay}")
+        output.print_text(f"  replay:  {way.replay}")
 
 
 def _show_unjudged(
@@ -111,13 +113,13 @@ def _show_unjudged(
     if not is_verbose:
         names = list(results)
         shown = " ".join(names[:_NAMES_SHOWN]) + (" …" if names[_NAMES_SHOWN:] else "")
-        output.say(*wrapped(f"{status}: {len(names)}, {shown} (-v: all, with reasons)"))
+        output.print_text(*wrapped(f"{status}: {len(names)}, {shown} (-v: all, with reasons)"))
         return
     by_reason: dict[str, list[str]] = {}
     for name, result in results.items():
         by_reason.setdefault(result.reason, []).append(name)
     for reason, names in by_reason.items():
-        output.say("", *wrapped(f"{status}: {reason}"), *wrapped(f"  {' '.join(names)}"))
+        output.print_text("", *wrapped(f"{status}: {reason}"), *wrapped(f"  {' '.join(names)}"))
 
 
 def _transcript(example: "ViolationExample") -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from semcast.terms.errors import NEAR, ConfigError, one_of
+from semcast.terms.errors import NEAR, ConfigError, unknown_value
 
 HELP_OPTIONS: Final = ("-h", "--help")
 
@@ -20,7 +20,7 @@ Jobs: TypeAlias = Annotated[
 ]
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands; `noun` is what its commands are called in an error.
 
     `headings` puts the commands of the help under headings, in this order.
@@ -40,10 +40,10 @@ class Commands(TyperGroup):
         known = self.list_commands(ctx)
         inner: dict[str, str] = {}  # A command may be known, one level down.
         for group in known:
-            if isinstance(command := self.get_command(ctx, group), Commands):
+            if isinstance(command := self.get_command(ctx, group), CommandGroup):
                 inner |= {inside: f"{group} {inside}" for inside in command.list_commands(ctx)}
         if not self.headings:
-            return one_of(self.noun, name, known)
+            return unknown_value(self.noun, name, known)
         nearest = [
             *get_close_matches(name, known, 1, NEAR),
             *get_close_matches(name, inner, 1, NEAR),
@@ -80,7 +80,7 @@ def _summary(command: Any) -> str:
     return text.partition(".  ")[0]
 
 
-def new_app(group: type[Commands] | None, help_text: str | None = None) -> typer.Typer:
+def new_app(group: type[CommandGroup] | None, help_text: str | None = None) -> typer.Typer:
     """An application without rich help and rich tracebacks, which are slow to start."""
     return typer.Typer(
         cls=group,

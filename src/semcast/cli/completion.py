@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from semcast.terms.errors import one_of
+from semcast.terms.errors import unknown_value
 
 EXAMPLE = "Example: semcast completion bash >> ~/.bashrc"
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -21,7 +21,7 @@ def completion(
 ) -> None:
     """Print a script that lets your shell complete semcast commands."""
     if shell not in SHELLS:
-        raise one_of("shell", shell, SHELLS)
+        raise unknown_value("shell", shell, SHELLS)
     complete(None, f"source_{shell}")
 
 

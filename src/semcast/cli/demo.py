@@ -11,9 +11,9 @@ from semcast.cli.output import Output, wrapped
 from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
-    from semcast.experiments.demo import Outcome, Series, Settings
+    from semcast.experiments.demo import DemoOutcome, DemoSeries, DemoSettings
 
-    Runs = Mapping[str, tuple[Outcome, Series]]
+    Runs = Mapping[str, tuple[DemoOutcome, DemoSeries]]
 
 EXAMPLE = "Example: semcast demo --seconds 10 --slow-ms 4 --out out/demo"
 NAME: Final = "slow-receiver"
@@ -39,39 +39,38 @@ def demo(
     one with the semantic protocol, and checks the recorded traces.
     """
     from semcast.cli.demo_view import demo_view
-    from semcast.experiments.demo import Demonstration, Settings, buffer_for
+    from semcast.experiments.demo import DemoRunner, DemoSettings, buffer_for
 
-    settings = Settings(
+    settings = DemoSettings(
         seconds=seconds, members=members, slow_ms=slow_ms, buffer=buffer_for(slow_ms)
     )
     out.mkdir(parents=True, exist_ok=True)  # Before the work, since it may be refused.
     output = Output(json)
-    demonstration = Demonstration(settings, out / "traces")
-    if demonstration.fault is not None:
-        output.say(no_multicast(demonstration.fault))
+    runner = DemoRunner(settings, out / "traces")
+    if runner.fault is not None:
+        output.print_text(no_multicast(runner.fault))
     with demo_view(settings, output) as view:
-        runs = demonstration.run_all(
-            view.on_progress, lambda name, measured: view.on_outcome(name, measured[0])
-        )
+        runs = runner.run_all(view.on_progress, lambda name, run: view.on_outcome(name, run[0]))
     outcomes = {name: outcome for name, (outcome, _) in runs.items()}
     is_good = is_as_promised(outcomes)
-    output.say("", *wrapped(sentence(outcomes, settings), ""), colour=HOLDS if is_good else WRONG)
-    output.say(*verdict(outcomes, settings))
+    headline = wrapped(sentence(outcomes, settings), "")
+    output.print_text("", *headline, colour=HOLDS if is_good else WRONG)
+    output.print_text(*verdict(outcomes, settings))
     files = write(runs, settings, out)
-    output.say("files: " + ", ".join(path for path in files.values() if path))
+    output.print_text("files: " + ", ".join(path for path in files.values() if path))
     output.next(
         f"semcast explain {outcomes[SEMANTIC].trace}",
         f"semcast check {outcomes[SEMANTIC].trace}",
         "python examples/ticker.py",
     )
-    output.answer({**outcomes, "settings": settings, **files})
+    output.print_json({**outcomes, "settings": settings, **files})
     return 0 if is_good else 1
 
 
-def is_as_promised(outcomes: Mapping[str, "Outcome"]) -> bool:
+def is_as_promised(outcomes: Mapping[str, "DemoOutcome"]) -> bool:
     """Whether no run broke a property, and the semantic ones ended with the newest values."""
     return all(
-        outcome.is_sound and (outcome.converged or name == RELIABLE)
+        outcome.holds_all and (outcome.converged or name == RELIABLE)
         for name, outcome in outcomes.items()
     )
 
@@ -81,7 +80,7 @@ def no_multicast(fault: str) -> str:
     return f"Multicast does not work ({fault}), so the sender sends each member its own copy."
 
 
-def verdict(outcomes: Mapping[str, "Outcome"], settings: "Settings") -> list[str]:
+def verdict(outcomes: Mapping[str, "DemoOutcome"], settings: "DemoSettings") -> list[str]:
     """The result of the checks, a line each."""
     events = sum(outcome.events for outcome in outcomes.values())
     broken = sorted({name for outcome in outcomes.values() for name in outcome.broken})
@@ -104,7 +103,7 @@ def verdict(outcomes: Mapping[str, "Outcome"], settings: "Settings") -> list[str
     ]
 
 
-def sentence(outcomes: Mapping[str, "Outcome"], settings: "Settings") -> str:
+def sentence(outcomes: Mapping[str, "DemoOutcome"], settings: "DemoSettings") -> str:
     """The answer, in plain words."""
     reliable, semantic = outcomes[RELIABLE], outcomes[SEMANTIC]
     offered, slow = reliable.offered_rate, settings.names[settings.slow]
@@ -123,7 +122,7 @@ def sentence(outcomes: Mapping[str, "Outcome"], settings: "Settings") -> str:
     )
 
 
-def write(runs: "Runs", settings: "Settings", out: Path) -> dict[str, str | None]:
+def write(runs: "Runs", settings: "DemoSettings", out: Path) -> dict[str, str | None]:
     """Write the numbers and, if matplotlib is installed, the figure; returns their paths."""
     import msgspec
 

@@ -14,7 +14,7 @@ from semcast.cli.output import REFRESH_S, Output, bar, clock, sparkline, termina
 from semcast.terms.palette import REFERENCE, SEMANTIC, SLOW, WRONG, Colour
 
 if TYPE_CHECKING:
-    from semcast.experiments.demo import Look, Outcome, Settings, Variant
+    from semcast.experiments.demo import DemoOutcome, DemoSample, DemoSettings, DemoVariant
 
 LINE_S: Final = 1.0
 HISTORY_S: Final = 0.5  # between two marks of a sparkline
@@ -39,14 +39,14 @@ def style(colour: Colour) -> str:
 class DemoStage:
     """One run: its current step, its last state, its history, and in the end its outcome."""
 
-    variant: "Variant"
+    variant: "DemoVariant"
     notice: str = "starting"
-    look: "Look | None" = None
-    outcome: "Outcome | None" = None
+    look: "DemoSample | None" = None
+    outcome: "DemoOutcome | None" = None
     history: dict[str, list[float]] = field(default_factory=dict)
     noted_at: float = 0.0
 
-    def note(self, look: "Look", now: float) -> None:
+    def note(self, look: "DemoSample", now: float) -> None:
         """Remember a state, and now and then add it to the history."""
         self.look = look
         if now - self.noted_at >= HISTORY_S:
@@ -59,7 +59,7 @@ class DemoView:
     """Shows both runs; `show` redraws them, if there is a terminal to do so."""
 
     def __init__(
-        self, settings: "Settings", output: Output, show: Callable[[Group], None] | None
+        self, settings: "DemoSettings", output: Output, show: Callable[[Group], None] | None
     ) -> None:
         from semcast.experiments.demo import VARIANTS
 
@@ -70,7 +70,7 @@ class DemoView:
         self._began = monotonic()
         self._shown_at: dict[str, float] = {}
 
-    def on_progress(self, name: str, notice: str, look: "Look | None") -> None:
+    def on_progress(self, name: str, notice: str, look: "DemoSample | None") -> None:
         """Show the current step of a run; states come often and are not all shown."""
         stage, now = self._stages[name], monotonic()
         stage.notice = notice
@@ -85,9 +85,9 @@ class DemoView:
             self._show(Group(*self.render()))
         else:
             state = f": {self._state(look)}" if look else ""
-            self._output.say(f"{stage.variant.title}: {notice}{state}")
+            self._output.print_text(f"{stage.variant.title}: {notice}{state}")
 
-    def on_outcome(self, name: str, outcome: "Outcome") -> None:
+    def on_outcome(self, name: str, outcome: "DemoOutcome") -> None:
         """Show what was measured of a run."""
         stage = self._stages[name]
         stage.notice, stage.outcome = "done", outcome
@@ -165,17 +165,17 @@ class DemoView:
         else:
             age_s = stage.look.age_s
         is_old = age_s >= OLD_S
-        told = f"{age_s:>{NUMBER - 2}.1f} s {'!! old' if is_old else 'old'}"
-        return Text(told, style(WRONG) if is_old else "")
+        text = f"{age_s:>{NUMBER - 2}.1f} s {'!! old' if is_old else 'old'}"
+        return Text(text, style(WRONG) if is_old else "")
 
     def _buffer(self, stage: DemoStage) -> Text:
         if stage.look is None:
             return Text("")
         is_full = stage.look.held >= 0.95 * self._settings.buffer
-        told = (
+        text = (
             f"{stage.look.held:>{NUMBER},} of {self._settings.buffer:,}{' full' if is_full else ''}"
         )
-        return Text(told, style(SLOW) if is_full else "")
+        return Text(text, style(SLOW) if is_full else "")
 
     def _skipped(self, stage: DemoStage) -> Text:
         if stage.outcome is not None:
@@ -183,7 +183,7 @@ class DemoView:
             return Text(f"{skipped:>{NUMBER}.0%}{', all replaced' if skipped else ''}")
         return Text(f"{stage.look.skipped:>{NUMBER},}" if stage.look else "")
 
-    def _state(self, look: "Look") -> str:
+    def _state(self, look: "DemoSample") -> str:
         waits = "; the sender waits for room" if look.is_blocked else ""
         age = f", {look.age_s:.1f} s old" if look.age_s is not None else ""
         return (
@@ -194,11 +194,11 @@ class DemoView:
 
 
 @contextmanager
-def demo_view(settings: "Settings", output: Output) -> Iterator[DemoView]:
+def demo_view(settings: "DemoSettings", output: Output) -> Iterator[DemoView]:
     """A view for the time of the runs."""
-    if not output.people.isatty():
+    if not output.human_stream.isatty():
         yield DemoView(settings, output, None)
         return
-    console = Console(file=output.people, highlight=False, width=terminal_columns())
+    console = Console(file=output.human_stream, highlight=False, width=terminal_columns())
     with Live(console=console, auto_refresh=False) as live:
         yield DemoView(settings, output, lambda picture: live.update(picture, refresh=True))

@@ -13,7 +13,7 @@ from semcast.terms.palette import HOLDS, SLOW, WRONG, Colour
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from semcast.runtime.operations.doctor import Check
+    from semcast.runtime.operations.doctor import DoctorCheck
 
 EXAMPLE = "Example: semcast doctor --interface eth0 --json"
 UNFIT: Final = 2  # the exit code of an environment in which live groups do not work
@@ -52,42 +52,42 @@ def doctor(
 
     Prints how to fix each problem.
     """
-    from semcast.runtime.operations.doctor import FAIL, examine, worst
+    from semcast.runtime.operations.doctor import FAIL, overall_status, run_checks
     from semcast.runtime.transport.addresses import parse_name
 
     if group is not None:
         parse_name(group, "group")
     output = Output(json)
     checks = []
-    for check in examine(interface, group):
+    for check in run_checks(interface, group):
         output.progress(check.name)
         checks.append(check)
-    verdict = worst(checks)
-    output.say(summary(checks), colour=COLOURS[verdict])
+    verdict = overall_status(checks)
+    output.print_text(summary(checks), colour=COLOURS[verdict])
     if verbose:
-        output.say("", *table([_row(each) for each in checks]))
-    output.say("")
+        output.print_text("", *table([_row(each) for each in checks]))
+    output.print_text("")
     for line, colour in describe(checks):
-        output.say(line, colour=colour)
+        output.print_text(line, colour=colour)
     output.next(*(["semcast demo"] if verdict != FAIL else []), "semcast doctor -v")
-    output.answer({"checks": checks, "verdict": verdict})
+    output.print_json({"checks": checks, "verdict": verdict})
     if verdict == FAIL:
         raise typer.Exit(UNFIT)
 
 
-def _row(check: "Check") -> dict[str, object]:
+def _row(check: "DoctorCheck") -> dict[str, object]:
     return {"check": check.name, "status": check.status, "found": check.found}
 
 
-def describe(checks: "Sequence[Check]") -> "Iterator[tuple[str, Colour | None]]":
+def describe(checks: "Sequence[DoctorCheck]") -> "Iterator[tuple[str, Colour | None]]":
     """A line for each section, and below it the checks that found something, with the remedy."""
     for section, names in SECTIONS.items():
-        here = [each for each in checks if each.name.startswith(names)]
-        good = [each for each in here if each.status == "ok"]
+        found = [each for each in checks if each.name.startswith(names)]
+        good = [each for each in found if each.status == "ok"]
         if good:
-            told = f"{MARKS['ok']} {section}: {', '.join(map(_short, good))}"
-            yield from ((line, None) for line in wrap(told, width(), subsequent_indent="     "))
-        for each in here:
+            text = f"{MARKS['ok']} {section}: {', '.join(map(_short, good))}"
+            yield from ((line, None) for line in wrap(text, width(), subsequent_indent="     "))
+        for each in found:
             if each.status == "ok":
                 continue
             mark = "[ -]" if section == OPTIONAL else MARKS[each.status]
@@ -97,13 +97,13 @@ def describe(checks: "Sequence[Check]") -> "Iterator[tuple[str, Colour | None]]"
                 yield f"     fix: {each.advice}", None
 
 
-def _short(check: "Check") -> str:
+def _short(check: "DoctorCheck") -> str:
     """The name of a check, with what it found if that is a word or a version."""
     found = check.found.split(" on ")[0]
     return f"{check.name} {found}" if len(found) <= 14 else check.name
 
 
-def summary(checks: "Sequence[Check]") -> str:
+def summary(checks: "Sequence[DoctorCheck]") -> str:
     """The answer, in one line."""
     broken = [each.name for each in checks if each.status == "fail"]
     optional = SECTIONS[OPTIONAL]

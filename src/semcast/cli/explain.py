@@ -54,9 +54,9 @@ def explain(
     with output.waiting(f"reading {trace}"):
         facts = write(trace, out or trace / "explain.html", run_id=run, around=event_of(around))
     broken = f"{facts['violations']:,} violations, " if facts["violations"] else ""
-    output.say(f"{facts['html']}: run {facts['run']}, {broken}{facts['events']:,} events")
+    output.print_text(f"{facts['html']}: run {facts['run']}, {broken}{facts['events']:,} events")
     output.next(f"open {facts['html']}", f"semcast check {trace}")
-    output.answer(dict(facts))
+    output.print_json(dict(facts))
 
 
 def event_of(text: str | None) -> tuple[str, int] | None:

@@ -9,10 +9,10 @@ import typer
 
 from semcast.cli.commands import Jobs, Json, Seed
 from semcast.cli.output import Output, table
-from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
+from semcast.cli.spark_options import Conf, OptionalMaster, Remote, some_target
 
 if TYPE_CHECKING:
-    from semcast.experiments.figures import Rendered
+    from semcast.experiments.figures import RenderedFigure
     from semcast.pipeline.spark_session import SparkTarget
 
 EXAMPLE = "Example: semcast figures all --out out/figures --quick"
@@ -37,7 +37,7 @@ def figures(
         bool,
         typer.Option("--live", help="Also run live processes, for the figures that support it."),
     ] = False,
-    master: SomeMaster = None,
+    master: OptionalMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
@@ -60,20 +60,20 @@ def figures(
         live=live,
         on_progress=lambda done, of, point: output.bar(done, of, "runs", str(point)),
     )
-    output.say(f"drew {len(drawn)} figures into {out}", "", *table(drawn))
+    output.print_text(f"drew {len(drawn)} figures into {out}", "", *table(drawn))
     output.next(f"open {out / 'index.html'}")
-    output.answer({"figures": drawn})
+    output.print_json({"figures": drawn})
 
 
 def _list(output: Output) -> None:
     from semcast.experiments.figures import FIGURES
 
     rows = [{"name": f.name, "source": f.source, "title": f.title} for f in FIGURES.values()]
-    output.say(*table(rows))
-    output.answer({"figures": rows})
+    output.print_text(*table(rows))
+    output.print_json({"figures": rows})
 
 
-def _renderer(target: "SparkTarget | None") -> Callable[..., list["Rendered"]]:
+def _renderer(target: "SparkTarget | None") -> Callable[..., list["RenderedFigure"]]:
     """Who runs the points: processes of this machine, or Spark."""
     if target is None:
         from semcast.experiments.figures import render

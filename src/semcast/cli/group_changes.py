@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from semcast.cli.views_seen import Process, view_changes
+from semcast.cli.view_changes import MemberKey, view_changes
 
 if TYPE_CHECKING:
     from semcast.runtime.operations.control import Survey
@@ -23,10 +23,10 @@ class HeldUp:
     """Which senders wait for room, by the share of the last seconds."""
 
     def __init__(self) -> None:
-        self._samples: dict[Process, deque[tuple[float, float]]] = {}
-        self._held_up: set[Process] = set()
+        self._samples: dict[MemberKey, deque[tuple[float, float]]] = {}
+        self._held_up: set[MemberKey] = set()
 
-    def note(self, snapshots: Mapping[Process, "Snapshot"]) -> None:
+    def note(self, snapshots: Mapping[MemberKey, "Snapshot"]) -> None:
         """Take the blocked time of every member, by its own clock."""
         self._samples = {key: self._samples.get(key, deque()) for key in snapshots}
         for key, snapshot in snapshots.items():
@@ -35,7 +35,7 @@ class HeldUp:
             while len(samples) > 2 and snapshot.up_s - samples[1][0] >= HELD_UP_S:
                 samples.popleft()
 
-    def share(self, key: Process) -> float:
+    def share(self, key: MemberKey) -> float:
         """The share of the last seconds for which a member's multicasts waited for room."""
         samples = self._samples.get(key, deque())
         if len(samples) < 2:
@@ -43,7 +43,7 @@ class HeldUp:
         (then, before), (now, total) = samples[0], samples[-1]
         return min(1.0, (total - before) / (now - then)) if now > then else 0.0
 
-    def changes(self, snapshots: Mapping[Process, "Snapshot"]) -> Iterator[str]:
+    def changes(self, snapshots: Mapping[MemberKey, "Snapshot"]) -> Iterator[str]:
         """Senders that are held up from now on, and no longer."""
         self.note(snapshots)
         for key, snapshot in snapshots.items():
@@ -96,8 +96,8 @@ class GroupWatch:
 
     def _arrivals(
         self,
-        old: Mapping[Process, "Snapshot"],
-        new: Mapping[Process, "Snapshot"],
+        old: Mapping[MemberKey, "Snapshot"],
+        new: Mapping[MemberKey, "Snapshot"],
         silent_before: set[int],
     ) -> Iterator[str]:
         for key, snapshot in new.items():
@@ -111,8 +111,8 @@ class GroupWatch:
 
     def _departures(
         self,
-        old: Mapping[Process, "Snapshot"],
-        new: Mapping[Process, "Snapshot"],
+        old: Mapping[MemberKey, "Snapshot"],
+        new: Mapping[MemberKey, "Snapshot"],
         before: "Survey",
         now: "Survey",
     ) -> Iterator[str]:
@@ -176,6 +176,6 @@ def member_changes(old: "Snapshot", new: "Snapshot") -> Iterator[str]:
     yield from forgotten_changes(old, new)
 
 
-def by_process(snapshots: Iterable["Snapshot"]) -> "Mapping[Process, Snapshot]":
+def by_process(snapshots: Iterable["Snapshot"]) -> "Mapping[MemberKey, Snapshot]":
     """Snapshots by what stays the same for as long as a member lives."""
     return {(snapshot.group, snapshot.name, snapshot.pid): snapshot for snapshot in snapshots}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from semcast.cli.commands import Commands, Json, new_app
+from semcast.cli.commands import CommandGroup, Json, new_app
 from semcast.cli.output import Output, table
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ File: TypeAlias = Annotated[
         help="Path of the key ring file.", show_default="$SEMCAST_KEYS, or the user's key ring"
     ),
 ]
-Id: TypeAlias = Annotated[str, typer.Argument(help="Key id, as printed by `semcast keys list`.")]
+KeyId: TypeAlias = Annotated[str, typer.Argument(help="Key id, as printed by `semcast keys list`.")]
 
-app = new_app(Commands, "Manage the keys that encrypt the traffic between machines.")
+app = new_app(CommandGroup, "Manage the keys that encrypt the traffic between machines.")
 
 
 @app.callback(epilog="Example: semcast keys new")
@@ -50,7 +50,7 @@ def new(
 
     key = new_key(cipher)
     path = file or keys_path()
-    ring = edit(path, lambda ring: ring.adding(key))
+    ring = edit(path, lambda ring: ring.with_key(key))
     _tell(json, path, ring, "created", id_text(key.id))
 
 
@@ -70,8 +70,8 @@ def list_keys(
     ring = KeyRing.load(path)
     rows = _rows(ring, secret)
     output = Output(json)
-    output.say(*(table(rows) or [f"no keys in {path}; create one with semcast keys new"]))
-    output.answer({"file": str(path), "keys": rows})
+    output.print_text(*(table(rows) or [f"no keys in {path}; create one with semcast keys new"]))
+    output.print_json({"file": str(path), "keys": rows})
 
 
 @app.command(epilog="Example: semcast keys add < key.txt")
@@ -89,48 +89,48 @@ def add(
     """Add a key that was created on another machine."""
     from getpass import getpass
 
-    from semcast.runtime.storage.keyring import edit, from_text, id_text, keys_path
+    from semcast.runtime.storage.keyring import decode_key, edit, id_text, keys_path
 
     if key == "-":
         key = getpass("key: ") if sys.stdin.isatty() else sys.stdin.readline()
-    found = from_text(key)
+    found = decode_key(key)
     path = file or keys_path()
-    ring = edit(path, lambda ring: ring.adding(found))
+    ring = edit(path, lambda ring: ring.with_key(found))
     _tell(json, path, ring, "added", id_text(found.id))
 
 
 @app.command(epilog="Example: semcast keys use 5f21ac07")
-def use(key: Id, file: File = None, json: Json = False) -> None:
+def use(key: KeyId, file: File = None, json: Json = False) -> None:
     """Make this key active.  Running members switch within a second."""
     from semcast.runtime.storage.keyring import edit, keys_path
 
     path = file or keys_path()
-    ring = edit(path, lambda ring: ring.using(ring.find(key)))
-    _tell(json, path, ring, "using", key.lower())
+    ring = edit(path, lambda ring: ring.with_active(ring.find(key)))
+    _tell(json, path, ring, "with_active", key.lower())
 
 
 @app.command(epilog="Example: semcast keys remove 5f21ac07")
-def remove(key: Id, file: File = None, json: Json = False) -> None:
+def remove(key: KeyId, file: File = None, json: Json = False) -> None:
     """Remove a key.  Members then reject traffic that is encrypted with it."""
     from semcast.runtime.storage.keyring import edit, keys_path
 
     path = file or keys_path()
-    ring = edit(path, lambda ring: ring.removing(ring.find(key)))
+    ring = edit(path, lambda ring: ring.without_key(ring.find(key)))
     _tell(json, path, ring, "removed", key.lower())
 
 
 def _tell(json: bool, path: Path, ring: "KeyRing", done: str, key: str) -> None:
     rows = _rows(ring, with_secret=False)
     output = Output(json)
-    output.say(f"{done} {key} ({path})", *table(rows))
-    output.answer({"id": key, "file": str(path), "keys": rows})
+    output.print_text(f"{done} {key} ({path})", *table(rows))
+    output.print_json({"id": key, "file": str(path), "keys": rows})
 
 
 def _rows(ring: "KeyRing", with_secret: bool) -> list[dict[str, object]]:
-    from semcast.runtime.storage.keyring import id_text, to_text
+    from semcast.runtime.storage.keyring import encode_key, id_text
 
     return [
         {"id": id_text(key.id), "cipher": key.cipher, "active": key == ring.active}
-        | ({"key": to_text(key)} if with_secret else {})
+        | ({"key": encode_key(key)} if with_secret else {})
         for key in ring.keys
     ]

@@ -5,9 +5,19 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from semcast.cli.commands import Commands, Json, new_app
-from semcast.cli.output import Output, pairs, table
-from semcast.cli.spark import LOCAL, Conf, Key, Kind, Master, Order, Remote, Sender, target_of
+from semcast.cli.commands import CommandGroup, Json, new_app
+from semcast.cli.output import Output, key_values, table
+from semcast.cli.spark_options import (
+    LOCAL,
+    Conf,
+    KeyColumn,
+    KindColumn,
+    Master,
+    OrderColumn,
+    Remote,
+    SenderColumn,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from semcast.pipeline.lake.lake import Lake, LakeBatch
@@ -16,7 +26,7 @@ if TYPE_CHECKING:
 Place: TypeAlias = Annotated[Path, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
 ID_SHOWN = 12
 
-app = new_app(Commands, "Manage a lake: one directory of checked traces and keyed files.")
+app = new_app(CommandGroup, "Manage a lake: one directory of checked traces and keyed files.")
 
 
 @app.callback(epilog="Example: semcast lake ls out/lake")
@@ -32,10 +42,10 @@ def _lake() -> None:
 def ingest(
     lake: Place,
     source: Annotated[list[Path], typer.Argument(help="Trace directories or keyed files to add.")],
-    key: Key = None,
-    order: Order = None,
-    sender: Sender = None,
-    kind: Kind = None,
+    key: KeyColumn = None,
+    order: OrderColumn = None,
+    sender: SenderColumn = None,
+    kind: KindColumn = None,
     master: Master = LOCAL,
     remote: Remote = None,
     conf: Conf = None,
@@ -59,13 +69,15 @@ def ingest(
                 batches.append(batch)
             else:
                 skipped += 1
-                output.say(f"{each}: already in the lake, as batch {batch.id[:ID_SHOWN]}")
+                output.print_text(f"{each}: already in the lake, as batch {batch.id[:ID_SHOWN]}")
     if batches:
-        output.say(*table(_rows(batches)))
+        output.print_text(*table(_rows(batches)))
     facts = _sums(batches)
     if facts["quarantined"]:
-        output.say(f"{facts['quarantined']:,} invalid rows were set aside in {lake / 'quarantine'}")
-    output.answer({**facts, "skipped": skipped, "batches": _rows(batches)})
+        output.print_text(
+            f"{facts['quarantined']:,} invalid rows were set aside in {lake / 'quarantine'}"
+        )
+    output.print_json({**facts, "skipped": skipped, "batches": _rows(batches)})
 
 
 @app.command(epilog="Example: semcast lake ls out/lake --json")
@@ -77,8 +89,8 @@ def ls(lake: Place, json: Json = False) -> None:
     batches = opened.snapshot().batches
     output = Output(json)
     facts = _totals(opened)
-    output.say(*table(_rows(batches)), "", *pairs(facts))
-    output.answer({**facts, "batches": _rows(batches)})
+    output.print_text(*table(_rows(batches)), "", *key_values(facts))
+    output.print_json({**facts, "batches": _rows(batches)})
 
 
 @app.command(epilog="Example: semcast lake compact out/lake")
@@ -100,9 +112,11 @@ def compact(
     output = Output(json)
     output.progress("starting Spark")
     with session(target) as spark:
-        before, after = merge(spark, opened, tell=output.progress)
-    output.say(f"merged {before:,} files into {after:,}; semcast lake vacuum deletes the old ones")
-    output.answer({**_totals(opened), "merged": before, "into": after})
+        before, after = merge(spark, opened, on_progress=output.progress)
+    output.print_text(
+        f"merged {before:,} files into {after:,}; semcast lake vacuum deletes the old ones"
+    )
+    output.print_json({**_totals(opened), "merged": before, "into": after})
 
 
 @app.command(epilog="Example: semcast lake vacuum out/lake")
@@ -113,8 +127,8 @@ def vacuum(lake: Place, json: Json = False) -> None:
     opened = Lake(lake)
     removed = opened.vacuum()
     output = Output(json)
-    output.say(f"deleted {removed.files:,} files ({removed.bytes:,} bytes)")
-    output.answer({**_totals(opened), "deleted": removed.files, "deleted_bytes": removed.bytes})
+    output.print_text(f"deleted {removed.files:,} files ({removed.bytes:,} bytes)")
+    output.print_json({**_totals(opened), "deleted": removed.files, "deleted_bytes": removed.bytes})
 
 
 def _columns(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import STDERR, Output, cell
+from semcast.cli.output import STDERR, Output, format_value
 
 if TYPE_CHECKING:
-    from semcast.cli.piping import Parse, Printing, Stay, Work
+    from semcast.cli.line_io import GroupStay, MessagePrinter, ParseLine, Work
     from semcast.runtime.operations.snapshot import Snapshot
 
 JOIN_EXAMPLE = "Example: semcast join chat --members 2 --name ada"
@@ -36,7 +36,7 @@ Raw: TypeAlias = Annotated[
 SentItem: TypeAlias = Annotated[
     str | None, typer.Option(metavar="NAME", help="Item for input lines that do not name one.")
 ]
-WantedItem: TypeAlias = Annotated[
+ItemFilter: TypeAlias = Annotated[
     str | None, typer.Option(metavar="NAME", help="Print only this item.")
 ]
 SentCount: TypeAlias = Annotated[
@@ -49,7 +49,7 @@ SentRate: TypeAlias = Annotated[
     float | None,
     typer.Option(help="Send at most this many messages per second.", show_default="any"),
 ]
-TakenRate: TypeAlias = Annotated[
+ReadRate: TypeAlias = Annotated[
     float | None,
     typer.Option(help="Read at most this many messages per second.", show_default="any"),
 ]
@@ -61,7 +61,7 @@ def join(
     item: SentItem = None,
     json_lines: JsonLines = False,
     count: PrintedCount = None,
-    rate: TakenRate = None,
+    rate: ReadRate = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -73,14 +73,16 @@ def join(
     Printing continues after the input ends, until you interrupt it.  JSON lines have the format
     of `semcast pub` and `semcast sub`; --json uses them too and prints a summary object last.
     """
-    from semcast.cli.piping import Pace, publish, report_changes
+    from semcast.cli.line_io import RateLimiter, publish, report_changes
 
     output = Output(json)
     printing = _printing(json_lines or json, None, count, rate, raw=raw)
-    send = partial(publish, parse=_parse(json_lines or json, item), count=None, pace=Pace(None))
+    send = partial(
+        publish, parse=_parse(json_lines or json, item), count=None, pace=RateLimiter(None)
+    )
     watch = partial(report_changes, report=_print_changes)
-    stay = _stay(group, ctx, output, printing.run, send, watch)
-    _tell_printed(stay, printing.lines, output, {"sent": stay.snapshot.sent})
+    stay = _run_in_group(group, ctx, output, printing.run, send, watch)
+    _print_summary(stay, printing.lines, output, {"sent": stay.snapshot.sent})
 
 
 def pub(
@@ -99,27 +101,27 @@ def pub(
     A JSON line is {"payload": ..., "item": ..., "never_purge": ..., "obsoletes": [...]}.  Only
     "payload" is required; use "payload_base64" instead for bytes that are not text.
     """
-    from semcast.cli.piping import Pace, publish, take_all
+    from semcast.cli.line_io import RateLimiter, drain, publish
 
     _check(count, rate)
     output = Output(json)
-    send = partial(publish, parse=_parse(json_lines, item), count=count, pace=Pace(rate))
-    stay = _stay(group, ctx, output, send, take_all)
+    send = partial(publish, parse=_parse(json_lines, item), count=count, pace=RateLimiter(rate))
+    stay = _run_in_group(group, ctx, output, send, drain)
     sent, late = stay.snapshot.sent, stay.late
-    output.say(
-        f"sent {cell(sent)} messages in {stay.seconds:.1f} s"
+    output.print_text(
+        f"sent {format_value(sent)} messages in {stay.seconds:.1f} s"
         + (f"; not confirmed by {', '.join(late)}" if late else "")
     )
-    output.answer({**_facts(stay), "sent": sent, "rate": sent / stay.seconds, "late": late})
+    output.print_json({**_summary(stay), "sent": sent, "rate": sent / stay.seconds, "late": late})
 
 
 def sub(
     ctx: typer.Context,
     group: GroupName,
-    item: WantedItem = None,
+    item: ItemFilter = None,
     json_lines: JsonLines = False,
     count: PrintedCount = None,
-    rate: TakenRate = None,
+    rate: ReadRate = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -132,51 +134,53 @@ def sub(
     "payload_base64" instead for bytes that are not text, and "never_purge" if the sender set it.
     --json prints such lines too, and a summary object last.
     """
-    from semcast.cli.piping import report_changes
+    from semcast.cli.line_io import report_changes
 
     output = Output(json)
     printing = _printing(json_lines or json, item, count, rate, raw=raw)
     watch = partial(report_changes, report=_print_changes)
-    stay = _stay(group, ctx, output, printing.run, watch)
-    _tell_printed(stay, printing.lines, output, {})
+    stay = _run_in_group(group, ctx, output, printing.run, watch)
+    _print_summary(stay, printing.lines, output, {})
 
 
 def _check(count: int | None, rate: float | None) -> None:
-    from semcast.faults.limits import positive, within
+    from semcast.faults.limits import check_positive, check_range
 
     if count is not None:
-        within("count", count, 1)
+        check_range("count", count, 1)
     if rate is not None:
-        positive("rate", rate)
+        check_positive("rate", rate)
 
 
-def _parse(json_lines: bool, item: str | None) -> "Parse":
-    from semcast.cli.piping import parse_json, parse_text
+def _parse(json_lines: bool, item: str | None) -> "ParseLine":
+    from semcast.cli.line_io import parse_json, parse_text
 
     return partial(parse_json if json_lines else parse_text, item=item)
 
 
 def _printing(
     json_lines: bool, item: str | None, count: int | None, rate: float | None, *, raw: bool
-) -> "Printing":
-    from semcast.cli.piping import Pace, Printing, show_json, show_payload, show_text
+) -> "MessagePrinter":
+    from semcast.cli.line_io import MessagePrinter, RateLimiter, show_json, show_payload, show_text
 
     _check(count, rate)
     show = show_json if json_lines else show_payload if raw else show_text
-    return Printing(show, item, count, Pace(rate))
+    return MessagePrinter(show, item, count, RateLimiter(rate))
 
 
-def _stay(group: str, ctx: typer.Context, output: Output, work: "Work", *beside: "Work") -> "Stay":
-    from semcast.cli.piping import take_part
+def _run_in_group(
+    group: str, ctx: typer.Context, output: Output, work: "Work", *beside: "Work"
+) -> "GroupStay":
+    from semcast.cli.line_io import run_in_group
     from semcast.runtime.event_loop import run
     from semcast.runtime.options.options import Options
 
     limit_s = Options.resolve(group, ctx.obj).join_timeout
     with output.waiting(f"waiting for the other members of {group}", limit_s):
-        return run(take_part(group, ctx.obj, _tell_joined, work, *beside))
+        return run(run_in_group(group, ctx.obj, _print_joined, work, *beside))
 
 
-def _tell_joined(snapshot: "Snapshot") -> None:
+def _print_joined(snapshot: "Snapshot") -> None:
     others = ", ".join(peer.name for peer in snapshot.peers) or "no other members"
     STDERR.line(f"joined {snapshot.group} as {snapshot.name} with {others}")
 
@@ -190,15 +194,18 @@ def _print_changes(before: "Snapshot", now: "Snapshot") -> None:
         STDERR.line(f"{clock_time()}  {change}")
 
 
-def _tell_printed(stay: "Stay", lines: int, output: Output, more: dict[str, object]) -> None:
+def _print_summary(stay: "GroupStay", lines: int, output: Output, more: dict[str, object]) -> None:
     skipped = stay.snapshot.skipped
-    told = f"received {cell(lines)} messages in {stay.seconds:.1f} s, skipped {cell(skipped)}"
-    STDERR.line(told)
+    text = (
+        f"received {format_value(lines)} messages in {stay.seconds:.1f} s, skipped "
+        f"{format_value(skipped)}"
+    )
+    STDERR.line(text)
     facts = {"received": lines, "skipped": skipped, "rate": lines / stay.seconds}
-    output.answer({**_facts(stay), **more, **facts})
+    output.print_json({**_summary(stay), **more, **facts})
 
 
-def _facts(stay: "Stay") -> dict[str, object]:
+def _summary(stay: "GroupStay") -> dict[str, object]:
     names = [stay.snapshot.name, *(peer.name for peer in stay.snapshot.peers)]
     return {
         "group": stay.snapshot.group,

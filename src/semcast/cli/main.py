@@ -40,20 +40,20 @@ from semcast.cli import (
     sweep,
     top,
 )
-from semcast.cli.commands import Commands, new_app
-from semcast.cli.joining import ExplainingCommand, JoiningCommand
+from semcast.cli.commands import CommandGroup, new_app
+from semcast.cli.join_options import FullHelpCommand, JoinCommand
 from semcast.cli.output import STDERR
-from semcast.terms.errors import SemcastError, one_of
+from semcast.terms.errors import SemcastError, unknown_value
 
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
-NOBODY_READS: Final = 141  # 128 + SIGPIPE, which not every system has
+BROKEN_PIPE: Final = 141  # 128 + SIGPIPE, which not every system has
 
 # Newer versions of typer bring their own click, older ones depend on it; this is it in both.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
-class RootCommands(Commands):
+class RootCommands(CommandGroup):
     """All commands, by what people want to do."""
 
     headings: ClassVar[Mapping[str, Sequence[str]]] = {
@@ -69,9 +69,9 @@ class RootCommands(Commands):
 app = new_app(
     RootCommands, "Semantically reliable multicast: run, inspect, simulate and measure groups."
 )
-app.command("join", cls=ExplainingCommand, epilog=live.JOIN_EXAMPLE)(live.join)
-app.command("pub", cls=JoiningCommand, epilog=live.PUB_EXAMPLE)(live.pub)
-app.command("sub", cls=JoiningCommand, epilog=live.SUB_EXAMPLE)(live.sub)
+app.command("join", cls=FullHelpCommand, epilog=live.JOIN_EXAMPLE)(live.join)
+app.command("pub", cls=JoinCommand, epilog=live.PUB_EXAMPLE)(live.pub)
+app.command("sub", cls=JoinCommand, epilog=live.SUB_EXAMPLE)(live.sub)
 for function, example in (
     (demo.demo, demo.EXAMPLE),
     (doctor.doctor, doctor.EXAMPLE),
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # What is still buffered must not be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOBODY_READS
+        return BROKEN_PIPE
 
 
 def _run(arguments: list[str]) -> int:
@@ -137,21 +137,23 @@ def _run(arguments: list[str]) -> int:
     except typer.Exit as done:
         return done.exit_code
     except UsageError as error:
-        return _refuse(_usage(error))
+        return _exit_bad_input(_usage(error))
     except SemcastError as error:
-        return _refuse(str(error))
+        return _exit_bad_input(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("semcast"):
             raise
         extra = "spark" if (error.name or "").startswith(("pyspark", "pandas")) else "lab"
-        return _refuse(f"{error.name}: not installed; pip install 'semcast[{extra}]'")
+        return _exit_bad_input(f"{error.name}: not installed; pip install 'semcast[{extra}]'")
     except BrokenPipeError:
         raise
     except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return _exit_bad_input(
+            f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        )
 
 
-def _refuse(reason: str) -> int:
+def _exit_bad_input(reason: str) -> int:
     STDERR.line(f"semcast: {' '.join(reason.split())}")
     return BAD_INPUT
 
@@ -165,14 +167,14 @@ def _own_standard_error() -> None:
 
 def _usage(error: Any) -> str:
     """What the parser did not like, what it knows instead, and where to read about it."""
-    told, context = error.format_message().rstrip("."), error.ctx
+    text, context = error.format_message().rstrip("."), error.ctx
     if context is None:
-        return f"{told}; see semcast --help"
+        return f"{text}; see semcast --help"
     if type(error).__name__ == "NoSuchOption":
         names = (name for param in context.command.get_params(context) for name in param.opts)
         known = [name for name in names if name.startswith("-")]
-        told = str(one_of("option", error.option_name, known))
-    return f"{told}; see {context.command_path} --help"
+        text = str(unknown_value("option", error.option_name, known))
+    return f"{text}; see {context.command_path} --help"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import typer
 from semcast.cli.commands import Json
 from semcast.cli.group_changes import GroupWatch, slow_members, why_silent
 from semcast.cli.output import Output, table, terminal_columns
-from semcast.cli.views_seen import describe_views, views
+from semcast.cli.view_changes import describe_views, views
 from semcast.terms.errors import ConfigError
 from semcast.terms.palette import HOLDS, SLOW, WRONG, Colour
 
@@ -30,14 +30,14 @@ CHANGES_MAX: Final = 1_000
 NARROW: Final = 76  # columns below which the table has fewer
 OPTIONAL_COLUMNS: Final = ("sent", "oldest", "buffer")
 
-GroupName: TypeAlias = Annotated[
+GroupFilter: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Show only this group.", show_default="every group"),
 ]
 
 
 def members(
-    group: GroupName = None,
+    group: GroupFilter = None,
     watch: Annotated[bool, typer.Option("--watch", help="Print changes until Ctrl-C.")] = False,
     count: Annotated[
         int | None,
@@ -46,17 +46,17 @@ def members(
     json: Json = False,
 ) -> None:
     """List your live members on this machine, and their groups."""
-    from semcast.faults.limits import within
+    from semcast.faults.limits import check_range
     from semcast.runtime.operations.control import survey
 
     if count is not None:
-        within("count", count, 1)
+        check_range("count", count, 1)
     output = Output(json)
     seen = survey(group, ANSWER_S)
     check_group(seen, group)
     sentence, colour = summary(seen)
-    output.say(sentence, colour=colour)
-    output.say(*describe(seen))
+    output.print_text(sentence, colour=colour)
+    output.print_text(*describe(seen))
     changed: deque[str] = deque(maxlen=count or CHANGES_MAX)
     watched = GroupWatch(seen)
     try:
@@ -64,7 +64,7 @@ def members(
             sleep(REFRESH_S)
             seen = survey(group, ANSWER_S)
             for change in watched.changes(seen)[: count and count - len(changed)]:
-                output.say(f"{clock_time()}  {change}", colour=colour_of(change))
+                output.print_text(f"{clock_time()}  {change}", colour=colour_of(change))
                 changed.append(change)
     except KeyboardInterrupt:
         pass  # The usual end.
@@ -73,7 +73,7 @@ def members(
     facts: dict[str, object] = {"members": seen.snapshots, "silent": seen.silent}
     facts["groups"] = rosters(seen.snapshots)
     facts["views"] = views(seen.snapshots)
-    output.answer({**facts, "changes": list(changed)} if watch or count else facts)
+    output.print_json({**facts, "changes": list(changed)} if watch or count else facts)
 
 
 def clock_time() -> str:
@@ -139,10 +139,10 @@ def describe(seen: "Survey") -> Iterator[str]:
 
 
 def _describe_roster(snapshots: list["Snapshot"]) -> Iterator[str]:
-    here = {snapshot.name for snapshot in snapshots}
+    local = {snapshot.name for snapshot in snapshots}
     for roster in rosters(snapshots):
         left = [m["name"] for m in roster["roster"] if m["forgotten_by"]]
-        elsewhere = [m["name"] for m in roster["roster"] if m["name"] not in here]
+        elsewhere = [m["name"] for m in roster["roster"] if m["name"] not in local]
         elsewhere = [name for name in elsewhere if name not in left]
         if elsewhere:
             yield f"elsewhere: {', '.join(elsewhere)}"

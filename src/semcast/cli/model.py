@@ -4,10 +4,10 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from semcast.cli.commands import Commands, Json, new_app
+from semcast.cli.commands import CommandGroup, Json, new_app
 from semcast.cli.output import Output, table
 
-app = new_app(Commands, "Evaluate the papers' analytical models.")
+app = new_app(CommandGroup, "Evaluate the papers' analytical models.")
 Reached: TypeAlias = Annotated[
     int, typer.Option(help="Members that have the message before the first round.")
 ]
@@ -51,13 +51,13 @@ def throughput(
 
     Uses equations 1 to 3 of SRM.
     """
-    from semcast.faults.limits import positive, within
+    from semcast.faults.limits import check_positive, check_range
     from semcast.models import throughput as model
 
     for name, size in (("d", d), ("buffer", buffer), ("k", 1 if k is None else k)):
-        within(name, size, 1)
-    positive("sender-rate", sender_rate)
-    positive("receiver-rate", receiver_rate)
+        check_range(name, size, 1)
+    check_positive("sender-rate", sender_rate)
+    check_positive("receiver-rate", receiver_rate)
     ratio = model.purge_ratio(r, d, model.horizon(buffer, k))
     facts = {
         "purge_ratio": float(ratio),
@@ -67,7 +67,7 @@ def throughput(
         "purged_ratio": float(model.purged_share(sender_rate, receiver_rate, ratio)),
     }
     output = Output(json)
-    output.say(
+    output.print_text(
         f"A sender that offers {sender_rate:g}/s gets {facts['sender_rate']:.1f}/s through; the "
         f"receiver reads {facts['receiver_rate']:.1f}/s and skips {facts['purged_ratio']:.0%} of "
         "the messages.",
@@ -75,7 +75,7 @@ def throughput(
         f"buffer {facts['purge_ratio_limit']:.1%}.",
     )
     output.next("semcast sim slow-receiver", "semcast profile FILE --key COLUMN")
-    output.answer(facts)
+    output.print_json(facts)
 
 
 @app.command(
@@ -95,10 +95,10 @@ def gossip(
     """
     from itertools import islice
 
-    from semcast.faults.limits import within
+    from semcast.faults.limits import check_range
     from semcast.models import gossip as model
 
-    within("rounds", 0 if rounds is None else rounds, 0, model.ROUNDS_MAX)
+    check_range("rounds", 0 if rounds is None else rounds, 0, model.ROUNDS_MAX)
     needed = model.rounds_for(model.uniform_recurrence(members, reached, mode), error)
     listed = (needed if rounds is None else rounds) + 1
     errors = list(islice(model.uniform_recurrence(members, reached, mode), listed))
@@ -109,13 +109,13 @@ def gossip(
     }
     exact: list[float] = []
     if members <= model.CHAIN_MEMBERS_MAX:
-        facts["rounds_exact"] = model.rounds_for(model.chain(members, reached, mode), error)
-        exact = [1 - e for e in islice(model.chain(members, reached, mode), listed)]
+        facts["rounds_exact"] = model.rounds_for(model.markov_chain(members, reached, mode), error)
+        exact = [1 - e for e in islice(model.markov_chain(members, reached, mode), listed)]
         facts["probability_exact"] = exact
         facts["rounds_expected"] = model.expected_rounds(members, reached, mode)
     output = Output(json)
-    output.say(*_rounds(facts, error), "")
-    output.say(
+    output.print_text(*_rounds(facts, error), "")
+    output.print_text(
         *table(
             [
                 {"round": k, "all have it": 1 - e, "exactly": exact[k] if exact else None}
@@ -123,7 +123,7 @@ def gossip(
             ]
         )
     )
-    output.answer(facts)
+    output.print_json(facts)
 
 
 def _rounds(facts: dict[str, object], error: float) -> list[str]:

@@ -87,30 +87,30 @@ class Output:
         self._began: dict[str, float] = {}  # of each bar, when it was first shown
 
     @property
-    def people(self) -> TextIO:
+    def human_stream(self) -> TextIO:
         """The stream that people read."""
         return sys.stderr if self.as_json else sys.stdout
 
-    def say(self, *lines: str, colour: Colour | None = None) -> None:
+    def print_text(self, *lines: str, colour: Colour | None = None) -> None:
         """Print lines for people; on a terminal none is wider than the terminal."""
         STDERR.clear()
-        limit = terminal_columns() if self.people.isatty() else None
+        limit = terminal_columns() if self.human_stream.isatty() else None
         for line in lines:
             for part in [line] if limit is None else fit(line, limit):
-                print(self.paint(part, colour), file=self.people)
+                print(self.paint(part, colour), file=self.human_stream)
 
     def next(self, *commands: str) -> None:
         """Print the commands to try next, as the last thing that people read."""
         commands = tuple(map(_as_invoked, commands))
         line = f"next: {' · '.join(commands)}"
         lines = [line] if len(line) <= width() else [f"next: {commands[0]}", *commands[1:]]
-        self.say("", lines[0], *(f"      {command}" for command in lines[1:]))
+        self.print_text("", lines[0], *(f"      {command}" for command in lines[1:]))
 
-    def answer(self, facts: Mapping[str, object]) -> None:
+    def print_json(self, facts: Mapping[str, object]) -> None:
         """Print the object for a program, once and last; numbers that JSON lacks become null."""
         STDERR.clear()
         if self.as_json:
-            self.people.flush()
+            self.human_stream.flush()
             print(msgspec.json.encode(facts, enc_hook=float).decode())
 
     def progress(self, line: str) -> None:
@@ -154,7 +154,7 @@ class Output:
 
     def paint(self, text: str, colour: Colour | None) -> str:
         """The text in a colour, on a terminal whose user has not set NO_COLOR."""
-        if colour is None or not self.people.isatty() or os.environ.get("NO_COLOR"):
+        if colour is None or not self.human_stream.isatty() or os.environ.get("NO_COLOR"):
             return text
         return f"\x1b[{colour.sgr}m{text}\x1b[0m"
 
@@ -204,7 +204,7 @@ def fit(line: str, columns: int) -> list[str]:
     )
 
 
-def cell(value: object) -> str:
+def format_value(value: object) -> str:
     """One value as people write it."""
     if value is None:
         return "–"
@@ -232,7 +232,7 @@ def table(rows: Sequence[Mapping[str, object]], columns: int | None = None) -> l
         return []
     if columns is None and sys.stdout.isatty():
         columns = terminal_columns()
-    cells = [[name, *(cell(row[name]) for row in rows)] for name in rows[0]]
+    cells = [[name, *(format_value(row[name]) for row in rows)] for name in rows[0]]
     widths = [max(map(len, texts)) for texts in cells]
     if columns is not None and (excess := sum(widths) + 2 * (len(widths) - 1) - columns) > 0:
         widest = max(
@@ -271,14 +271,14 @@ def _lines(texts: Sequence[str], widths: Sequence[int], is_numeric: Sequence[boo
 def _blocks(rows: Sequence[Mapping[str, object]]) -> list[str]:
     lines: list[str] = []
     for row in rows:
-        lines += [*([""] if lines else []), *pairs(row)]
+        lines += [*([""] if lines else []), *key_values(row)]
     return lines
 
 
-def pairs(facts: Mapping[str, object]) -> list[str]:
+def key_values(facts: Mapping[str, object]) -> list[str]:
     """One name and value a line."""
     longest = max(map(len, facts), default=0)
-    return [f"{name:<{longest}}  {cell(value)}" for name, value in facts.items()]
+    return [f"{name:<{longest}}  {format_value(value)}" for name, value in facts.items()]
 
 
 def bar(share: float, columns: int) -> str:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output, pairs, table
-from semcast.cli.spark import (
+from semcast.cli.output import Output, key_values, table
+from semcast.cli.spark_options import (
     LOCAL,
     Conf,
-    Key,
-    Kind,
-    Order,
+    KeyColumn,
+    KindColumn,
+    OptionalMaster,
+    OrderColumn,
     Remote,
-    Sender,
-    SomeMaster,
+    SenderColumn,
     some_target,
     target_of,
 )
@@ -64,14 +64,14 @@ ReceiverRate: TypeAlias = Annotated[
 
 def profile(
     source: Source,
-    key: Key = None,
-    order: Order = None,
-    sender: Sender = None,
-    kind: Kind = None,
+    key: KeyColumn = None,
+    order: OrderColumn = None,
+    sender: SenderColumn = None,
+    kind: KindColumn = None,
     sender_rate: SenderRate = None,
     receiver_rate: ReceiverRate = None,
     out: Out = None,
-    master: SomeMaster = None,
+    master: OptionalMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
@@ -102,11 +102,11 @@ def profile(
     if out is not None:
         facts["files"] = write_profile(out, found, rates, facts)
     if bad is not None and bad.rows:
-        output.say(f"skipped {bad.rows:,} invalid rows; the first: {bad.first}", "")
+        output.print_text(f"skipped {bad.rows:,} invalid rows; the first: {bad.first}", "")
     _tell(output, facts)
-    output.say(f"profiled {way}")
+    output.print_text(f"profiled {way}")
     keep(source, PROFILE, facts)
-    output.answer(facts)
+    output.print_json(facts)
 
 
 def _check_options(
@@ -179,16 +179,18 @@ def _tell(output: Output, facts: Mapping[str, Any]) -> None:
     shown = {name: facts[name] for name in _SHOWN}
     shown |= {f"R({n})": ratio for n, ratio in facts["purgeable"].items()}
     shown["R*"] = facts["purgeable_limit"]
-    output.say(*pairs(shown))
+    output.print_text(*key_values(shown))
     if facts["rates"]:
-        output.say("", *table(facts["rates"]))
+        output.print_text("", *table(facts["rates"]))
     if facts["streams"]:
-        output.say("", *table([_line(stream) for stream in facts["streams"]]))
+        output.print_text("", *table([_line(stream) for stream in facts["streams"]]))
         if facts["stream_count"] > len(facts["streams"]):
-            output.say(f"and {facts['stream_count'] - len(facts['streams']):,} shorter streams")
-    output.say("", _advice(facts["advice"], facts["streams"]))
+            output.print_text(
+                f"and {facts['stream_count'] - len(facts['streams']):,} shorter streams"
+            )
+    output.print_text("", _advice(facts["advice"], facts["streams"]))
     for path in facts.get("files", {}).values():
-        output.say(path)
+        output.print_text(path)
 
 
 def _line(stream: Mapping[str, Any]) -> dict[str, object]:

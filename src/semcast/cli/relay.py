@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from semcast.cli.commands import Json, Seed
-from semcast.cli.output import Output, pairs
+from semcast.cli.output import Output, key_values
 
 if TYPE_CHECKING:
     from semcast.faults import Cut, Link, OneWayCut, Partition
@@ -20,11 +20,11 @@ EXAMPLE = (
     '    --loss 0.01 --latency "2 ms" --partition "5-8:a|b"'
 )
 
-Member: TypeAlias = Annotated[
+MemberOption: TypeAlias = Annotated[
     list[str],
     typer.Option(metavar="NAME=HOST:PORT", help="Address of a member; repeat for each member."),
 ]
-Front: TypeAlias = Annotated[
+FrontOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=HOST:PORT",
@@ -63,8 +63,8 @@ Reorder: TypeAlias = Annotated[
 
 
 def relay(
-    member: Member,
-    front: Front = None,
+    member: MemberOption,
+    front: FrontOption = None,
     loss: Annotated[float, typer.Option(help="Share of datagrams to drop, 0 to 1.")] = 0.0,
     duplicate: Duplicate = 0.0,
     reorder: Reorder = 0.0,
@@ -90,12 +90,12 @@ def relay(
     """
     import asyncio
 
-    from semcast.faults.limits import positive
+    from semcast.faults.limits import check_positive
     from semcast.fleet.relay import Relay
     from semcast.runtime.transport.addresses import parse_peers
 
     if seconds is not None:
-        positive("seconds", seconds)
+        check_positive("seconds", seconds)
     members = {peer.name: peer.address for peer in parse_peers(member, "member")}
     fronts = {peer.name: peer.address for peer in parse_peers(front, "front")} if front else None
     link = _link(loss, duplicate, reorder, latency, jitter, bandwidth)
@@ -119,24 +119,26 @@ async def _run(
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     fronts = await between.start()
     try:
-        between.begin()
+        between.start_faults()
         peers = {name: _peers({**fronts, name: address}) for name, address in members.items()}
-        told = "; ".join(f"start {name} with --peers {text}" for name, text in peers.items())
-        output.say(f"ready: {told}")
-        output.people.flush()
+        peers_text = "; ".join(f"start {name} with --peers {text}" for name, text in peers.items())
+        output.print_text(f"ready: {peers_text}")
+        output.human_stream.flush()
         with suppress(TimeoutError):
             await asyncio.wait_for(stopped.wait(), seconds)
     finally:
         await between.close()
     counts = msgspec.to_builtins(between.counts)
-    output.say(*pairs(_flat(counts)))
-    output.answer({"peers": peers, **counts})
+    output.print_text(*key_values(_flat(counts)))
+    output.print_json({"peers": peers, **counts})
 
 
 def _peers(addresses: "dict[str, Address]") -> str:
-    from semcast.runtime.transport.addresses import show
+    from semcast.runtime.transport.addresses import format_address
 
-    return ",".join(f"{name}={show(address)}" for name, address in sorted(addresses.items()))
+    return ",".join(
+        f"{name}={format_address(address)}" for name, address in sorted(addresses.items())
+    )
 
 
 def _flat(counts: dict[str, object]) -> dict[str, object]:
@@ -198,8 +200,8 @@ def _period(field: str, text: str, form: str) -> tuple[float, float, str]:
 
 
 def _rank(field: str, name: str, names: Sequence[str]) -> int:
-    from semcast.terms.errors import one_of
+    from semcast.terms.errors import unknown_value
 
     if name not in names:
-        raise one_of(field, name, names)
+        raise unknown_value(field, name, names)
     return names.index(name)

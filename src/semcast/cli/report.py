@@ -31,8 +31,8 @@ def report(
 
     output = Output(json)
     facts = write(directory, out)
-    output.say(f"{facts['html']}: {facts['verdicts']} verdicts, {facts['failed']} failed")
+    output.print_text(f"{facts['html']}: {facts['verdicts']} verdicts, {facts['failed']} failed")
     for source in facts["not_shown"]:
-        output.say(f"not shown: {source}")
+        output.print_text(f"not shown: {source}")
     output.next(f"open {facts['html']}")
-    output.answer(facts)
+    output.print_json(facts)

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 import typer.main
 
-from semcast.cli.commands import Commands, Jobs, Json, Seed, new_app
-from semcast.cli.output import Output, pairs, table
+from semcast.cli.commands import CommandGroup, Jobs, Json, Seed, new_app
+from semcast.cli.output import Output, key_values, table
 from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from semcast.experiments.experiment import Experiment, Value
-    from semcast.families.case import Outcome
-    from semcast.sim.swarm import Summary
+    from semcast.families.case import CaseOutcome
+    from semcast.sim.swarm import SwarmSummary
 
 
-class Experiments(Commands):
+class ExperimentCommands(CommandGroup):
     """The commands declared below, and one for each experiment of the registry."""
 
     noun = "experiment"
@@ -43,7 +43,7 @@ class Experiments(Commands):
         return experiment_command(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
 
 
-app = new_app(Experiments, "Run the protocols in the simulator and check every guarantee.")
+app = new_app(ExperimentCommands, "Run the protocols in the simulator and check every guarantee.")
 Mutant: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Run this deliberately broken variant of the protocol."),
@@ -68,14 +68,14 @@ def list_experiments(json: Json = False) -> None:
         {"name": e.name, "source": e.source, "summary": e.summary} for e in EXPERIMENTS.values()
     ]
     output = Output(json)
-    output.say(*table(rows))
-    output.answer({"experiments": rows})
+    output.print_text(*table(rows))
+    output.print_json({"experiments": rows})
 
 
 def experiment_command(experiment: "Experiment") -> Any:
     """The command that runs one point of an experiment."""
     single = new_app(None)
-    parameters = (f"  {line}" for line in pairs(experiment.defaults))
+    parameters = (f"  {line}" for line in key_values(experiment.defaults))
     example = f"semcast sim {experiment.name} --set {_example(experiment)}"
 
     def run(
@@ -123,11 +123,11 @@ def run_experiment(
     results = {name: value for name, value in row.items() if name != "violations"}
     violations = int(row.get("violations") or 0)
     verdict = f"FAIL  {violations:,} violations" if violations else "ok  no violation"
-    output.say(verdict, colour=WRONG if violations else HOLDS)
-    output.say("", *pairs(results))
+    output.print_text(verdict, colour=WRONG if violations else HOLDS)
+    output.print_text("", *key_values(results))
     if trace is not None:
         output.next(f"semcast check {trace}", f"semcast profile {trace}")
-    output.answer(
+    output.print_json(
         {
             "experiment": experiment.name,
             "seed": seed,
@@ -160,15 +160,15 @@ def swarm(
     """
     import msgspec
 
-    from semcast.faults.limits import within
+    from semcast.faults.limits import check_range
     from semcast.sim.swarm import mutants as known_mutants
     from semcast.sim.swarm import swarm as run_swarm
-    from semcast.terms.errors import one_of
+    from semcast.terms.errors import unknown_value
 
-    within("seeds", seeds, 1)
-    within("jobs", 1 if jobs is None else jobs, 1)
+    check_range("seeds", seeds, 1)
+    check_range("jobs", 1 if jobs is None else jobs, 1)
     if mutant is not None and mutant not in known_mutants():
-        raise one_of("mutant", mutant, known_mutants())
+        raise unknown_value("mutant", mutant, known_mutants())
     output = Output(json)
     with _recorded(trace, protocol, order, mutant) as run_one:
         summary = run_swarm(
@@ -181,17 +181,17 @@ def swarm(
             run_one=run_one,
         )
     _show_summary(output, summary, trace)
-    output.answer(msgspec.to_builtins(summary))
+    output.print_json(msgspec.to_builtins(summary))
     return 1 if summary.violations else 0
 
 
-def _show_summary(output: Output, summary: "Summary", trace: str | None) -> None:
-    output.say(
+def _show_summary(output: Output, summary: "SwarmSummary", trace: str | None) -> None:
+    output.print_text(
         f"{'FAIL' if summary.violations else 'ok'}  {summary.protocol}: "
         f"{summary.violations:,} violations in {summary.seeds:,} seeds",
         colour=WRONG if summary.violations else HOLDS,
     )
-    output.say(
+    output.print_text(
         f"{summary.events:,} events, {summary.events_per_second:,.0f} per second and core, "
         f"{summary.crashes:,} crashes"
     )
@@ -200,8 +200,8 @@ def _show_summary(output: Output, summary: "Summary", trace: str | None) -> None
         see = f"semcast explain {recorded} --run {summary.first_failed_seed}"
         if trace is None:
             see = f"{summary.first_failure} --trace {recorded}; {see}"
-        output.say("", summary.explanation, "", f"replay: {summary.first_failure}")
-        output.say(f"see it: {see}")
+        output.print_text("", summary.explanation, "", f"replay: {summary.first_failure}")
+        output.print_text(f"see it: {see}")
     else:
         output.next(f"semcast sim mutants --protocol {summary.protocol}", "semcast sim list")
 
@@ -209,7 +209,7 @@ def _show_summary(output: Output, summary: "Summary", trace: str | None) -> None
 @contextmanager
 def _recorded(
     trace: str | None, protocol: str, order: str | None, mutant: str | None
-) -> "Iterator[Callable[[int], Outcome] | None]":
+) -> "Iterator[Callable[[int], CaseOutcome] | None]":
     """What runs a seed and records it, if there is a directory to record in."""
     if trace is None:
         yield None
@@ -235,17 +235,17 @@ def mutants(
     json: Json = False,
 ) -> int:
     """Verify that checks catch deliberately broken protocols."""
-    from semcast.faults.limits import within
-    from semcast.sim.hunt import hunt, of_protocol
+    from semcast.faults.limits import check_range
+    from semcast.sim.hunt import mutants_of, run_mutant
 
-    within("seeds", seeds, 1)
-    within("jobs", 1 if jobs is None else jobs, 1)
+    check_range("seeds", seeds, 1)
+    check_range("jobs", 1 if jobs is None else jobs, 1)
     output = Output(json)
-    names = of_protocol(protocol)
+    names = mutants_of(protocol)
     hunts = []
     for done, name in enumerate(names):
         show = partial(_show_hunt, output, done, len(names), name)
-        hunts.append(hunt(name, range(seeds), jobs=jobs, on_progress=show))
+        hunts.append(run_mutant(name, range(seeds), jobs=jobs, on_progress=show))
     survivors = [one.name for one in hunts if not one.caught]
     rows = [
         {
@@ -259,17 +259,19 @@ def mutants(
     ]
     caught = f"{len(rows) - len(survivors)} of {len(rows)} broken protocols were caught"
     missed = f"; missed: {', '.join(survivors)}" if survivors else ""
-    output.say(caught + missed, colour=WRONG if survivors else HOLDS)
-    output.say("", *table([{key: row[key] for key in ("name", "caught", "by")} for row in rows]))
-    output.answer({"mutants": rows})
+    output.print_text(caught + missed, colour=WRONG if survivors else HOLDS)
+    output.print_text(
+        "", *table([{key: row[key] for key in ("name", "caught", "by")} for row in rows])
+    )
+    output.print_json({"mutants": rows})
     return 1 if survivors else 0
 
 
-def _show_hunt(output: Output, done: int, total: int, name: str, summary: "Summary") -> None:
+def _show_hunt(output: Output, done: int, total: int, name: str, summary: "SwarmSummary") -> None:
     output.bar(done, total, "mutants", f"{name}: {summary.seeds:,} seeds")
 
 
-def _show_progress(output: Output, summary: "Summary", seeds: int) -> None:
+def _show_progress(output: Output, summary: "SwarmSummary", seeds: int) -> None:
     output.bar(summary.seeds, seeds, "seeds", f"{summary.violations:,} violations")
 
 

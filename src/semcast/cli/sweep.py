@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from semcast.cli.commands import Json, Seed
-from semcast.cli.output import Output, bar, cell, pairs, table, width
-from semcast.cli.spark import Conf, Remote, SomeMaster, some_target
+from semcast.cli.output import Output, bar, format_value, key_values, table, width
+from semcast.cli.spark_options import Conf, OptionalMaster, Remote, some_target
 from semcast.terms.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def sweep(
         bool,
         typer.Option("--live", help="Run live processes, one run at a time, without Spark."),
     ] = False,
-    master: SomeMaster = None,
+    master: OptionalMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     json: Json = False,
@@ -82,12 +82,12 @@ def _tell(output: Output, swept: "SweepSummary") -> None:
 
     facts = msgspec.to_builtins(swept)
     shown = ("runs", "skipped", "failed", "violations", "seconds", "digest")
-    output.say(*pairs({name: facts[name] for name in shown} | facts["files"]))
+    output.print_text(*key_values({name: facts[name] for name in shown} | facts["files"]))
     if "summary" in swept.files:
-        output.say("", *means(Path(swept.files["summary"]), width()))
+        output.print_text("", *means(Path(swept.files["summary"]), width()))
     if swept.first_failure is not None:
-        output.say("", f"{swept.explanation}", f"replay: {swept.first_failure}")
-    output.answer(facts)
+        output.print_text("", f"{swept.explanation}", f"replay: {swept.first_failure}")
+    output.print_json(facts)
 
 
 def means(summary: Path, columns: int) -> list[str]:
@@ -101,9 +101,9 @@ def means(summary: Path, columns: int) -> list[str]:
         for row in csv.DictReader(file):
             name, mean, low = row["result"], row["mean"], row["low"]
             point = {axis: row[axis] for axis in row if axis not in _OF_ESTIMATE}
-            half = f" ± {cell(float(mean) - float(low))}" if low else ""
+            half = f" ± {format_value(float(mean) - float(low))}" if low else ""
             estimates = points.setdefault(tuple(point.values()), {**point})
-            estimates[name] = f"{cell(float(mean))}{half}"
+            estimates[name] = f"{format_value(float(mean))}{half}"
             values.setdefault(name, set()).add(mean)
     results = sorted(values, key=lambda name: len(values[name]) == 1)
     axes = [axis for point in points.values() for axis in point if axis not in values]
@@ -133,7 +133,7 @@ def _settings(option: str, given: list[str]) -> dict[str, str]:
 def _progress(so_far: "SweepProgress") -> str:
     filled = bar(so_far.done / so_far.runs, BAR_COLUMNS)
     failed = f", {so_far.failed:,} failed" if so_far.failed else ""
-    left = "" if so_far.left_s is None else f", {_duration(so_far.left_s)} left"
+    left = "" if so_far.remaining_s is None else f", {_duration(so_far.remaining_s)} left"
     return f"{filled:<{BAR_COLUMNS}} {so_far.done:,} of {so_far.runs:,} runs{failed}{left}"
 
 

@@ -17,7 +17,7 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.group_changes import GroupWatch, slow_members
-from semcast.cli.members import ANSWER_S, GroupName, check_group, clock_time, duration, summary
+from semcast.cli.members import ANSWER_S, GroupFilter, check_group, clock_time, duration, summary
 from semcast.cli.output import Output, bar, sparkline, table, terminal_columns
 from semcast.cli.top_rows import TopRow, rows
 from semcast.terms.palette import SLOW, WRONG, Colour
@@ -60,7 +60,7 @@ HELP: Final = (
 
 
 def top(
-    group: GroupName = None,
+    group: GroupFilter = None,
     seconds: Annotated[
         float | None,
         typer.Option(help="Stop after this many seconds.", show_default="when interrupted"),
@@ -72,13 +72,13 @@ def top(
 
     Shows the live members on this machine and, as far as they know them, their peers.
     """
-    from semcast.faults.limits import finite, positive
+    from semcast.faults.limits import check_finite, check_positive
     from semcast.runtime.operations.control import survey
 
-    finite("every", every, REFRESH_S_MIN)
+    check_finite("every", every, REFRESH_S_MIN)
     looks = 0
     if seconds is not None:
-        positive("seconds", seconds)
+        check_positive("seconds", seconds)
         looks = max(1, round(seconds / every))
         every = seconds / looks
     output = Output(json)
@@ -100,7 +100,7 @@ def top(
                 show()
     except KeyboardInterrupt:
         pass  # The usual end.
-    output.answer({"members": found, "silent": seen.silent})
+    output.print_json({"members": found, "silent": seen.silent})
 
 
 @contextmanager
@@ -254,13 +254,15 @@ def _fill(row: TopRow) -> str:
 @contextmanager
 def _screen(output: Output, screen: TopScreen) -> Iterator[Callable[[], None]]:
     """Shows the screen: in place on a terminal, otherwise line after line."""
-    if not output.people.isatty():
-        yield lambda: output.say(*(line for line, _ in screen.lines(terminal_columns())), "")
+    if not output.human_stream.isatty():
+        yield lambda: output.print_text(*(line for line, _ in screen.lines(terminal_columns())), "")
         return
     from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(file=output.people, highlight=False), auto_refresh=False) as live:
+    with Live(
+        console=Console(file=output.human_stream, highlight=False), auto_refresh=False
+    ) as live:
         yield lambda: live.update(render(screen), refresh=True)
 
 

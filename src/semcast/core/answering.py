@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from semcast.core.outbox import Outbox, repairs
+from semcast.core.outbox import Outbox, repair_datagrams
 from semcast.core.port import Port
-from semcast.core.reception import Reception
+from semcast.core.receiver import Receiver
 from semcast.core.recipe import Recipe
-from semcast.core.retransmission import RetransmissionStore
+from semcast.core.retransmission_store import RetransmissionStore
 from semcast.core.trace import Trace
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Rank
@@ -19,7 +19,7 @@ class RepairAnswerer:
     def __init__(
         self,
         recipe: Recipe,
-        reception: Reception,
+        reception: Receiver,
         store: RetransmissionStore,
         outbox: Outbox,
         port: Port,
@@ -35,18 +35,18 @@ class RepairAnswerer:
     def on_nack(self, source: Rank, nack: Nack, out: Effects) -> None:
         """Send what is here; when a view ends also what is held back."""
         sender = nack.sender
-        if sender == self.outbox.rank and nack.ranges:
+        if sender == self.outbox.rank and nack.spans:
             self.outbox.on_nack(source, nack)
         frontier = self.reception.frontier[sender]
-        messages, notices = self.store.find(sender, nack.ranges, frontier, nack.limit)
+        messages, notices = self.store.find(sender, nack.spans, frontier, nack.limit)
         if self.reception.limit is not None and len(messages) < nack.limit:
-            early, gone = self.reception.find_ahead(nack)
+            early, gone = self.reception.find_reordered(nack)
             messages += early[: nack.limit - len(messages)]
             notices += gone
-        *parts, last = repairs(messages, notices, self.datagram_bytes)
+        *parts, last = repair_datagrams(messages, notices, self.datagram_bytes)
         for part in parts:
             self.port.send((source,), part, out)
-        if last.messages or last.purged:
+        if last.messages or last.notices:
             self.trace.repaired(sender, messages, notices, source, out)
             # It closes the request: were the first part to, the rest would be asked for twice.
-            self.port.send((source,), replace(last, answers=nack.number), out)
+            self.port.send((source,), replace(last, nack_number=nack.number), out)

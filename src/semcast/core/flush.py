@@ -18,8 +18,8 @@ answers requests for repair, nothing else.
 from collections.abc import Sequence
 from typing import Final
 
-from semcast.core.reception import Reception
-from semcast.core.recovery import RepairRequester
+from semcast.core.receiver import Receiver
+from semcast.core.repair_requester import RepairRequester
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Rank, Seq
 
@@ -32,7 +32,7 @@ CLOSED: Final = "closed"
 class Flush:
     """Lives as long as the member of a view."""
 
-    def __init__(self, reception: Reception, recovery: RepairRequester) -> None:
+    def __init__(self, reception: Receiver, recovery: RepairRequester) -> None:
         self.state = OPEN
         self.reception = reception
         self.recovery = recovery
@@ -63,4 +63,4 @@ class Flush:
         """The view is over.  With a cut everything up to it passes; what lies beyond goes."""
         self.state = CLOSED
         if cut is not None:
-            self.reception.release(cut, out)
+            self.reception.deliver_upto_cut(cut, out)

@@ -2,8 +2,7 @@
 
 A fixed group is a view that never changes: there a driver calls the member as any `Machine`.  In a
 group with views the process has one member for each view that it has not finished with.  What is
-sent in a view is taken by its members in that view only, so nothing is delivered in another
-[SVS §4.1].
+sent in a view is delivered in that view only [SVS §4.1].
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -13,28 +12,28 @@ from typing import Any
 
 from semcast import kernel
 from semcast.core.answering import RepairAnswerer
-from semcast.core.detector import QuorumDetector
+from semcast.core.datagram_validator import DatagramValidator
 from semcast.core.flush import CLOSED, OPEN, Flush
-from semcast.core.holdings import Holdings
+from semcast.core.member_buffers import MemberBuffers
 from semcast.core.order import ORDERS
 from semcast.core.outbox import Outbox
 from semcast.core.port import Port, ViewPort
-from semcast.core.reception import Reception
+from semcast.core.receiver import Receiver
 from semcast.core.recipe import Recipe
-from semcast.core.recovery import RepairRequester
+from semcast.core.repair_requester import RepairRequester
 from semcast.core.sending import Sending
+from semcast.core.stability import QuorumDetector
 from semcast.core.trace import Trace
-from semcast.core.vetting import Vetting
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import RECLAIM, SAFE, STABLE
-from semcast.terms.ids import NEVER, Life, Pid, Rank, Seq
+from semcast.terms.ids import NEVER, Incarnation, Pid, Rank, Seq
 from semcast.terms.machine import Command, ForgetMember, Machine, Status
 from semcast.terms.messages import (
-    Ballot,
     Data,
     Datagram,
     Excluded,
+    FrontierVote,
     Nack,
     SafetyGossip,
     StabilityGossip,
@@ -42,13 +41,15 @@ from semcast.terms.messages import (
     WindowEmpty,
 )
 from semcast.terms.outputs import Ended
-from semcast.terms.views import EXCLUDED, MEMBER, View, fixed_view
+from semcast.terms.views import EXCLUDED, MEMBER, GroupView, fixed_view
 
 
 class Member(Machine):
     """Lives as long as the process takes part in the view."""
 
-    def __init__(self, recipe: Recipe, rank: Rank, rng: Random, view: View | None = None) -> None:
+    def __init__(
+        self, recipe: Recipe, rank: Rank, rng: Random, view: GroupView | None = None
+    ) -> None:
         """Without a view, the group is fixed."""
         if not 0 <= rank < recipe.members:
             raise ConfigError(f"rank: {rank} is not in 0..{recipe.members - 1}")
@@ -57,18 +58,18 @@ class Member(Machine):
         self.view = view = view or fixed_view(recipe.members)
         self.port = ViewPort(view) if view.id else Port()
         self.forgotten: set[Rank] = set()
-        self.given_up = 0  # how many of them did not leave drained
+        self.forgotten_undrained = 0  # how many of them did not leave drained
         self.excluded = False
         self.is_silent = False  # for the while: nothing of its own is sent
         self.deadline = NEVER  # when `on_time` wants to be called next
-        order, bases, port = ORDERS[recipe.order], view.bases, self.port
+        order, bases, port = ORDERS[recipe.order], view.seq_bases, self.port
         self.trace = Trace(rank, view, gives_places=order.gives_places)
-        self.holdings = Holdings(recipe, rank, self.trace, bases)
-        self.reception = Reception(recipe, rank, self.holdings, bases)
+        self.holdings = MemberBuffers(recipe, rank, self.trace, bases)
+        self.reception = Receiver(recipe, rank, self.holdings, bases)
         self.frontier: Sequence[Seq] = self.reception.frontier
         add = order.ordering
         self.ordering = add and add(recipe, view, rank, self.holdings, self.frontier)
-        self.vetting = Vetting(recipe, rank, self.frontier)
+        self.vetting = DatagramValidator(recipe, rank, self.frontier)
         self.recovery = RepairRequester(recipe, rank, self.reception, self.holdings, rng, port)
         self.ending = Flush(self.reception, self.recovery)
         store = self.holdings.store
@@ -81,7 +82,7 @@ class Member(Machine):
     def _make_detectors(self, recipe: Recipe, rng: Random) -> None:
         frontier, rank = self.reception.frontier, self.rank
         members, fanout = recipe.members, recipe.fanout
-        how = (recipe.gossip_after, recipe.direct_gossip, self.view.bases, self.port)
+        how = (recipe.gossip_after, recipe.direct_gossip, self.view.seq_bases, self.port)
         self.stability = QuorumDetector(
             rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip, *how
         )
@@ -135,15 +136,15 @@ class Member(Machine):
             if self.vetting.check_data(source, datagram, runs):
                 self._end(out)
             else:
-                if datagram.safe or datagram.purged:
+                if datagram.safe or datagram.notices:
                     self._on_news(source, datagram, out)
                 for run in runs:
                     self.reception.on_run(run, source, out)
-                if datagram.answers:
+                if datagram.nack_number:
                     self.recovery.on_answer(datagram, now)
         else:
             self.vetting.check(source, datagram)
-            if self.vetting.shows_exclusion(datagram):
+            if self.vetting.implies_exclusion(datagram):
                 self._end(out)
             else:
                 _HANDLERS[type(datagram)](self, source, datagram, now, out)
@@ -153,22 +154,22 @@ class Member(Machine):
         """A datagram says what is safe or was purged."""
         if data.safe:
             self._on_safe(self.safety.on_agreed(source, data.safe), out)
-        if data.purged:
-            self.reception.on_notices(data.purged, source, out)
+        if data.notices:
+            self.reception.on_notices(data.notices, source, out)
 
     def _on_nack(self, source: Rank, nack: Nack, now: float, out: Effects) -> None:
         self.answerer.on_nack(source, nack, out)
 
     def _on_stability(self, source: Rank, g: StabilityGossip, now: float, out: Effects) -> None:
-        self._take_hints(source, g.ballots, out)
-        self._on_stable(self.stability.on_gossip(source, g.ballots, now), out)
+        self._take_hints(source, g.votes, out)
+        self._on_stable(self.stability.on_gossip(source, g.votes, now), out)
 
     def _on_safety(self, source: Rank, g: SafetyGossip, now: float, out: Effects) -> None:
-        self._take_hints(source, g.ballots, out)
-        self._on_safe(self.safety.on_gossip(source, g.ballots, now), out)
+        self._take_hints(source, g.votes, out)
+        self._on_safe(self.safety.on_gossip(source, g.votes, now), out)
 
     def _on_window_empty(self, source: Rank, w: WindowEmpty, now: float, out: Effects) -> None:
-        self.reception.learn(w.sender, w.last)
+        self.reception.learn_sent(w.sender, w.last)
 
     def _on_excluded(self, source: Rank, e: Excluded, now: float, out: Effects) -> None:
         if e.member == self.rank:
@@ -179,21 +180,21 @@ class Member(Machine):
         if not self.view.id:  # Who is in a view that changes, its members decide elsewhere.
             out.outputs.append(Ended(EXCLUDED))
 
-    def _take_hints(self, source: Rank, ballots: tuple[Ballot, ...], out: Effects) -> None:
+    def _take_hints(self, source: Rank, ballots: tuple[FrontierVote, ...], out: Effects) -> None:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
         for ballot in ballots:
             reached = self.stability.reached(ballot)
-            self.reception.hear(ballot.sender, max(ballot.frontier, reached))
-            self.recovery.on_claim(source, ballot.sender, ballot.frontier)
+            self.reception.learn_indirect(ballot.sender, max(ballot.frontier, reached))
+            self.recovery.on_peer_frontier(source, ballot.sender, ballot.frontier)
             if ballot.sender == self.rank:
                 self._on_claim(source, ballot.frontier, out)
 
     def _on_claim(self, source: Rank, frontier: Seq, out: Effects) -> None:
         """A peer has come so far in the own stream."""
-        self.outbox.on_claim(source, frontier)
-        if self.needs_safety and self.safety.on_claim(source, frontier):
+        self.outbox.on_peer_frontier(source, frontier)
+        if self.needs_safety and self.safety.on_peer_frontier(source, frontier):
             self._on_safe([self.rank], out)
-        if self.stability.on_claim(source, frontier):
+        if self.stability.on_peer_frontier(source, frontier):
             self._on_stable([self.rank], out)
 
     def _on_stable(self, streams: list[Rank], out: Effects) -> None:
@@ -205,7 +206,7 @@ class Member(Machine):
                     # Before anything is sent into the room that it makes.
                     self.stability.announce(self.outbox.audience, out)
                 self.outbox.on_stable(stable)
-            if self.recipe.elsewhere or sender == self.rank:
+            if self.recipe.replicated or sender == self.rank:
                 self.holdings.on_stable(sender, stable, out)
                 self._record(RECLAIM, sender, stable, out)
 
@@ -238,7 +239,7 @@ class Member(Machine):
     def on_idle(self, now: float, out: Effects) -> None:
         """No more company is to be expected for what waits to be sent."""
         if not self.outbox.is_empty:
-            self.outbox.hurry(now)
+            self.outbox.send_soon(now)
             self.outbox.flush(now, out)
             self._settle(now, out)
 
@@ -256,10 +257,10 @@ class Member(Machine):
             queued=len(holdings.queue),
             held=holdings.messages,
             held_bytes=holdings.bytes,
-            lags={peer: last - reached for peer, reached in self.outbox.reached.items()},
+            lags={peer: last - reached for peer, reached in self.outbox.peer_frontier.items()},
             forgotten=self.forgotten,
-            is_blocked=holdings.refused,
-            is_drained=not self.stability.open and not self.reception.gaps,
+            is_blocked=holdings.has_refused,
+            is_drained=not self.stability.unagreed and not self.reception.gaps,
             owes_nothing=self.outbox.is_empty
             and all(s in closed or seq <= agreed[s] for s, seq in enumerate(frontier)),
         )
@@ -274,18 +275,18 @@ class Member(Machine):
             raise LocalProtocolError(f"forget: {member} is not another member of the group")
         if member in self.forgotten:
             return
-        if not drained and self.given_up >= self.recipe.f:
+        if not drained and self.forgotten_undrained >= self.recipe.f:
             raise LocalProtocolError(
                 f"forget: the limit of f = {self.recipe.f} forgotten members is reached; f is "
                 "fixed while the group runs: wait, or leave and restart with a larger f"
             )
         self.forgotten.add(member)
-        self.given_up += not drained
+        self.forgotten_undrained += not drained
         self.trace.forgot(member, drained, out)
         self.reception.forget(member, out)
         self.recovery.forget(member)
         self.outbox.forget(member)
-        if not self.recipe.elsewhere:
+        if not self.recipe.replicated:
             self.stability.close(member)
         self._on_safe(self.safety.forget(member), out)
         self._on_stable(self.stability.forget(member), out)
@@ -295,7 +296,7 @@ class Member(Machine):
         """The view ends: what waits to be sent leaves, and no frontier moves any more."""
         if self.ending.state == OPEN:
             self.ending.stop()
-            self.outbox.hurry(now)
+            self.outbox.send_soon(now)
             self.outbox.flush(now, out)
             self._settle(now, out)
 
@@ -314,7 +315,7 @@ class Member(Machine):
 
     def on_suspects(self, suspects: Collection[Rank]) -> None:
         """These seem to have crashed: others are asked for repair, if there are any."""
-        self.recovery.away = suspects
+        self.recovery.suspected = suspects
 
     def on_progress(self, source: Pid, held: Seq, delivered: int, now: float, out: Effects) -> None:
         """A process tells how far it got in the order of the view."""
@@ -329,7 +330,7 @@ class Member(Machine):
         return (0, 0) if self.ordering is None else self.ordering.progress
 
     @property
-    def slowest(self) -> tuple[Life, ...]:
+    def slowest(self) -> tuple[Incarnation, ...]:
         """The member that is furthest behind in the own stream, if any is."""
         rank = self.outbox.slowest
         return () if rank is None else (self.view.members[rank],)
@@ -373,11 +374,11 @@ class Member(Machine):
             moved.clear()
             if self.holdings.admitted_bytes >= self.gossip_at_bytes:
                 self.gossip_at_bytes = self.holdings.admitted_bytes + self.gossip_after_bytes
-                self.stability.hurry(now)
+                self.stability.gossip_now(now)
         if self.adapts and self.holdings.is_congested != self.safety.enabled:
-            streams = self.stability.open  # What is stable needs no purging.
+            streams = self.stability.unagreed  # What is stable needs no purging.
             self.safety.enable(not self.safety.enabled, streams, now)  # [SRM §6.4]
-        if self.reception.gaps or self.recovery.noticed:
+        if self.reception.gaps or self.recovery.gaps_since:
             self.recovery.poll(now, out)
         self.deadline = min(
             self.outbox.flush_at,

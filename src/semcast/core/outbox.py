@@ -18,17 +18,19 @@ from typing import cast
 from semcast import kernel
 from semcast.core.port import Port
 from semcast.core.recipe import Recipe
-from semcast.core.retransmission import RetransmissionStore
+from semcast.core.retransmission_store import RetransmissionStore
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq
-from semcast.terms.messages import Data, Message, Nack, Purged, WindowEmpty
+from semcast.terms.messages import Data, DataMessage, Nack, PurgeNotice, WindowEmpty
 
 NOTICE_BYTES = 32
 
 
-def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message, ...]]:
+def split_into_datagrams(
+    messages: list[DataMessage], datagram_bytes: int
+) -> list[tuple[DataMessage, ...]]:
     """Cut messages into what fits a datagram each."""
-    cut: list[tuple[Message, ...]] = []
+    cut: list[tuple[DataMessage, ...]] = []
     start = size = 0
     for place, message in enumerate(messages):
         needs = kernel.size_of(message)
@@ -41,12 +43,14 @@ def batches(messages: list[Message], datagram_bytes: int) -> list[tuple[Message,
     return cut
 
 
-def repairs(messages: list[Message], notices: list[Purged], datagram_bytes: int) -> list[Data]:
+def repair_datagrams(
+    messages: list[DataMessage], notices: list[PurgeNotice], datagram_bytes: int
+) -> list[Data]:
     """The datagrams of an answer, at least one; a few notices travel with the last messages."""
     many = max(1, datagram_bytes // NOTICE_BYTES)
     few = len(notices) <= many // 4
     room = datagram_bytes - NOTICE_BYTES * len(notices) if few else datagram_bytes
-    parts = [Data(batch) for batch in batches(messages, room)]
+    parts = [Data(batch) for batch in split_into_datagrams(messages, room)]
     if few:
         *parts, last = parts or [Data(())]
         return [*parts, Data(last.messages, tuple(notices))]
@@ -67,7 +71,7 @@ class Outbox:
     ) -> None:
         self.port = port or Port()
         self.rank = rank
-        self.alone = recipe.members == 1
+        self.is_single = recipe.members == 1
         self.store = store
         self.datagram_bytes = recipe.datagram_bytes
         self.coalesce_s = recipe.coalesce_s
@@ -78,8 +82,8 @@ class Outbox:
         self.is_blocked = False  # until flush_at, for want of bandwidth
         self.peers = [peer for peer in range(recipe.members) if peer != rank]
         self.unicast = recipe.unicast
-        self.much = recipe.much
-        self.reached: dict[Rank, Seq] = dict.fromkeys(self.peers, base)  # in the own stream
+        self.far_behind_messages = recipe.far_behind_messages
+        self.peer_frontier: dict[Rank, Seq] = dict.fromkeys(self.peers, base)  # in the own stream
         self.pulling: dict[Rank, Seq] = {}  # who pulls, and what it must have reached to be sent to
         self.flush_at = NEVER
         self.idle_at = NEVER
@@ -93,7 +97,7 @@ class Outbox:
     def add(self, last: Seq, size: int, now: float) -> None:
         """Own messages up to `last` wait for their first transmission, in the store."""
         self.last = last
-        if self.alone:
+        if self.is_single:
             self.sent = last
             return
         self.unsent_bytes += size
@@ -113,7 +117,9 @@ class Outbox:
             self.unsent_bytes = max(0, self.unsent_bytes - size) if upto < self.last else 0
             if messages or notices:
                 safe = self.store.stream(self.rank).safe
-                self._transmit(Data(cast("tuple[Message, ...]", messages), notices, 0, safe), out)
+                self._transmit(
+                    Data(cast("tuple[DataMessage, ...]", messages), notices, 0, safe), out
+                )
                 self.idle_at = now + self.idle_s
         self.flush_at = NEVER
 
@@ -130,11 +136,11 @@ class Outbox:
     @property
     def slowest(self) -> Rank | None:
         """The peer that is furthest behind, if any is."""
-        reached = self.reached
+        reached = self.peer_frontier
         peer = min(reached, key=lambda peer: reached[peer], default=None)
         return None if peer is None or reached[peer] == self.last else peer
 
-    def hurry(self, now: float) -> None:
+    def send_soon(self, now: float) -> None:
         """What waits for company need not wait any longer."""
         if not self.is_blocked:
             self.flush_at = min(self.flush_at, now)
@@ -152,49 +158,49 @@ class Outbox:
     def on_stable(self, stable: Seq) -> None:
         """Everyone has come so far in the own stream."""
         for peer in self.peers:
-            self.on_claim(peer, stable)
+            self.on_peer_frontier(peer, stable)
 
     def on_nack(self, peer: Rank, nack: Nack) -> None:
         """A peer asks for own messages; one that lacks many had better pull."""
-        self.on_claim(peer, nack.ranges[0][0] - 1)
-        lacking = sum(last - first + 1 for first, last in nack.ranges)
-        if self.unicast and lacking > self.much and peer in self.peers:
+        self.on_peer_frontier(peer, nack.spans[0][0] - 1)
+        lacking = sum(last - first + 1 for first, last in nack.spans)
+        if self.unicast and lacking > self.far_behind_messages and peer in self.peers:
             self.pulling[peer] = self.last
 
-    def on_claim(self, peer: Rank, frontier: Seq) -> None:
+    def on_peer_frontier(self, peer: Rank, frontier: Seq) -> None:
         """A peer has come so far in the own stream."""
-        if frontier > self.reached.get(peer, frontier):
-            self.reached[peer] = frontier
+        if frontier > self.peer_frontier.get(peer, frontier):
+            self.peer_frontier[peer] = frontier
         if peer in self.pulling and frontier >= self.pulling[peer]:
             del self.pulling[peer]
 
     def forget(self, member: Rank) -> None:
         """Send nothing to this member any more."""
         self.peers = [peer for peer in self.peers if peer != member]
-        del self.reached[member]
+        del self.peer_frontier[member]
         self.pulling.pop(member, None)
 
-    def _next_batch(self) -> tuple[Sequence[Message], int, tuple[Purged, ...], Seq]:
+    def _next_batch(self) -> tuple[Sequence[DataMessage], int, tuple[PurgeNotice, ...], Seq]:
         """What goes into the next datagram, its messages' size, and up to where that is all."""
-        runs: list[Sequence[Message]] = []
-        notices: list[Purged] = []
-        kept = self.store.stream(self.rank)
-        size, seq = 0, max(self.sent, kept.stable) + 1
+        runs: list[Sequence[DataMessage]] = []
+        notices: list[PurgeNotice] = []
+        stored = self.store.stream(self.rank)
+        size, seq = 0, max(self.sent, stored.stable) + 1
         while seq <= self.last:
             room = self.datagram_bytes - size - NOTICE_BYTES * len(notices)
-            run, taken = kept.buffer.fill(seq, self.last, room, not runs)
+            run, run_bytes = stored.buffer.take_fitting(seq, self.last, room, not runs)
             if run:
                 runs.append(run)
-                size += taken
+                size += run_bytes
                 seq += len(run)
                 continue
-            hole = kept.holes.at(seq)
-            assert hole or kept.buffer.holds(seq), "an own message is held, purged or stable"
+            hole = stored.holes.find(seq)
+            assert hole or stored.buffer.holds(seq), "an own message is held, purged or stable"
             if hole is None or size + NOTICE_BYTES * len(notices) >= self.datagram_bytes:
                 break
-            notices.append(Purged(self.rank, seq, hole.last, hole.witness))
+            notices.append(PurgeNotice(self.rank, seq, hole.last, hole.witness))
             seq = hole.last + 1
-        return kernel.join(runs) if runs else (), size, tuple(notices), seq - 1
+        return kernel.concat_runs(runs) if runs else (), size, tuple(notices), seq - 1
 
     def _spend(self, size: int, now: float) -> bool:
         """Leaky bucket: pay for a datagram, or set the time when there will be enough."""

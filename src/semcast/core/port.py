@@ -1,7 +1,7 @@
 """What a member says to the others: by rank inside, by process outside.
 
 In a fixed group ranks are the names of processes, and datagrams leave as they are.  In a view they
-leave in an `Enclosed` that names the view; it is one object, however many get it.
+leave in an `ViewEnvelope` that names the view; it is one object, however many get it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, Pid, Rank
-from semcast.terms.views import Enclosed, View
+from semcast.terms.views import GroupView, ViewEnvelope
 
 
 class Port:
@@ -25,7 +25,7 @@ class Port:
 class ViewPort(Port):
     """In a view."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: GroupView) -> None:
         self._pids = [life.pid for life in view.members]
         self._view = view.id
         self.rank_of = {pid: rank for rank, pid in enumerate(self._pids)}
@@ -33,4 +33,4 @@ class ViewPort(Port):
     def send(self, to: Sequence[Rank], datagram: Any, out: Effects) -> None:
         """To some, or to EVERYONE."""
         pids = to if to is EVERYONE else [self._pids[rank] for rank in to]
-        out.send.append((pids, Enclosed(self._view, datagram)))
+        out.send.append((pids, ViewEnvelope(self._view, datagram)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from semcast.core.relation import RELATIONS
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.promises import check_runnable, promised
 
 PURGING = ("eager", "lazy")
@@ -68,18 +68,18 @@ class Recipe:
     in_view: bool = False
     order_s: float = 0.004
     confirms: bool = False
-    elsewhere: bool = field(init=False)
+    replicated: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if self.members < 1:
             raise ConfigError(f"members: {self.members} is not at least 1")
         (promised if self.in_view else check_runnable)(self.protocol, self.order)
         if self.relation not in tuple(RELATIONS):  # Whatever it is, it may have no hash.
-            raise one_of("relation", self.relation, RELATIONS)
+            raise unknown_value("relation", self.relation, RELATIONS)
         if self.purge not in PURGING:
-            raise one_of("purge", self.purge, PURGING)
+            raise unknown_value("purge", self.purge, PURGING)
         if self.overflow not in OVERFLOWS:
-            raise one_of("overflow", self.overflow, OVERFLOWS)
+            raise unknown_value("overflow", self.overflow, OVERFLOWS)
         self._fill_in()
         self._check_numbers()
         if self.order == "item":
@@ -88,7 +88,7 @@ class Recipe:
     def _fill_in(self) -> None:
         if not self.protocol.startswith("s-"):
             object.__setattr__(self, "relation", "none")
-        object.__setattr__(self, "elsewhere", self.protocol not in ("s-sm", "sm"))
+        object.__setattr__(self, "replicated", self.protocol not in ("s-sm", "sm"))
         if self.f == -1:
             object.__setattr__(self, "f", (self.members - 1) // 2)
         if not self.safety_period_s:
@@ -131,11 +131,11 @@ class Recipe:
             raise ConfigError("order: item needs purge eager, not lazy")
 
     @property
-    def much(self) -> int:
+    def far_behind_messages(self) -> int:
         """Of a buffer: who lacks more is far behind, who has less room does not ask."""
         return max(1, self.buffer // 8)
 
     @property
     def needs_safety(self) -> bool:
         """Whether a message must be safe before it purges others from retransmission."""
-        return self.elsewhere and RELATIONS[self.relation].purges
+        return self.replicated and RELATIONS[self.relation].purges

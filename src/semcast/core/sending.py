@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from semcast import kernel
-from semcast.core.holdings import Holdings
+from semcast.core.datagram_validator import DatagramValidator
+from semcast.core.member_buffers import MemberBuffers
 from semcast.core.order.protocols import After, Ordering
 from semcast.core.outbox import Outbox
-from semcast.core.reception import Reception
+from semcast.core.receiver import Receiver
 from semcast.core.recipe import Recipe
-from semcast.core.relation import annotator
-from semcast.core.vetting import Vetting
+from semcast.core.relation import make_annotator
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 
-PACKS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
+PACKS_RUNS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
 
 
 class Sending:
@@ -29,9 +29,9 @@ class Sending:
         self,
         recipe: Recipe,
         rank: Rank,
-        holdings: Holdings,
-        reception: Reception,
-        vetting: Vetting,
+        holdings: MemberBuffers,
+        reception: Receiver,
+        vetting: DatagramValidator,
         outbox: Outbox,
         base: Seq = 0,
         ordering: Ordering | None = None,
@@ -41,7 +41,7 @@ class Sending:
         self.last_update: Seq = base  # which orders nothing
         self.raises = recipe.overflow == "error"
         self.message_bytes = recipe.message_bytes
-        self.annotator = annotator(recipe, self.last)
+        self.annotator = make_annotator(recipe, self.last)
         self.ordering = ordering
         # Others come after something or need an annotation each, so they are made one by one.
         is_plain = ordering is None or type(ordering).after is Ordering.after
@@ -65,7 +65,7 @@ class Sending:
             rest = submissions[accepted:] if accepted < len(submissions) else ()
             for submission in rest:
                 if not self._submit_one(submission, now, out):
-                    self.holdings.refused = True
+                    self.holdings.has_refused = True
                     break
                 accepted += 1
         except LocalProtocolError:
@@ -81,26 +81,28 @@ class Sending:
         return accepted
 
     def _declare(self, submissions: Sequence[Submission], since: int, out: Effects) -> None:
-        if isinstance(submissions, kernel.Parcel):
-            submissions = kernel.submissions(Submission, submissions)
+        if isinstance(submissions, kernel.UpdateBatch):
+            submissions = kernel.make_submissions(Submission, submissions)
         self.holdings.trace.declared(submissions, since, out)
 
     def _submit_run(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Take in those that pass without a decision, from the front; how many."""
         if not self.makes_runs or not submissions:
             return 0
-        count, payload = self.holdings.own_room
+        count, payload = self.holdings.own_capacity
         if not count:
             return 0
         room = (count, payload, self.message_bytes)
         messages: Any
-        if PACKS and isinstance(submissions, kernel.Parcel):
-            messages, size = kernel.pack(self.rank, self.last, submissions, *room)
+        if PACKS_RUNS and isinstance(submissions, kernel.UpdateBatch):
+            messages, size = kernel.pack_run(self.rank, self.last, submissions, *room)
         else:
-            if isinstance(submissions, kernel.Parcel):
+            if isinstance(submissions, kernel.UpdateBatch):
                 wanted: Any = submissions[:count]
-                submissions = kernel.submissions(Submission, wanted)
-            messages, size = kernel.compose(Message, self.rank, self.last, submissions, *room)
+                submissions = kernel.make_submissions(Submission, wanted)
+            messages, size = kernel.build_messages(
+                DataMessage, self.rank, self.last, submissions, *room
+            )
             messages = kernel.run_of(messages) if messages else None
         count = 0 if messages is None else self.holdings.admit(messages, self.rank, out)
         if count:
@@ -114,7 +116,7 @@ class Sending:
         seq = self.last + 1
         annotation = self.annotator.annotate(seq, submission)
         payload, name = submission.payload, submission.name
-        message = Message(self.rank, seq, *annotation, self._after(), payload, name)
+        message = DataMessage(self.rank, seq, *annotation, self._after(), payload, name)
         size = kernel.size_of(message)
         self.vetting.check_own(message, size)
         if not self.holdings.fits(message):
@@ -129,8 +131,8 @@ class Sending:
     def order(self, runs: After, now: float, out: Effects) -> None:
         """Take in a marker: it gives the next places, and comes after what it places."""
         seq = self.last + 1
-        message = Message(self.rank, seq, keep=True, after=runs)
-        self.holdings.want(self.rank, seq)  # It is what makes room.
+        message = DataMessage(self.rank, seq, never_purge=True, after=runs)
+        self.holdings.exempt(self.rank, seq)  # It is what makes room.
         self.holdings.admit(kernel.run_of([message]), self.rank, out)
         self._note(seq, kernel.size_of(message), now)
 

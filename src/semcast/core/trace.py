@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from semcast.core.ranges import Ranges
+from semcast.core.span_set import SpanSet
 from semcast.kernel import Run
 from semcast.terms.declared import declare
 from semcast.terms.effects import Effects
@@ -31,9 +31,9 @@ from semcast.terms.events import (
     SUSPECT,
     Event,
 )
-from semcast.terms.ids import Life, Pid, Rank, Seq, Span
-from semcast.terms.messages import Message, Purged, Submission
-from semcast.terms.views import View
+from semcast.terms.ids import Incarnation, Pid, Rank, Seq, Span
+from semcast.terms.messages import DataMessage, PurgeNotice, Submission
+from semcast.terms.views import GroupView
 
 
 class Trace:
@@ -42,7 +42,9 @@ class Trace:
     If the order `gives_places`, a message that comes after others gives them theirs.
     """
 
-    def __init__(self, rank: Rank, view: View | None = None, *, gives_places: bool = False) -> None:
+    def __init__(
+        self, rank: Rank, view: GroupView | None = None, *, gives_places: bool = False
+    ) -> None:
         self.rank = rank
         self.view = view if view is not None and view.id else None  # Else ranks are names.
         self.gives_places = gives_places
@@ -53,7 +55,7 @@ class Trace:
             self._name(event, self.view)
         out.events.append(event)
 
-    def _name(self, event: Event, view: View) -> None:
+    def _name(self, event: Event, view: GroupView) -> None:
         members, sender = view.members, event.sender
         event.pid, event.inc = members[self.rank]
         event.view, event.lineage = view.id, view.lineage
@@ -107,26 +109,26 @@ class Trace:
         if out.events is not None:
             self._add(Event(kind, self.rank, sender, seq, **more), out)
 
-    def purged(self, message: Message, by: Seq, where: str, held: int, out: Effects) -> None:
+    def purged(self, message: DataMessage, by: Seq, where: str, held: int, out: Effects) -> None:
         """A later message of its sender made a message obsolete."""
         sender, seq = message.sender, message.seq
         self._add(Event(PURGE, self.rank, sender, seq, None, by, where, -1, held), out)
 
     def purged_at(
-        self, position: int, message: Message, by: Message, held: int, out: Effects
+        self, position: int, message: DataMessage, by: DataMessage, held: int, out: Effects
     ) -> None:
         """The same among what waits in a total order: the later message may be of any sender."""
         later = {"by_seq": by.seq, "by_sender": by.sender, "position": position}
         self._say(out, PURGE, *_id(message), note=DELIVERY, buffered=held, **later)
 
-    def skipped(self, gone: Purged, source: Rank, held: int, out: Effects) -> None:
+    def skipped(self, gone: PurgeNotice, source: Rank, held: int, out: Effects) -> None:
         """Messages were passed over on a notice."""
         more = {"by_seq": gone.witness, "peer": source, "buffered": held}
         for seq in range(gone.first, gone.last + 1) if out.events is not None else ():
             self._say(out, SKIP, gone.sender, seq, **more)
 
     def discarded(
-        self, message: Message, reason: str, source: Rank, held: int, out: Effects
+        self, message: DataMessage, reason: str, source: Rank, held: int, out: Effects
     ) -> None:
         """A message was dropped for another reason than being obsolete."""
         self._say(out, DISCARD, *_id(message), note=reason, peer=source, buffered=held)
@@ -148,16 +150,16 @@ class Trace:
     def repaired(
         self,
         sender: Rank,
-        messages: Sequence[Message],
-        notices: Sequence[Purged],
+        messages: Sequence[DataMessage],
+        notices: Sequence[PurgeNotice],
         peer: Rank,
         out: Effects,
     ) -> None:
         """The member answers a request of `peer` with messages and purge notices."""
         if out.events is None:
             return
-        sent = Ranges((message.seq, message.seq) for message in messages)
-        gone = Ranges((notice.first, notice.last) for notice in notices)
+        sent = SpanSet((message.seq, message.seq) for message in messages)
+        gone = SpanSet((notice.first, notice.last) for notice in notices)
         numbers = [_numbers(sent), _numbers(gone, "~")]
         first = min([*sent.firsts[:1], *gone.firsts[:1]])
         self._say(out, REPAIR, sender, first, note=" ".join(filter(None, numbers)), peer=peer)
@@ -178,30 +180,30 @@ def _numbers(spans: Iterable[Span], mark: str = "") -> str:
     )
 
 
-def _id(message: Message) -> tuple[Rank, Seq]:
+def _id(message: DataMessage) -> tuple[Rank, Seq]:
     return message.sender, message.seq
 
 
 class LifeTrace:
     """One per life of a process in a group with views.  `view` is the one it is in."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: Incarnation) -> None:
         self.life = life
 
-    def _say(self, out: Effects, kind: str, view: View, **more: Any) -> None:
+    def _say(self, out: Effects, kind: str, view: GroupView, **more: Any) -> None:
         if out.events is not None:
             pid, inc = self.life
             columns = {"inc": inc, "view": view.id, "lineage": view.lineage, **more}
             out.events.append(Event(kind, pid, **columns))
 
-    def left(self, view: View, out: Effects) -> None:
+    def left(self, view: GroupView, out: Effects) -> None:
         """The application wants to go."""
         self._say(out, LEAVE, view)
 
-    def suspected(self, pid: Pid, view: View, out: Effects) -> None:
+    def suspected(self, pid: Pid, view: GroupView, out: Effects) -> None:
         """A process seems to have crashed."""
         self._say(out, SUSPECT, view, peer=pid)
 
-    def installed(self, view: View, out: Effects) -> None:
+    def installed(self, view: GroupView, out: Effects) -> None:
         """The application enters a view, perhaps after the process did."""
         self._say(out, INSTALL, view, members=tuple(life.pid for life in view.members))

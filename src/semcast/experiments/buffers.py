@@ -14,9 +14,15 @@ from dataclasses import replace
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel
-from semcast.experiments.group import SENDER, Group, in_form, recipe_of, recording
+from semcast.experiments.simulated_group import (
+    SENDER,
+    SimulatedGroup,
+    for_relation,
+    recipe_of,
+    recording,
+)
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
 from semcast.terms.events import SAFE, SKIP, Event
 from semcast.workloads import arrivals
@@ -77,15 +83,15 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     recipe = replace(recipe_of(p), safety_period_s=p.duration_s("safety_period_ms"))
     seconds, warmup_s = p.span_s()
     size = p.whole("size", at_least=0)
-    traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=size)
+    traffic = overwrites(p.share("r"), p.whole("d"), rng_stream(seed, "workload"), size=size)
     fast, slow = 1, p.whole("members", at_least=3) - 1
     sender_held, slow_held = (Occupancy(pid, warmup_s, seconds) for pid in (SENDER, slow))
     with recording(trace, "buffers", recipe, seed, p) as record:
-        group = Group(
+        group = SimulatedGroup(
             recipe,
             Network(recipe.members, Link(latency=Constant(p.duration_s("latency_ms")))),
             arrivals.constant(p.number("rate")),
-            in_form(traffic, recipe),
+            for_relation(traffic, recipe),
             seed=seed,
             seconds=seconds,
             warmup_s=warmup_s,

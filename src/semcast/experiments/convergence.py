@@ -43,11 +43,11 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     error, rounds = p.number("error"), p.whole("rounds", at_least=0)
     row: Row = {
         "rounds_recurrence": model.rounds_for(model.uniform_recurrence(*group), error),
-        "rounds_exact": model.rounds_for(model.chain(*group), error),
+        "rounds_exact": model.rounds_for(model.markov_chain(*group), error),
         "rounds_expected": model.expected_rounds(*group),
-        "rounds_bound": model.crude_bound(group[0], group[1], error),
+        "rounds_bound": model.thesis_bound(group[0], group[1], error),
         "probability_recurrence": 1 - _nth(model.uniform_recurrence(*group), rounds),
-        "probability_exact": 1 - _nth(model.chain(*group), rounds),
+        "probability_exact": 1 - _nth(model.markov_chain(*group), rounds),
     }
     return {**row, **_simulated(group, error, rounds, p.whole("runs"), seed), "violations": 0}
 
@@ -82,8 +82,8 @@ def sample(members: int, reached: int, mode: str, runs: int, seed: int) -> "Floa
         if mode == "pull":
             mine |= np.take_along_axis(mine, picked, axis=1)
         else:
-            told = picked[mine]
-            mine[np.nonzero(mine)[0], told] = True
+            informed = picked[mine]
+            mine[np.nonzero(mine)[0], informed] = True
         has[going] = mine
         done = mine.all(axis=1)
         ended[going[done]] = rounds

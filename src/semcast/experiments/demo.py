@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from semcast.faults.limits import finite, positive, within
+from semcast.faults.limits import check_finite, check_positive, check_range
 from semcast.fleet.live_run import LiveRun, run_live
-from semcast.fleet.plan import Load, Plan, Tick
+from semcast.fleet.plan import Load, WorkerPlan, WorkerStatus
 from semcast.fleet.processes import START_DELAY_S, START_S, Fleet, FleetError
-from semcast.fleet.stream_measurement import Footage, Period, read_footage
+from semcast.fleet.stream_measurement import Period, StreamMeasurement, read_measurement
 from semcast.runtime.transport.addresses import multicast_address
 from semcast.runtime.transport.network_interfaces import resolve_interface
-from semcast.runtime.transport.sockets import multicast_fault
+from semcast.runtime.transport.sockets import probe_multicast
 from semcast.specs.verdict import FAIL, PASS
 from semcast.terms.errors import SemcastError
 from semcast.workloads.items import item_tag
@@ -49,7 +49,7 @@ HOT: Final = tuple(item_tag(f"stock-{number}") for number in range(STOCK_GROUPS[
 WARMUP_SHARE: Final = 0.25
 GAUGE_S: Final = 1.0
 LOOK_S: Final = 0.1
-OVERTIME_S: Final = 20.0  # for a blocked sender to end, and again for all to catch up
+CATCH_UP_S: Final = 20.0  # for a blocked sender to end, and again for all to catch up
 PROBE_S: Final = 1.0
 SOCKET_BYTES: Final = 200_000  # what any system gives, and plenty here
 BUFFER_MIN: Final = 500
@@ -58,7 +58,7 @@ SENDER: Final = 0
 LOOPBACK: Final = "127.0.0.1"
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class DemoSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the runs share."""
 
     seconds: float = 10.0
@@ -69,10 +69,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
 
     def __post_init__(self) -> None:
-        finite("seconds", self.seconds, 1)
-        within("members", self.members, 3, 32)  # a sender, a fast one and the slow one
-        positive("slow-ms", self.slow_ms)
-        within("slow-ms", self.slow_ms, 0, 100)
+        check_finite("seconds", self.seconds, 1)
+        check_range("members", self.members, 3, 32)  # a sender, a fast one and the slow one
+        check_positive("slow-ms", self.slow_ms)
+        check_range("slow-ms", self.slow_ms, 0, 100)
 
     @property
     def slow(self) -> int:
@@ -95,7 +95,7 @@ def buffer_for(slow_ms: float) -> int:
     return round(max(BUFFER_MIN, min(100 * slow_ms, BUFFER_MAX)))
 
 
-class Variant(NamedTuple):
+class DemoVariant(NamedTuple):
     """One way to carry the same quotes."""
 
     title: str
@@ -103,13 +103,13 @@ class Variant(NamedTuple):
     order: str
 
 
-VARIANTS: Final[Mapping[str, Variant]] = {
-    "reliable": Variant("reliable", "rm", "fifo"),
-    "semantic": Variant("semantic", "s-rm", "item"),
+VARIANTS: Final[Mapping[str, DemoVariant]] = {
+    "reliable": DemoVariant("reliable", "rm", "fifo"),
+    "semantic": DemoVariant("semantic", "s-rm", "item"),
 }
 
 
-class Look(NamedTuple):
+class DemoSample(NamedTuple):
     """A run at one moment: rates over the last second, and the slow member's state.
 
     `age_s` is how old the quote was that the slow member read last.
@@ -125,7 +125,7 @@ class Look(NamedTuple):
     age_s: float | None
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class DemoOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What one run showed.  Rates are messages per second; `fast_rate` is the fast ones' mean.
 
     `converged`: the run fell quiet with the same state everywhere, the sender's last values.
@@ -150,12 +150,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name, status in self.properties.items() if status == FAIL]
 
     @property
-    def is_sound(self) -> bool:
+    def holds_all(self) -> bool:
         """Whether something could be judged, and nothing that was judged failed."""
         return PASS in self.properties.values() and not self.broken
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class DemoSeries(msgspec.Struct, frozen=True, kw_only=True):
     """The same by second: delivered by a fast member and by the slow one, median staleness."""
 
     fast: list[int]
@@ -163,24 +163,26 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     staleness_ms: list[float]
 
 
-class Gauge:
+class RateGauge:
     """Rates over the last second, from what the processes of a run say of themselves."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DemoSettings) -> None:
         names = settings.names
         self._sender, self._slow = names[SENDER], names[settings.slow]
         self._fast = [names[rank] for rank in settings.fast]
-        self._said: dict[str, deque[tuple[float, Tick]]] = {name: deque() for name in names}
+        self._samples: dict[str, deque[tuple[float, WorkerStatus]]] = {
+            name: deque() for name in names
+        }
 
-    def look(self, ticks: Mapping[str, Tick], now: float) -> Look:
+    def look(self, ticks: Mapping[str, WorkerStatus], now: float) -> DemoSample:
         """How things are with these."""
-        for name, said in self._said.items():
-            if not said or said[-1][1] is not ticks[name]:
-                said.append((now, ticks[name]))
-            while said[-1][0] - said[0][0] > GAUGE_S:
-                said.popleft()
+        for name, samples in self._samples.items():
+            if not samples or samples[-1][1] is not ticks[name]:
+                samples.append((now, ticks[name]))
+            while samples[-1][0] - samples[0][0] > GAUGE_S:
+                samples.popleft()
         slow = ticks[self._slow]
-        return Look(
+        return DemoSample(
             sender_rate=self._rate(self._sender, lambda tick: tick.sent),
             fast_rate=fmean(self._rate(name, lambda tick: tick.taken) for name in self._fast),
             slow_rate=self._rate(self._slow, lambda tick: tick.taken),
@@ -191,26 +193,26 @@ class Gauge:
             age_s=slow.age_s,
         )
 
-    def _rate(self, name: str, count: Callable[[Tick], int]) -> float:
-        (then, first), (now, last) = self._said[name][0], self._said[name][-1]
+    def _rate(self, name: str, count: Callable[[WorkerStatus], int]) -> float:
+        (then, first), (now, last) = self._samples[name][0], self._samples[name][-1]
         return (count(last) - count(first)) / (now - then) if now > then else 0.0
 
 
-Measured = tuple[Outcome, Series]
-Notice = Callable[[str, Look | None], None]  # the current step, and the state if it sends
-Progress = Callable[[str, str, Look | None], None]  # the same, with the name of the variant
+Measured = tuple[DemoOutcome, DemoSeries]
+Notice = Callable[[str, DemoSample | None], None]  # the current step, and the state if it sends
+Progress = Callable[[str, str, DemoSample | None], None]  # the same, with the name of the variant
 
 
-class Demonstration:
+class DemoRunner:
     """The runs of one demonstration, each in a group and a trace directory of its own."""
 
-    def __init__(self, settings: Settings, traces: Path) -> None:
+    def __init__(self, settings: DemoSettings, traces: Path) -> None:
         self._settings = settings
-        self._mark = f"demo-{token_hex(4)}"  # Two demonstrations may run at the same time.
-        self._traces = traces / self._mark
+        self._group_name = f"demo-{token_hex(4)}"  # Two demonstrations may run at the same time.
+        self._traces = traces / self._group_name
         interface = resolve_interface(None, 4, sealed=False)
-        host, _ = multicast_address(self._mark, 4)
-        self.fault = multicast_fault(interface, host, PROBE_S)  # the reason without multicast
+        host, _ = multicast_address(self._group_name, 4)
+        self.fault = probe_multicast(interface, host, PROBE_S)  # the reason without multicast
 
     def run_all(
         self, on_progress: Progress, on_measured: Callable[[str, Measured], None]
@@ -225,7 +227,7 @@ class Demonstration:
                         assert isinstance(channel, Connection)
                         name = channels[channel]
                         for news in _read(channel, name):
-                            if isinstance(news[0], Outcome):
+                            if isinstance(news[0], DemoOutcome):
                                 runs[name] = news
                                 on_measured(name, news)
                                 del channels[channel]
@@ -247,38 +249,38 @@ class Demonstration:
             channels[receiving] = name
         return channels
 
-    def run(self, name: str, on_notice: Notice, on_joined: Callable[[], object]) -> Measured:
+    def run(self, name: str, on_progress: Notice, on_joined: Callable[[], object]) -> Measured:
         """Run one variant, let it fall quiet, check and measure it."""
         settings = self._settings
-        on_notice(f"starting {settings.members} processes", None)
+        on_progress(f"starting {settings.members} processes", None)
         run = run_live(
             self.plans(VARIANTS[name]),
             self._traces / name,
             f"demo {name}",
-            partial(self._watch, on_notice),
-            quiet_s=OVERTIME_S,
+            partial(self._watch, on_progress),
+            quiet_s=CATCH_UP_S,
             on_joined=on_joined,
         )
-        footage = read_footage(run.directory, start_ns=run.started_ns, sender=SENDER)
+        footage = read_measurement(run.directory, start_ns=run.started_ns, sender=SENDER)
         return outcome_of(run, footage, settings), series_of(footage, settings)
 
-    def _watch(self, on_notice: Notice, fleet: Fleet) -> None:
-        gauge, seconds = Gauge(self._settings), self._settings.seconds
+    def _watch(self, on_progress: Notice, fleet: Fleet) -> None:
+        gauge, seconds = RateGauge(self._settings), self._settings.seconds
         start = looked_at = monotonic() + START_DELAY_S
 
-        def on_tick(ticks: Mapping[str, Tick]) -> None:
+        def on_tick(ticks: Mapping[str, WorkerStatus]) -> None:
             nonlocal looked_at
             now = monotonic()
             look = gauge.look(ticks, now)
             # Later the slow member is no longer slow.
             if looked_at + LOOK_S <= now <= start + seconds:
                 looked_at = now
-                on_notice(f"{now - start:.0f} s of {seconds:g}", look)
+                on_progress(f"{now - start:.0f} s of {seconds:g}", look)
 
-        fleet.send_all(seconds + OVERTIME_S, on_tick)
-        on_notice("catching up, then checking", None)
+        fleet.send_all(seconds + CATCH_UP_S, on_tick)
+        on_progress("catching up, then checking", None)
 
-    def plans(self, variant: Variant) -> list[Plan]:
+    def plans(self, variant: DemoVariant) -> list[WorkerPlan]:
         """What each process is told."""
         settings = self._settings
         options: dict[str, Any] = {
@@ -293,8 +295,8 @@ class Demonstration:
             options["peers"] = free_addresses(settings.names)
         load = Load(rate=settings.rate, seconds=settings.seconds, seed=settings.seed)
         return [
-            Plan(
-                group=f"{self._mark}-{variant.protocol}-{variant.order}",
+            WorkerPlan(
+                group=f"{self._group_name}-{variant.protocol}-{variant.order}",
                 name=name,
                 options=options,
                 load=load if rank == SENDER else None,
@@ -307,7 +309,7 @@ class Demonstration:
 
 
 def _run_in_process(
-    shown: Demonstration, name: str, channel: Connection, barrier: "SharedBarrier"
+    shown: DemoRunner, name: str, channel: Connection, barrier: "SharedBarrier"
 ) -> None:
     """Run a variant in this process and send its progress, its outcome or an error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the launcher, which ends this.
@@ -348,18 +350,18 @@ def free_addresses(names: Sequence[str]) -> list[str]:
     with ExitStack() as stack:
         found = []
         for name in names:
-            taken = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            taken.bind((LOOPBACK, 0))
-            found.append(f"{name}={LOOPBACK}:{taken.getsockname()[1]}")
+            bound = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            bound.bind((LOOPBACK, 0))
+            found.append(f"{name}={LOOPBACK}:{bound.getsockname()[1]}")
         return found
 
 
-def outcome_of(run: LiveRun, footage: Footage, settings: Settings) -> Outcome:
+def outcome_of(run: LiveRun, footage: StreamMeasurement, settings: DemoSettings) -> DemoOutcome:
     """The numbers of a run."""
     slow, period = settings.slow, Period(settings.seconds * WARMUP_SHARE, settings.seconds)
     p50_ms, p99_ms = footage.staleness_ms(slow, HOT, period, (0.5, 0.99))
     is_current = all(footage.is_current(pid) for pid in range(settings.members))
-    return Outcome(
+    return DemoOutcome(
         offered_rate=settings.rate,
         sender_rate=footage.sent_rate(period),
         fast_rate=fmean(footage.rate(pid, period) for pid in settings.fast),
@@ -375,10 +377,10 @@ def outcome_of(run: LiveRun, footage: Footage, settings: Settings) -> Outcome:
     )
 
 
-def series_of(footage: Footage, settings: Settings) -> Series:
+def series_of(footage: StreamMeasurement, settings: DemoSettings) -> DemoSeries:
     """The same by second."""
     seconds = int(settings.seconds)
-    return Series(
+    return DemoSeries(
         fast=footage.by_second(SENDER + 1, seconds),
         slow=footage.by_second(settings.slow, seconds),
         staleness_ms=[

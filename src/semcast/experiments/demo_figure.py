@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from semcast.experiments.demo import HOT, VARIANTS, WARMUP_SHARE, Series, Settings
+from semcast.experiments.demo import HOT, VARIANTS, WARMUP_SHARE, DemoSeries, DemoSettings
 from semcast.terms.palette import REFERENCE, SEMANTIC
 
 COLOURS: Final = {"reliable": REFERENCE.light, "semantic": SEMANTIC.light}
 MARKERS: Final = {"reliable": "s", "semantic": "o"}
 
 
-def draw(runs: Mapping[str, Series], settings: Settings, path: Path) -> None:
+def draw(runs: Mapping[str, DemoSeries], settings: DemoSettings, path: Path) -> None:
     """Draw two panels with a line for each run, labelled at its end."""
     from matplotlib.figure import Figure  # an extra, and slow to import
 

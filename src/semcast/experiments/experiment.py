@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = dict[str, Value]
@@ -80,7 +80,7 @@ class Experiment(NamedTuple):
         """The defaults with what was given, each converted to its default's type."""
         unknown = [name for name in given if name not in self.defaults]
         if unknown:
-            raise one_of(f"parameter of {self.name}", unknown[0], sorted(self.defaults))
+            raise unknown_value(f"parameter of {self.name}", unknown[0], sorted(self.defaults))
         converted = {n: convert(n, value, self.defaults[n]) for n, value in given.items()}
         return Parameters({**self.defaults, **converted})
 
@@ -93,7 +93,7 @@ def convert(name: str, value: Value, like: Value) -> Value:
         return None
     if isinstance(like, bool):
         if value.lower() not in ("true", "false"):
-            raise one_of(name, value, ("true", "false"))
+            raise unknown_value(name, value, ("true", "false"))
         return value.lower() == "true"
     wanted = int if isinstance(like, int) else float
     try:

@@ -2,8 +2,8 @@
 
 A curve names which key of the experiment's row it shows, so that one run of a point serves both
 the simulated curve and the model beside it; a profile shows many keys of one run.  A panel's live
-curves are run by real processes, and only if asked for.  `Reading` is what the paper's text says,
-drawn as a mark; where simulation and paper disagree, `docs/results.md` says why.
+curves are run by real processes, and only if asked for.  `PaperValue` is what the paper's text
+says, drawn as a mark; where simulation and paper disagree, `docs/results.md` says why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class Curve(NamedTuple):
         return self._replace(xs=xs, fixed={**self.fixed, **LIVE_SPAN, **fixed}, style=LIVE)
 
 
-class Reading(NamedTuple):
+class PaperValue(NamedTuple):
     """A point that the paper's text states."""
 
     label: str
@@ -58,7 +58,7 @@ class Panel(NamedTuple):
     x_label: str
     y_label: str
     curves: tuple[Curve, ...]
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[PaperValue, ...] = ()
     log_x: bool = False
     live: tuple[Curve, ...] = ()
     log_y: bool = False

@@ -26,11 +26,11 @@ from semcast.experiments import (
     stock,
 )
 from semcast.experiments.experiment import Row, Value
-from semcast.experiments.figure import LIVE, Curve, Figure, Panel, Reading
+from semcast.experiments.figure import LIVE, Curve, Figure, Panel, PaperValue
 from semcast.experiments.point import Point, run_point
 from semcast.experiments.registry import experiment
 from semcast.sim.swarm import ignore_interrupts
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.traces.files import new_file
 
 FIGURES: dict[str, Figure] = {
@@ -50,11 +50,11 @@ FIGURES: dict[str, Figure] = {
 
 QUICK_SECONDS = {"seconds": 6.0, "warmup_s": 2.0}
 
-Told: TypeAlias = Callable[[int, int, str], None]  # done, of how many, the point
-RunAll: TypeAlias = Callable[[Sequence[Point], Told], dict[Point, Row]]
+OnProgress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, the point
+RunAll: TypeAlias = Callable[[Sequence[Point], OnProgress], dict[Point, Row]]
 
 
-class Rendered(TypedDict):
+class RenderedFigure(TypedDict):
     """What was written for one figure."""
 
     name: str
@@ -64,16 +64,16 @@ class Rendered(TypedDict):
     source: str
 
 
-class Outcome(NamedTuple):
+class PaperComparison(NamedTuple):
     """What a reading of the paper is compared with: the value of one curve, None if not run."""
 
     panel: Panel
-    reading: Reading
+    reading: PaperValue
     curve: Curve
     value: Value
 
 
-class Results:
+class FigureResults:
     """The rows of all points, found again by curve and place on its axis."""
 
     def __init__(self, rows: dict[Point, Row], seed: int, quick: bool) -> None:
@@ -85,7 +85,7 @@ class Results:
         """The row of one point of a curve."""
         return self.rows[point_of(curve, x, self.seed, self.quick)]
 
-    def outcomes(self, figure: Figure) -> Iterator[Outcome]:
+    def outcomes(self, figure: Figure) -> Iterator[PaperComparison]:
         """Each reading beside the curves that it speaks of, or beside all but the model."""
         for panel in figure.panels:
             for reading in panel.readings:
@@ -100,7 +100,7 @@ class Results:
                 for curve in named or run:
                     x = next((x for x in curve.xs if x == reading.x), None)
                     value = None if x is None else self.row(curve, x)[curve.key(x)]
-                    yield Outcome(panel, reading, curve, value)
+                    yield PaperComparison(panel, reading, curve, value)
 
 
 def render(
@@ -111,9 +111,9 @@ def render(
     seed: int = 1,
     quick: bool = False,
     live: bool = False,
-    on_progress: Told | None = None,
+    on_progress: OnProgress | None = None,
     simulate: RunAll | None = None,
-) -> list[Rendered]:
+) -> list[RenderedFigure]:
     """Run, draw and write the named figures ("all": every one), and `index.html` over them.
 
     `on_progress(done, total, point)` is called after each point.  With `quick`, a few short
@@ -121,10 +121,10 @@ def render(
     With `live`, some points are also run with real processes, by `jobs` processes of this machine
     like all others; `simulate` is who runs the others instead.
     """
-    from semcast.experiments.page import page
+    from semcast.experiments.figures_page import page
     from semcast.experiments.plot import draw  # matplotlib is an extra, and slow to import
 
-    figures = [thinned(figure) if quick else figure for figure in _selected(names)]
+    figures = [reduce_points(figure) if quick else figure for figure in _selected(names)]
     if live:
         figures = _with_live(figures)
     jobs = os.cpu_count() or 1 if jobs is None else jobs
@@ -133,7 +133,7 @@ def render(
     wanted = {point: None for figure in figures for point in points(figure, seed, quick)}
     with _writing(out_dir) as out:
         out.mkdir(parents=True, exist_ok=True)
-    results = Results(_run_all(list(wanted), jobs, on_progress, simulate), seed, quick)
+    results = FigureResults(_run_all(list(wanted), jobs, on_progress, simulate), seed, quick)
     pictures = {figure.name: draw(figure, results) for figure in figures}
     with _writing(out_dir) as out:
         for figure in figures:
@@ -150,7 +150,7 @@ def _selected(names: Iterable[str]) -> list[Figure]:
     chosen = set(names)
     for name in sorted(chosen - {"all"}):
         if name not in FIGURES:
-            raise one_of("figure", name, (*FIGURES, "all"))
+            raise unknown_value("figure", name, (*FIGURES, "all"))
     return [f for f in FIGURES.values() if f.name in chosen or "all" in chosen]
 
 
@@ -168,7 +168,7 @@ def _with_live(figures: Iterable[Figure]) -> list[Figure]:
     return added
 
 
-def thinned(figure: Figure) -> Figure:
+def reduce_points(figure: Figure) -> Figure:
     """The same figure with three values on each axis, on a logarithmic one the first three."""
     panels = [
         panel._replace(curves=tuple(_thin(curve, panel.log_x) for curve in panel.curves))
@@ -200,7 +200,10 @@ def points(figure: Figure, seed: int, quick: bool = False) -> list[Point]:
 
 
 def _run_all(
-    wanted: Sequence[Point], jobs: int, on_progress: Told | None, simulate: RunAll | None = None
+    wanted: Sequence[Point],
+    jobs: int,
+    on_progress: OnProgress | None,
+    simulate: RunAll | None = None,
 ) -> dict[Point, Row]:
     tell = on_progress or (lambda done, total, point: None)
     rows: dict[Point, Row] = {}
@@ -221,7 +224,7 @@ def _run_all(
     return rows
 
 
-def _csv(figure: Figure, results: Results) -> str:
+def _csv(figure: Figure, results: FigureResults) -> str:
     """One line for each point: seed, where it was run, all parameters, all that was measured."""
     lines: list[dict[str, Value]] = [
         {
@@ -241,7 +244,7 @@ def _csv(figure: Figure, results: Results) -> str:
     return text.getvalue()
 
 
-def _rendered(figure: Figure, out: Path) -> Rendered:
+def _rendered(figure: Figure, out: Path) -> RenderedFigure:
     return {
         "name": figure.name,
         "png": str(out / f"{figure.name}.png"),

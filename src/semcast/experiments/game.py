@@ -15,10 +15,16 @@ from itertools import islice, tee
 
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
-from semcast.experiments.figure import Curve, Figure, Panel, Reading
-from semcast.experiments.group import Group, in_form, reach_of, recipe_of, recording
+from semcast.experiments.figure import Curve, Figure, Panel, PaperValue
+from semcast.experiments.simulated_group import (
+    SimulatedGroup,
+    for_relation,
+    reach_of,
+    recipe_of,
+    recording,
+)
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream, stream_seed
+from semcast.sim.clock import rng_stream, rng_stream_seed
 from semcast.sim.network import Network
 from semcast.terms.events import DELIVER, MULTICAST, Event
 from semcast.terms.messages import Submission
@@ -45,14 +51,14 @@ DEFAULTS: dict[str, Value] = {
 }
 
 
-class Script:
+class GameScript:
     """A session as it is played: which round and which submission every message was."""
 
     def __init__(self, game: Game, seed: int) -> None:
         self.game = game
         self.rounds: list[int] = []
         self.submissions: list[Submission] = []
-        numbers, traffic = tee(game.messages(stream(seed, "workload")))
+        numbers, traffic = tee(game.messages(rng_stream(seed, "workload")))
         self.arrivals = game.arrivals(number for number, _ in numbers)
         self.traffic = self._play(traffic)
 
@@ -68,10 +74,10 @@ class Script:
         return len(self.rounds) / (self.rounds[-1] + 1) * self.game.rounds_per_s
 
 
-class Outdated:
+class GameStaleness:
     """For each modification, how many rounds it was missing at process `pid`."""
 
-    def __init__(self, script: Script, pid: int, start_s: float, end_s: float) -> None:
+    def __init__(self, script: GameScript, pid: int, start_s: float, end_s: float) -> None:
         self.script = script
         self.pid = pid
         self.start_ns, self.end_ns = round(start_s * 1e9), round(end_s * 1e9)
@@ -111,14 +117,14 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     recipe = recipe_of(p)
     seconds, warmup_s = p.span_s()
     slow = p.whole("members", at_least=FAST + 2) - 1
-    script = Script(Game(), seed)
-    outdated = Outdated(script, slow, warmup_s, seconds)
+    script = GameScript(Game(), seed)
+    outdated = GameStaleness(script, slow, warmup_s, seconds)
     with recording(trace, "game", recipe, seed, p) as record:
-        group = Group(
+        group = SimulatedGroup(
             recipe,
             Network(recipe.members, Link(latency=Constant(p.duration_s("latency_ms")))),
             script.arrivals,
-            in_form(script.traffic, recipe),
+            for_relation(script.traffic, recipe),
             seed=seed,
             seconds=seconds,
             warmup_s=warmup_s,
@@ -132,15 +138,15 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
 
 def live(p: Parameters, seed: int, trace: str | None) -> Row:
     """The same point with real processes on this machine's network."""
-    from semcast.experiments.live_group import LiveGroup, refuse_changes
+    from semcast.experiments.live_group import LiveGroup, reject_overrides
     from semcast.fleet.plan import Load
 
-    refuse_changes(p, DEFAULTS, "latency_ms")
+    reject_overrides(p, DEFAULTS, "latency_ms")
     recipe = recipe_of(p)
     seconds, warmup_s = p.span_s()
     slow = p.whole("members", at_least=FAST + 2) - 1
-    script = Script(Game(), seed)
-    outdated = Outdated(script, slow, warmup_s, seconds)
+    script = GameScript(Game(), seed)
+    outdated = GameStaleness(script, slow, warmup_s, seconds)
 
     def observe(event: Event) -> None:
         if event.kind == MULTICAST:
@@ -153,7 +159,7 @@ def live(p: Parameters, seed: int, trace: str | None) -> Row:
         Load(
             stream="game",
             seconds=seconds,
-            seed=stream_seed(seed, "workload"),
+            seed=rng_stream_seed(seed, "workload"),
             reach=reach_of(recipe),
         ),
         warmup_s=warmup_s,
@@ -165,7 +171,9 @@ def live(p: Parameters, seed: int, trace: str | None) -> Row:
     return {**_row(row, p, script, outdated), "violations": group.violations}
 
 
-def _row(measured: Mapping[str, float], p: Parameters, script: Script, outdated: Outdated) -> Row:
+def _row(
+    measured: Mapping[str, float], p: Parameters, script: GameScript, outdated: GameStaleness
+) -> Row:
     return {
         "offered_rate": script.offered_rate,
         **measured,
@@ -175,7 +183,7 @@ def _row(measured: Mapping[str, float], p: Parameters, script: Script, outdated:
     }
 
 
-def _model_rate(p: Parameters, recipe: Recipe, script: Script) -> float:
+def _model_rate(p: Parameters, recipe: Recipe, script: GameScript) -> float:
     from semcast.models.throughput import (  # numpy is an extra, and slow to import
         horizon,
         purge_ratio_of_distances,
@@ -205,7 +213,7 @@ TRAFFIC_DEFAULTS: dict[str, Value] = {"rank": 1, "distance": 10, "rounds": ROUND
 def run_traffic(p: Parameters, seed: int, trace: str | None) -> Row:
     """One point of figure 9, a and b: the traffic alone, nothing is sent."""
     rank, distance = p.whole("rank"), p.whole("distance")
-    rounds = list(islice(Game().rounds(stream(seed, "workload")), p.whole("rounds")))
+    rounds = list(islice(Game().rounds(rng_stream(seed, "workload")), p.whole("rounds")))
     sent = [submission for played in rounds for submission in played.submissions]
     changes: dict[int, int] = {}
     for submission in sent:
@@ -303,7 +311,7 @@ FIGURES = (
                 "processing delay (ms)",
                 "purged (share)",
                 _PURGED,
-                (Reading("SRM §7.2: up to 60 %", 30.0, 0.60),),
+                (PaperValue("SRM §7.2: up to 60 %", 30.0, 0.60),),
                 live=_live(_PURGED[0], _PURGED[2]),
             ),
             Panel(
@@ -312,8 +320,8 @@ FIGURES = (
                 "share of modifications",
                 _UPDATED,
                 (
-                    Reading("SRM §7.2: same round", 10.0, 0.78),
-                    Reading("SRM §7.2: within 10", 10.0, 0.94),
+                    PaperValue("SRM §7.2: same round", 10.0, 0.78),
+                    PaperValue("SRM §7.2: within 10", 10.0, 0.94),
                 ),
                 live=_live(*_UPDATED),
             ),

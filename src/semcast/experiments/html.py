@@ -96,16 +96,18 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str =
         + "</tr>\n"
         for row in rows
     )
-    told = f"<caption>{escape(caption)}</caption>" if caption else ""
+    caption_html = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
-        f'<div class="scroll" tabindex="0"><table>{told}<thead><tr>{heads}</tr></thead>'
+        f'<div class="scroll" tabindex="0"><table>{caption_html}<thead><tr>{heads}</tr></thead>'
         f"<tbody>\n{lines}</tbody></table></div>\n"
     )
 
 
 def _is_numeric(values: Sequence[object]) -> bool:
-    told = [value for value in values if value is not None]
-    return bool(told) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in told)
+    present = [value for value in values if value is not None]
+    return bool(present) and all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in present
+    )
 
 
 def cell(value: object) -> str:

@@ -21,13 +21,13 @@ from msgspec.structs import replace
 
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Parameters, Value
-from semcast.experiments.group import SENDER, reach_of
 from semcast.experiments.meter import Meter
-from semcast.fleet.live_network import LinkOf, linked
+from semcast.experiments.simulated_group import SENDER, reach_of
+from semcast.fleet.live_network import LinkOf, relay_links
 from semcast.fleet.live_run import LiveRun, run_live
-from semcast.fleet.plan import Load, Plan
+from semcast.fleet.plan import Load, WorkerPlan
 from semcast.sim.circumstances import Observer
-from semcast.sim.clock import stream_seed
+from semcast.sim.clock import rng_stream_seed
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import MULTICAST
 from semcast.traces.parquet import read_runs, read_trace
@@ -44,14 +44,14 @@ def overwriting(p: Parameters, seed: int, recipe: Recipe) -> Load:
         rate=p.number("rate"),
         seconds=seconds,
         size=p.whole("size", at_least=0),
-        seed=stream_seed(seed, "workload"),
+        seed=rng_stream_seed(seed, "workload"),
         r=p.share("r"),
         d=p.whole("d"),
         reach=reach_of(recipe),
     )
 
 
-def refuse_changes(p: Parameters, defaults: Mapping[str, Value], *names: str) -> None:
+def reject_overrides(p: Parameters, defaults: Mapping[str, Value], *names: str) -> None:
     """What a live point takes from this machine cannot be set."""
     for name in names:
         if p[name] != defaults[name]:
@@ -111,15 +111,15 @@ class LiveGroup:
             for observe in self.observers:
                 observe(event)
 
-    def _plans(self, stack: ExitStack) -> list[Plan]:
+    def _plans(self, stack: ExitStack) -> list[WorkerPlan]:
         names = [f"p{rank:03}" for rank in range(self.recipe.members)]
         own: dict[str, dict[str, Any]] = {name: {} for name in names}
         if self.link is not None:
-            peers = stack.enter_context(linked(names, self.link))
+            peers = stack.enter_context(relay_links(names, self.link))
             own = {name: {"peers": peers(name)} for name in names}
         group = f"{self.name}-{token_hex(8)}"
         return [
-            Plan(
+            WorkerPlan(
                 group=group,
                 name=name,
                 options=self._options(rank) | own[name],

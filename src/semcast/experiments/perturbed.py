@@ -13,12 +13,12 @@ that fit the bandwidth.  It says nothing of latency, where the buffer is the lim
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel
-from semcast.experiments.group import Group, in_form, recipe_of, recording
+from semcast.experiments.simulated_group import SimulatedGroup, for_relation, recipe_of, recording
 from semcast.faults import UDP_IP_BYTES, Constant, Link
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
-from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.messages import Data, Message
+from semcast.terms.errors import ConfigError, unknown_value
+from semcast.terms.messages import Data, DataMessage
 from semcast.wire import encode
 from semcast.workloads import arrivals
 from semcast.workloads.synthetic import overwrites
@@ -56,14 +56,14 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     """One point of figures 1 and 8."""
     recipe = _recipe(p)
     size = p.whole("size", at_least=0)
-    traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=size)
+    traffic = overwrites(p.share("r"), p.whole("d"), rng_stream(seed, "workload"), size=size)
     seconds, warmup_s = p.span_s()
     with recording(trace, "perturbed", recipe, seed, p) as record:
-        group = Group(
+        group = SimulatedGroup(
             recipe,
             _network(p),
             arrivals.constant(p.number("rate")),
-            in_form(traffic, recipe),
+            for_relation(traffic, recipe),
             seed=seed,
             seconds=seconds,
             warmup_s=warmup_s,
@@ -77,11 +77,11 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
 
 def live(p: Parameters, seed: int, trace: str | None) -> Row:
     """The same point with real processes; those with links of their own get copies."""
-    from semcast.experiments.live_group import LiveGroup, overwriting, refuse_changes
+    from semcast.experiments.live_group import LiveGroup, overwriting, reject_overrides
 
     recipe = _recipe(p)
     if not recipe.unicast:
-        refuse_changes(p, DEFAULTS, "latency_ms")
+        reject_overrides(p, DEFAULTS, "latency_ms")
         if p.text("perturbation") != "delivery":
             raise ConfigError(
                 "unicast: must be true for live runs, where only unicast links can be slowed down"
@@ -104,7 +104,7 @@ def live(p: Parameters, seed: int, trace: str | None) -> Row:
 
 def _recipe(p: Parameters) -> Recipe:
     if p.text("perturbation") not in PERTURBATIONS:
-        raise one_of("perturbation", p.text("perturbation"), PERTURBATIONS)
+        raise unknown_value("perturbation", p.text("perturbation"), PERTURBATIONS)
     recipe = recipe_of(p)
     if recipe.members <= PERTURBED:
         raise ConfigError(f"members: {recipe.members} is not at least {PERTURBED + 1}")
@@ -143,7 +143,7 @@ def _network(p: Parameters) -> Network:
 
 def packet_bytes(payload_bytes: int, *, item: int | None = None, covers: bytes = b"") -> int:
     """What a datagram with one message of a long-running sender takes on the wire."""
-    message = Message(0, 10_000, item, covers, payload=bytes(payload_bytes))
+    message = DataMessage(0, 10_000, item, covers, payload=bytes(payload_bytes))
     return len(encode(Data((message,)))) + UDP_IP_BYTES
 
 

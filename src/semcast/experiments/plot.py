@@ -19,8 +19,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, ScalarFormatter
 
-from semcast.experiments.figure import LIVE, Curve, Figure, Panel, Reading
-from semcast.experiments.figures import Results
+from semcast.experiments.figure import LIVE, Curve, Figure, Panel, PaperValue
+from semcast.experiments.figures import FigureResults
 from semcast.experiments.vector import svg_of
 from semcast.terms.palette import INK as INK_COLOUR
 from semcast.terms.palette import LINE, PAPER, REFERENCE, SERIES, SLOW
@@ -56,7 +56,7 @@ OTHER: dict[str, Any] = {
     "markersize": 4.5,
     "markerfacecolor": PAPER.light,
 }
-LOOK: Any = {  # matplotlib's stubs want each key as a literal
+RC_PARAMS: Any = {  # matplotlib's stubs want each key as a literal
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "text.color": INK,
@@ -90,12 +90,12 @@ class Pictures(NamedTuple):
     panels: tuple[bytes, ...]
 
 
-def draw(figure: Figure, results: Results) -> Pictures:
+def draw(figure: Figure, results: FigureResults) -> Pictures:
     """The figure in all its forms; equal results give equal bytes."""
     count = len(figure.panels)
     columns = 3 if count % 3 == 0 or count == 5 else min(count, 2)
     looks = _looks(figure)
-    with rc_context(LOOK):
+    with rc_context(RC_PARAMS):
         png = io.BytesIO()
         wide = _canvas(figure.panels, columns, results, looks)
         wide.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
@@ -114,7 +114,7 @@ def new_canvas(columns: int, rows: int) -> Canvas:
 
 
 def _canvas(
-    panels: tuple[Panel, ...], columns: int, results: Results, looks: dict[str, "CurveLook"]
+    panels: tuple[Panel, ...], columns: int, results: FigureResults, looks: dict[str, "CurveLook"]
 ) -> Canvas:
     rows = -(-len(panels) // columns)
     canvas = new_canvas(columns, rows)
@@ -154,7 +154,9 @@ def _looks(figure: Figure) -> dict[str, CurveLook]:
     return looks | dict.fromkeys(grey, CurveLook(GREY, "s"))
 
 
-def _draw_panel(axes: Axes, panel: Panel, results: Results, looks: dict[str, CurveLook]) -> None:
+def _draw_panel(
+    axes: Axes, panel: Panel, results: FigureResults, looks: dict[str, CurveLook]
+) -> None:
     ends: dict[str, tuple[float, float]] = {}
     # The model goes on top: where it is exact it would otherwise be hidden.
     for curve in sorted(panel.curves, key=lambda c: c.style == "model"):
@@ -234,7 +236,7 @@ def _mark_values(axes: Axes, panel: Panel) -> None:
     axes.xaxis.set_major_formatter(ScalarFormatter())
 
 
-def _series(curve: Curve, results: Results) -> tuple[list[Any], list[float]]:
+def _series(curve: Curve, results: FigureResults) -> tuple[list[Any], list[float]]:
     values = [results.row(curve, x)[curve.key(x)] for x in curve.xs]
     return list(curve.xs), [nan if v is None else float(v) for v in values]
 
@@ -244,7 +246,7 @@ def _subject(curve: Curve) -> str:
     return curve.label.removesuffix(", model")
 
 
-def _draw_reading(axes: Axes, reading: Reading, looks: dict[str, CurveLook]) -> None:
+def _draw_reading(axes: Axes, reading: PaperValue, looks: dict[str, CurveLook]) -> None:
     about, _, value = reading.label.partition(":")
     colour = looks[about].colour if about in looks else INK
     axes.plot([reading.x], [reading.y], color=colour, zorder=5, **READING)

@@ -40,12 +40,12 @@ class Point(NamedTuple):
 def run_point(point: Point) -> Row:
     """One run; also what a worker process executes."""
     try:
-        return attempt(point)
+        return run_or_error(point)
     except Exception as error:
-        raise PointError(f"{point}: {reason(error)}") from error
+        raise PointError(f"{point}: {error_line(error)}") from error
 
 
-def attempt(point: Point) -> Row:
+def run_or_error(point: Point) -> Row:
     """One run, whose errors are its own."""
     chosen = experiment(point.experiment)
     run = chosen.live if point.is_live else chosen.run
@@ -53,9 +53,9 @@ def attempt(point: Point) -> Row:
     return run(Parameters(dict(point.parameters)), point.seed, None)
 
 
-def reason(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """What went wrong in one line; a bug is named by its type."""
-    said = " ".join(str(error).split())
-    if isinstance(error, SemcastError) and said:
-        return said
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    text = " ".join(str(error).split())
+    if isinstance(error, SemcastError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

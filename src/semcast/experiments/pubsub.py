@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 from semcast.core.pubsub.recipe import SELECTIONS, PubsubRecipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
-from semcast.experiments.group import Recording, recording
-from semcast.experiments.pubsub_meter import Overhead, Reach, load_row, repairs_in
+from semcast.experiments.pubsub_meter import Overhead, PacketReach, load_row, repairs_in
+from semcast.experiments.simulated_group import RunRecording, recording
 from semcast.families.pubsub import PUBSUB as PUBSUB_FAMILY
 from semcast.sim.application import Producer
 from semcast.sim.circumstances import Machines
-from semcast.sim.clock import stream
-from semcast.sim.routed import Conditions, RoutedNetwork
+from semcast.sim.clock import rng_stream
+from semcast.sim.routed_network import LinkConditions, RoutedNetwork
 from semcast.sim.simulation import Simulation
 from semcast.sim.topology import DEFAULT_SEED, Topology, load, tiers
 from semcast.specs.monitors import Monitors
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.machine import JoinGroup
 from semcast.terms.messages import Submission
 from semcast.workloads import arrivals
@@ -65,7 +65,7 @@ DEFAULTS: dict[str, Value] = {
 }
 
 
-class Recorded(NamedTuple):
+class PubsubRunInfo(NamedTuple):
     """What a trace says of a run."""
 
     protocol: str
@@ -80,14 +80,14 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     topology = _topology(p)
     recipe = recipe_of(p, topology)
     network = RoutedNetwork(topology, _conditions(p, topology), repairs_in)
-    reach = Reach(recipe.members)
-    facts = Recorded(recipe.protocol, recipe.order, recipe.relation, 0, recipe.members)
+    reach = PacketReach(recipe.members)
+    facts = PubsubRunInfo(recipe.protocol, recipe.order, recipe.relation, 0, recipe.members)
     with recording(trace, "pubsub", facts, seed, p) as record:
         monitors = Monitors(*facts)
         simulation = Simulation(
             Machines(  # Nobody crashes, so nobody has a disk.
                 born=lambda life, now, _: PUBSUB_FAMILY.machine(
-                    recipe, life, stream(seed, "member", *life), now, ()
+                    recipe, life, rng_stream(seed, "member", *life), now, ()
                 ),
                 begins=lambda _: (JoinGroup(),),
             ),
@@ -111,7 +111,9 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     }
 
 
-def _linger(simulation: Simulation, reach: Reach, p: Parameters, record: Recording) -> None:
+def _linger(
+    simulation: Simulation, reach: PacketReach, p: Parameters, record: RunRecording
+) -> None:
     """Go on until all have everything, but not for ever."""
     end_s = simulation.now + p.number("linger_s")
     if p["protocol"] == "pbcast":
@@ -126,11 +128,11 @@ def recipe_of(p: Parameters, topology: Topology) -> PubsubRecipe:
     """The recipe that the parameters describe, its logger at the remotest member."""
     protocol, bias = p.text("protocol"), p.whole("bias", at_least=0)
     if bias >= len(SELECTIONS):
-        raise one_of("bias", bias, range(len(SELECTIONS)))
+        raise unknown_value("bias", bias, range(len(SELECTIONS)))
     return PubsubRecipe(
         members=len(topology.members),
         protocol=protocol,
-        loggers=() if protocol == "pbcast" else (topology.remotest,),
+        loggers=() if protocol == "pbcast" else (topology.farthest_member,),
         sponsors=p.whole("sponsors"),
         selection=SELECTIONS[bias],
         recovery_first=p.text("recovery_first"),
@@ -158,9 +160,9 @@ def _topology(p: Parameters) -> Topology:
     return topology
 
 
-def _conditions(p: Parameters, topology: Topology) -> Conditions:
-    return Conditions(
-        loss=1 - (1 - p.share("loss")) ** (1 / topology.links_between),
+def _conditions(p: Parameters, topology: Topology) -> LinkConditions:
+    return LinkConditions(
+        loss=1 - (1 - p.share("loss")) ** (1 / topology.mean_hops),
         bandwidth_bps=p.number("bandwidth_mbps") * 1e6,
         queue_packets=p.whole("queue_packets"),
         repairs_per_s=p.number("repairs_per_s"),
@@ -175,12 +177,12 @@ def _producers(p: Parameters, recipe: PubsubRecipe, seed: int) -> dict[int, Prod
             f"senders: senders <= publishers <= members must hold, not "
             f"{senders}, {publishers}, {recipe.members}"
         )
-    ranks = sorted(range(recipe.members), key=lambda rank: rank in recipe.keepers)
+    ranks = sorted(range(recipe.members), key=lambda rank: rank in recipe.logger_pids)
     rate, seconds = p.number("rate") / senders, p.number("seconds")
     packets = repeat(Submission(payload=bytes(p.whole("size", at_least=0))))
     producers = {}
     for place, rank in enumerate(ranks[:publishers]):
-        rng = stream(seed, "arrivals", rank)
+        rng = rng_stream(seed, "arrivals", rank)
         gaps = (
             arrivals.poisson(rate, rng) if place < senders else iter([IDLE_FROM_S * rng.random()])
         )

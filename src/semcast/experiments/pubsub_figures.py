@@ -6,7 +6,7 @@ The thesis's curves are lost with its pictures; what its text says of them stand
 
 from semcast.experiments import convergence
 from semcast.experiments.experiment import Value
-from semcast.experiments.figure import Curve, Figure, Panel, Reading
+from semcast.experiments.figure import Curve, Figure, Panel, PaperValue
 from semcast.sim.topology import tiers
 
 _TOPOLOGY = tiers()
@@ -97,7 +97,7 @@ def _selection() -> tuple[Panel, ...]:
         Curve("mean", "pubsub", "bias", biases, "latency_mean_ms", _MINUTE),
         Curve("standard deviation", "pubsub", "bias", biases, "latency_std_ms", _MINUTE),
     )
-    told = ((69.4, 162.2), (82.3, 187.5), (136.0, 439.5))
+    readings = ((69.4, 162.2), (82.3, 187.5), (136.0, 439.5))
     return (
         Panel(
             "(7-8) traffic of links by selection",
@@ -114,7 +114,7 @@ def _selection() -> tuple[Panel, ...]:
             "ms until all have it",
             latency,
             tuple(
-                Reading(f"{curve.label}: {told[bias][place]:g}", bias, told[bias][place])
+                PaperValue(f"{curve.label}: {readings[bias][place]:g}", bias, readings[bias][place])
                 for place, curve in enumerate(latency)
                 for bias in biases
             ),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from semcast.experiments.experiment import Row
 from semcast.faults import UDP_IP_BYTES
-from semcast.sim.routed import RoutedNetwork
+from semcast.sim.routed_network import RoutedNetwork
 from semcast.sim.topology import HUB
 from semcast.terms.events import DELIVER, MULTICAST, Event
 from semcast.terms.ids import EVERYONE
@@ -31,7 +31,7 @@ def repairs_in(to: Sequence[int], datagram: PubsubDatagram) -> int:
     return 0
 
 
-class Reach:
+class PacketReach:
     """Who has which packet.  A packet is dropped from `waiting` when all have it."""
 
     def __init__(self, members: int) -> None:
@@ -120,6 +120,6 @@ def load_row(network: RoutedNetwork) -> Row:
 
 def _links(network: RoutedNetwork) -> Iterable[float]:
     """Megabytes over each link, both directions."""
-    wires = network.wires
-    for there, back in zip(wires[::2], wires[1::2], strict=True):
-        yield (there.bytes + back.bytes) / 1e6
+    wires = network.directed_links
+    for forth, back in zip(wires[::2], wires[1::2], strict=True):
+        yield (forth.bytes + back.bytes) / 1e6

@@ -10,7 +10,7 @@ from semcast.experiments.replay import REPLAY
 from semcast.experiments.scale import SCALE
 from semcast.experiments.slow_receiver import SLOW_RECEIVER
 from semcast.experiments.stock import STOCK
-from semcast.terms.errors import one_of
+from semcast.terms.errors import unknown_value
 
 EXPERIMENTS: dict[str, Experiment] = {
     e.name: e
@@ -32,5 +32,5 @@ EXPERIMENTS: dict[str, Experiment] = {
 def experiment(name: str) -> Experiment:
     """The experiment of that name."""
     if name not in EXPERIMENTS:
-        raise one_of("experiment", name, EXPERIMENTS)
+        raise unknown_value("experiment", name, EXPERIMENTS)
     return EXPERIMENTS[name]

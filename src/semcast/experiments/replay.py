@@ -6,7 +6,7 @@ model stands beside the simulation with the file's own distances [SRM §5.1, §6
 """
 
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
-from semcast.experiments.group import Group, in_form, recipe_of, recording
+from semcast.experiments.simulated_group import SimulatedGroup, for_relation, recipe_of, recording
 from semcast.faults import Constant, Link
 from semcast.sim.network import Network
 from semcast.terms.errors import ConfigError
@@ -79,11 +79,11 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
         )
     seconds = min(seconds, len(rows) / rate)
     with recording(trace, "replay", recipe, seed, p) as record:
-        group = Group(
+        group = SimulatedGroup(
             recipe,
             Network(recipe.members, Link(latency=Constant(p.duration_s("latency_ms")))),
             gaps,
-            in_form(replay(rows), recipe),
+            for_relation(replay(rows), recipe),
             seed=seed,
             seconds=seconds,
             warmup_s=warmup_s,

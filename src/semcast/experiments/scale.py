@@ -16,9 +16,15 @@ from typing import NamedTuple
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel
-from semcast.experiments.group import SENDER, Group, in_form, recipe_of, recording
+from semcast.experiments.simulated_group import (
+    SENDER,
+    SimulatedGroup,
+    for_relation,
+    recipe_of,
+    recording,
+)
 from semcast.faults import Constant, Link
-from semcast.sim.clock import Processor, stream
+from semcast.sim.clock import CpuModel, rng_stream
 from semcast.sim.network import Network
 from semcast.terms.events import (
     MULTICAST,
@@ -62,7 +68,7 @@ DEFAULTS: dict[str, Value] = {
 }
 
 
-class Release:
+class ReleaseLatency:
     """How long the sender holds its own messages, until they are stable or purged."""
 
     def __init__(self, start_s: float, end_s: float) -> None:
@@ -93,16 +99,16 @@ class Release:
         return self.released_ns / self.released / 1e6 if self.released else None
 
 
-class Usage(NamedTuple):
+class SenderUsage(NamedTuple):
     """What the sender has used so far: processor seconds, bytes by type of datagram."""
 
     busy_s: float
     sent_bytes: dict[str, int]
 
-    def since(self, before: "Usage") -> "Usage":
+    def since(self, before: "SenderUsage") -> "SenderUsage":
         """What was used in between."""
         sent = {kind: n - before.sent_bytes.get(kind, 0) for kind, n in self.sent_bytes.items()}
-        return Usage(self.busy_s - before.busy_s, sent)
+        return SenderUsage(self.busy_s - before.busy_s, sent)
 
     def row(self, seconds: float) -> Row:
         """This usage as shares and rates."""
@@ -116,12 +122,12 @@ class Usage(NamedTuple):
         }
 
 
-def usage(group: Group) -> Usage:
+def usage(group: SimulatedGroup) -> SenderUsage:
     """The sender's usage up to now."""
     simulation = group.simulation
     traffic = group.network.traffic
     sent = {kind: t.bytes for (source, kind), t in traffic.items() if source == SENDER}
-    return Usage(simulation.processes[SENDER].busy_s, sent)
+    return SenderUsage(simulation.processes[SENDER].busy_s, sent)
 
 
 def run(p: Parameters, seed: int, trace: str | None) -> Row:
@@ -129,20 +135,20 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
     recipe = _recipe(p)
     seconds, warmup_s = p.span_s()
     size = p.whole("size", at_least=0)
-    traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=size)
+    traffic = overwrites(p.share("r"), p.whole("d"), rng_stream(seed, "workload"), size=size)
     factor = p.number("processor_factor", above=-1e-9)
-    release = Release(warmup_s, seconds)
+    release = ReleaseLatency(warmup_s, seconds)
     with recording(trace, "scale", recipe, seed, p) as record:
-        group = Group(
+        group = SimulatedGroup(
             recipe,
             _network(p),
             arrivals.constant(p.number("rate")),
-            in_form(traffic, recipe),
+            for_relation(traffic, recipe),
             seed=seed,
             seconds=seconds,
             warmup_s=warmup_s,
             service_s={recipe.members - 1: SLOWDOWN / p.number("rate")} if p["congested"] else {},
-            processor=Processor(factor=factor, stack_s=STACK_S),
+            processor=CpuModel(factor=factor, stack_s=STACK_S),
             observers=[release.on_event],
             record=record,
         )
@@ -165,8 +171,8 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
 def _recipe(p: Parameters) -> Recipe:
     """The recipe of a group of any size, f told as a number or as the most it can be."""
     members, f = p.whole("members", at_least=2), p.whole("f", at_least=-1)
-    told = Parameters({**p, "f": f if f >= 0 else (members - 1) // 2})
-    return replace(recipe_of(told), safety_always=bool(p["safety_always"]))
+    parameters = Parameters({**p, "f": f if f >= 0 else (members - 1) // 2})
+    return replace(recipe_of(parameters), safety_always=bool(p["safety_always"]))
 
 
 def _network(p: Parameters) -> Network:

@@ -14,12 +14,18 @@ from typing import TypeAlias
 
 from semcast.core.recipe import Recipe
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
-from semcast.experiments.figure import Curve, Figure, Panel, Reading
-from semcast.experiments.group import SENDER, Group, in_form, recipe_of, recording
+from semcast.experiments.figure import Curve, Figure, Panel, PaperValue
+from semcast.experiments.simulated_group import (
+    SENDER,
+    SimulatedGroup,
+    for_relation,
+    recipe_of,
+    recording,
+)
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.workloads import arrivals
 from semcast.workloads.synthetic import overwrites
 
@@ -59,7 +65,7 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
 
 def _buffers(p: Parameters) -> str:
     if p.text("buffers") not in BUFFERS:
-        raise one_of("buffers", p.text("buffers"), BUFFERS)
+        raise unknown_value("buffers", p.text("buffers"), BUFFERS)
     return p.text("buffers")
 
 
@@ -85,16 +91,16 @@ def _group(p: Parameters, seed: int, trace: str | None) -> Row:
     recipe = _recipe(p)
     slow = recipe.members - 1
     traffic = overwrites(
-        p.share("r"), p.whole("d"), stream(seed, "workload"), size=p.whole("size", at_least=0)
+        p.share("r"), p.whole("d"), rng_stream(seed, "workload"), size=p.whole("size", at_least=0)
     )
     seconds, warmup_s = p.span_s()
     link = Link(latency=Constant(p.duration_s("latency_ms")), loss=p.share("loss"))
     with recording(trace, "slow-receiver", recipe, seed, p) as record:
-        group = Group(
+        group = SimulatedGroup(
             recipe,
             Network(recipe.members, link),
             arrivals.constant(p.number("rate")),
-            in_form(traffic, recipe),
+            for_relation(traffic, recipe),
             seed=seed,
             seconds=seconds,
             warmup_s=warmup_s,
@@ -109,9 +115,9 @@ def _group(p: Parameters, seed: int, trace: str | None) -> Row:
 
 def live(p: Parameters, seed: int, trace: str | None) -> Row:
     """The same point with real processes on this machine's network."""
-    from semcast.experiments.live_group import LiveGroup, overwriting, refuse_changes
+    from semcast.experiments.live_group import LiveGroup, overwriting, reject_overrides
 
-    refuse_changes(p, DEFAULTS, "batch", "latency_ms", "loss")
+    reject_overrides(p, DEFAULTS, "batch", "latency_ms", "loss")
     if _buffers(p) == "queue":
         raise ConfigError("buffers: queue runs no protocol, so there is nothing to run live")
     recipe = _recipe(p)
@@ -199,15 +205,15 @@ def _queue(p: Parameters, seed: int, trace: str | None) -> Row:
     queue = BareQueue(reach, p.duration_s("delay_ms"), recipe.order == "item", {})
     end_s, start_s = p.span_s()
     gap_s, now, accepted, waits_s = 1 / p.number("rate"), 0.0, 0, []
-    traffic = overwrites(p.share("r"), p.whole("d"), stream(seed, "workload"), size=0)
+    traffic = overwrites(p.share("r"), p.whole("d"), rng_stream(seed, "workload"), size=0)
     for number, submission in enumerate(traffic):
         now += gap_s
-        taken = list(queue.serve(now))
+        served = list(queue.serve(now))
         item = submission.item or 0
         place = queue.purge(number, item)
         if len(queue.held) == recipe.buffer and place not in queue.held:
             now = queue.free_at
-            taken += queue.serve(now)
+            served += queue.serve(now)
         if now > end_s:
             break
         queue.held[place] = number, item, now
@@ -215,7 +221,7 @@ def _queue(p: Parameters, seed: int, trace: str | None) -> Row:
             queue.purged = 0
             continue
         accepted += 1
-        waits_s += taken
+        waits_s += served
     delivered = len(waits_s)
     return {
         "accepted_rate": accepted / (end_s - start_s),
@@ -257,19 +263,19 @@ LARGE: dict[str, Value] = {
 }
 
 Axis: TypeAlias = tuple[str, tuple[Value, ...]]
-Traffic: TypeAlias = tuple[tuple[str, Mapping[str, Value]], ...]
-Variant: TypeAlias = tuple[str, Mapping[str, Value]]  # how it is drawn, what is fixed
+TrafficMix: TypeAlias = tuple[tuple[str, Mapping[str, Value]], ...]
+CurveVariant: TypeAlias = tuple[str, Mapping[str, Value]]  # how it is drawn, what is fixed
 
 
 def _sweep(
-    axis: Axis, traffic: Traffic, y: str, fixed: Mapping[str, Value], style: str = "simulation"
+    axis: Axis, traffic: TrafficMix, y: str, fixed: Mapping[str, Value], style: str = "simulation"
 ) -> tuple[Curve, ...]:
     return tuple(
         Curve(label, "slow-receiver", *axis, y, {**fixed, **kind}, style) for label, kind in traffic
     )
 
 
-def _delays(title: str, y: str, y_label: str, readings: tuple[Reading, ...] = ()) -> Panel:
+def _delays(title: str, y: str, y_label: str, readings: tuple[PaperValue, ...] = ()) -> Panel:
     reliable = Curve("no purging", "slow-receiver", *DELAYS, y, {"protocol": "rm"}, "reliable")
     simulated = _sweep(DELAYS, SHARES, y, {})
     model = _sweep(DELAYS, SHARES, "model_" + y.removeprefix("accepted_"), {}, "model")
@@ -279,7 +285,7 @@ def _delays(title: str, y: str, y_label: str, readings: tuple[Reading, ...] = ()
     return Panel(title, "delay (ms)", y_label, curves, readings, live=live)
 
 
-def _sensitivity(title: str, axis: Axis, traffic: Traffic, *variants: Variant) -> Panel:
+def _sensitivity(title: str, axis: Axis, traffic: TrafficMix, *variants: CurveVariant) -> Panel:
     curves = [
         curve
         for style, fixed in variants
@@ -290,11 +296,11 @@ def _sensitivity(title: str, axis: Axis, traffic: Traffic, *variants: Variant) -
     return Panel(title, x_label, "accepted (msg/s)", (*curves, *model), log_x=axis is REACHES)
 
 
-QUEUES: tuple[Variant, ...] = (
+QUEUES: tuple[CurveVariant, ...] = (
     ("simulation", ONE_QUEUE),
     ("newer in the obsolete one's place", {**ONE_QUEUE, "order": "item"}),
 )
-PROTOCOL: tuple[Variant, ...] = (
+PROTOCOL: tuple[CurveVariant, ...] = (
     ("simulation", CONGESTED),
     ("sender N/2, receiver N/2", {**CONGESTED, "buffers": "split"}),
 )
@@ -310,9 +316,9 @@ FIGURES = (
                 "accepted_rate",
                 "accepted (msg/s)",
                 (
-                    Reading("no purging: 50", 20, 50),
-                    Reading("r = 0.5: 100", 20, 100),
-                    Reading("r = 0.25: 75 in the text", 20, 75),
+                    PaperValue("no purging: 50", 20, 50),
+                    PaperValue("r = 0.5: 100", 20, 100),
+                    PaperValue("r = 0.25: 75 in the text", 20, 75),
                 ),
             ),
             _delays("(d-f) Messages purged, d = 1, N = 20", "purged_ratio", "purged (share)"),

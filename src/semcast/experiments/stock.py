@@ -8,13 +8,13 @@ promises 151 % of the bottleneck; the paper saw "about 150 %" and does not state
 """
 
 from semcast.experiments.experiment import Experiment, Parameters, Row, Value
-from semcast.experiments.figure import Curve, Figure, Panel, Reading
-from semcast.experiments.group import Group, in_form, recipe_of, recording
+from semcast.experiments.figure import Curve, Figure, Panel, PaperValue
 from semcast.experiments.perturbed import packet_bytes
+from semcast.experiments.simulated_group import SimulatedGroup, for_relation, recipe_of, recording
 from semcast.faults import Constant, Link
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.workloads import arrivals
 from semcast.workloads.items import item_tag
 from semcast.workloads.stock import quotes, stock_probabilities
@@ -47,19 +47,19 @@ DEFAULTS: dict[str, Value] = {
 def run(p: Parameters, seed: int, trace: str | None) -> Row:
     """One point of figure 4."""
     if p.text("bottleneck") not in BOTTLENECKS:
-        raise one_of("bottleneck", p.text("bottleneck"), BOTTLENECKS)
+        raise unknown_value("bottleneck", p.text("bottleneck"), BOTTLENECKS)
     recipe = recipe_of(p)
     if recipe.members < 3:
         raise ConfigError(f"members: {recipe.members} is not at least 3")
     capacity, last = p.number("capacity"), recipe.members - 1
-    traffic = quotes(stream(seed, "workload"), size=p.whole("size", at_least=0))
+    traffic = quotes(rng_stream(seed, "workload"), size=p.whole("size", at_least=0))
     seconds, warmup_s = p.span_s()
     with recording(trace, "stock", recipe, seed, p) as record:
-        group = Group(
+        group = SimulatedGroup(
             recipe,
             _network(p, last),
             arrivals.constant(capacity * p.number("input_percent") / 100),
-            in_form(traffic, recipe),
+            for_relation(traffic, recipe),
             seed=seed,
             seconds=seconds,
             warmup_s=warmup_s,
@@ -119,7 +119,7 @@ def _curve(label: str, y: str, style: str, **fixed: Value) -> Curve:
 
 
 def _panel(
-    title: str, y_label: str, y: str, *more: Curve, readings: tuple[Reading, ...] = ()
+    title: str, y_label: str, y: str, *more: Curve, readings: tuple[PaperValue, ...] = ()
 ) -> Panel:
     curves = (
         _curve("reliable", y, "reliable", protocol="rm"),
@@ -141,7 +141,10 @@ FIGURES = (
                 "output (% of the bottleneck)",
                 "output_percent",
                 _curve("semantic", "model_percent", "model"),
-                readings=(Reading("reliable: 100", 150, 100), Reading("semantic: 150", 150, 150)),
+                readings=(
+                    PaperValue("reliable: 100", 150, 100),
+                    PaperValue("semantic: 150", 150, 150),
+                ),
             ),
             _panel("(b) Latency at the bottleneck", "mean latency (ms)", "latency_mean_ms"),
             _panel(

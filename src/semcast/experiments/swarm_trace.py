@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from semcast.families.case import AnyCase, Outcome
+from semcast.families.case import AnyCase, CaseOutcome
 from semcast.sim.swarm import chosen, draw, replay_line, run_seed
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, Event
@@ -45,7 +45,7 @@ class SwarmRecorder:
         self._runs: list[tuple[Any, ...]] = []
         self._processes: list[tuple[Any, ...]] = []
 
-    def run(self, seed: int) -> Outcome:
+    def run(self, seed: int) -> CaseOutcome:
         """Run a seed and keep its events."""
         events: list[Event] = []
         outcome = run_seed(self._protocol, self._mutant, seed, events.append, order=self._order)
@@ -67,13 +67,13 @@ class SwarmRecorder:
         rows: dict[str, list[Any]] = {}
         for event in events:
             rows.setdefault(event.kind, []).append(row_of(event, distances))
-        for kind, told in rows.items():
+        for kind, of_kind in rows.items():
             waiting = self._tables.setdefault(kind, [])
-            waiting.append(event_table(case.seed, told, self._schema))
+            waiting.append(event_table(case.seed, of_kind, self._schema))
             if sum(table.num_rows for table in waiting) >= _ROW_GROUP:
                 self._flush(kind)
 
-    def _describe(self, case: AnyCase, events: list[Event], outcome: Outcome) -> None:
+    def _describe(self, case: AnyCase, events: list[Event], outcome: CaseOutcome) -> None:
         recipe = case.recipe
         broken = {violation.partition(":")[0] for violation in outcome.violations}
         replay = replay_line(self._protocol, self._mutant, case.seed, self._order)
@@ -85,8 +85,8 @@ class SwarmRecorder:
             parameters["mutant"] = self._mutant
         is_complete = not broken & {_LIVENESS, _RAISED}
         about = (recipe.protocol, recipe.order, recipe.relation, getattr(recipe, "f", 0))
-        told = (case.seed, "swarm", *about, case.seed, is_complete, sorted(parameters.items()))
-        self._runs.append(told)
+        row = (case.seed, "swarm", *about, case.seed, is_complete, sorted(parameters.items()))
+        self._runs.append(row)
         crashed = {event.pid for event in events if event.kind == CRASH}
         for pid in range(case.processes):
             self._processes.append((case.seed, pid, f"p{pid}", pid not in crashed))

@@ -22,7 +22,7 @@ Through: TypeAlias = Literal["objects", "bytes", "fingerprint"]
 LAST_WORD = Submission(payload=b"last", never_purge=True)
 
 
-class Sender(msgspec.Struct, frozen=True, kw_only=True):
+class SenderLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What one member sends: `count` messages over `items` items, a share `keep` never purged."""
 
     pid: int
@@ -54,7 +54,7 @@ class Case(msgspec.Struct, Generic[R, M], frozen=True, kw_only=True):
     seed: int
     recipe: R
     processes: int
-    senders: tuple[Sender, ...]
+    senders: tuple[SenderLoad, ...]
     service_s: dict[int, float] = {}
     take: dict[int, int] = {}
     busy_s: dict[int, float] = {}
@@ -74,7 +74,7 @@ class Case(msgspec.Struct, Generic[R, M], frozen=True, kw_only=True):
 AnyCase: TypeAlias = Case[Any, Any]
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a case went.  `violations` has examples, `count` is the number of all."""
 
     seed: int
@@ -84,7 +84,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-def submissions(sender: Sender, relation: str, reach: int, rng: Random) -> Iterator[Submission]:
+def submissions(sender: SenderLoad, relation: str, reach: int, rng: Random) -> Iterator[Submission]:
     """What a sender's application says, in the form that the relation takes; a message names none
     that is more than `reach` before it."""
     payload = bytes(sender.size)

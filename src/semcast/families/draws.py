@@ -5,10 +5,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from semcast.families.case import AnyCase, Sender
+from semcast.families.case import AnyCase, SenderLoad
 from semcast.faults import (
-    Absence,
     ClockJump,
+    Disconnection,
     Exponential,
     Failpoint,
     Fault,
@@ -25,11 +25,11 @@ RATES = (100.0, 300.0, 1000.0)
 
 def draw_senders(
     members: int, phase_s: float, rng: Random, rates: Sequence[float] = RATES
-) -> Iterator[Sender]:
+) -> Iterator[SenderLoad]:
     """Who sends how much, and how much of it supersedes what."""
     for pid in rng.sample(range(members), rng.randint(1, min(3, members))):
         rate = rng.choice(rates)
-        yield Sender(
+        yield SenderLoad(
             pid=pid,
             rate=rate,
             count=max(2, int(rate * phase_s)),
@@ -90,12 +90,12 @@ def draw_isolations(
             yield Isolation(draw_failpoint(kinds, pid, rng), rng.uniform(0.05, 0.6))
 
 
-def draw_silences(size: int, phase_s: float, rng: Random) -> Iterator[Absence]:
+def draw_silences(size: int, phase_s: float, rng: Random) -> Iterator[Disconnection]:
     """Some are out of reach for a while, and do not say so."""
     for pid in range(size):
         if rng.random() < 0.06:
             start = rng.uniform(0, phase_s)
-            yield Absence(pid, start, start + rng.uniform(0.05, 0.5), announced=False)
+            yield Disconnection(pid, start, start + rng.uniform(0.05, 0.5), announced=False)
 
 
 def draw_surroundings(case: AnyCase, faults: Iterable[Fault], rng: Random) -> AnyCase:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.ids import Life
+from semcast.terms.errors import ConfigError, unknown_value
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
 from semcast.wire import Codec
 
 if TYPE_CHECKING:
     from semcast.families.testing import Testing
 
-MachineFactory: TypeAlias = Callable[[Any, Life, Random, float, Sequence[Any]], Machine]
+MachineFactory: TypeAlias = Callable[[Any, Incarnation, Random, float, Sequence[Any]], Machine]
 """(recipe, incarnation, generator, now, records of its disk) → the machine of that incarnation."""
 
 ALIASES: Final[Mapping[str, tuple[str, str]]] = {
@@ -111,9 +111,9 @@ def find(protocol: str, order: str | None = None) -> Family:
             if order is not None:
                 family.promises(protocol, order)
                 if order not in family.orders:
-                    raise one_of("order", order, family.orders)
+                    raise unknown_value("order", order, family.orders)
             return family
-    raise one_of("protocol", protocol, protocols())
+    raise unknown_value("protocol", protocol, protocols())
 
 
 def default_order(protocol: str) -> str:

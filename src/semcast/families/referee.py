@@ -11,12 +11,12 @@ from semcast.families.case import AnyCase
 from semcast.families.family import find
 from semcast.specs.channel import UnreliableChannel
 from semcast.specs.monitors import Monitors
-from semcast.specs.violations import Ledger, Violation
+from semcast.specs.violations import Violation, ViolationLog
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.events import CRASH, Event
-from semcast.terms.ids import Life, Pid
+from semcast.terms.ids import Incarnation, Pid
 from semcast.terms.machine import Status
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.terms.outputs import Installed
 
 COPIES_MAX: Final = 2  # of a datagram, as `Link.duplicate` makes them
@@ -31,7 +31,7 @@ class ApplicationState(Protocol):
     def install(self, installed: Installed) -> None:
         """Enter a view, with the state that comes with it."""
 
-    def deliver(self, message: Message, position: int) -> None:
+    def deliver(self, message: DataMessage, position: int) -> None:
         """Take a message of the view."""
 
     def state(self) -> bytes:
@@ -55,7 +55,7 @@ class Player(Protocol):
     """What a referee sees of a process."""
 
     pid: Pid
-    life: Life
+    life: Incarnation
 
     @property
     def is_up(self) -> bool: ...
@@ -91,7 +91,7 @@ class Referee:
             },
             promises=find(recipe.protocol).promises(recipe.protocol, recipe.order),
         )
-        self.ledger = Ledger()
+        self.ledger = ViolationLog()
         self.channel: UnreliableChannel | None = None
         if case.is_watched:
             self.channel = UnreliableChannel(case.processes, COPIES_MAX, self.ledger)
@@ -114,11 +114,11 @@ class Referee:
             self.found.append(f"bound: {event.buffered} messages held: {event}")
             self.bound = inf  # The first one is enough.
 
-    def on_error(self, life: Life, source: Pid, error: RemoteProtocolError) -> None:
+    def on_error(self, life: Incarnation, source: Pid, error: RemoteProtocolError) -> None:
         """Members do not say what cannot be meant."""
         self.found.append(f"nonsense: {life} heard from {source}: {error}")
 
-    def on_install(self, life: Life, installed: Installed, state: Any) -> None:
+    def on_install(self, life: Incarnation, installed: Installed, state: Any) -> None:
         """An application enters a view."""
 
     def progress(self, players: Sequence[Player]) -> object:
@@ -170,7 +170,7 @@ class Referee:
         self.monitors.on_end(up, complete=is_complete)
         if quiet and self.channel is not None:
             self.channel.on_end(up, SENDS_MIN)
-        examples = [*self.monitors.violations, *self.ledger.kept]
+        examples = [*self.monitors.violations, *self.ledger.stored]
         excused = {each.property for each in examples if self.is_excused(each)}
         lines = [str(each) for each in examples if each.property not in excused]
         counts = [*self.monitors.counts.items(), *self.ledger.counts.items()]

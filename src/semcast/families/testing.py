@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from semcast.families.case import AnyCase
 from semcast.families.referee import ApplicationState, Referee
 from semcast.faults import Constant, Latency
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, Machine
 
 AT_ONCE: Final = Constant(0.0)
@@ -89,9 +89,9 @@ class Testing:
     case: Any
     draw: Drawn
     referee: Callable[[AnyCase], Referee] = Referee
-    machine: Callable[[AnyCase, Life, Random, float, Sequence[Any]], Machine] | None = None
-    chance: Callable[[Life], tuple[object, ...]] = lambda life: ("member", *life)
-    begins: Callable[[AnyCase, Life], Sequence[Command]] = lambda case, life: ()
+    machine: Callable[[AnyCase, Incarnation, Random, float, Sequence[Any]], Machine] | None = None
+    chance: Callable[[Incarnation], tuple[object, ...]] = lambda life: ("member", *life)
+    begins: Callable[[AnyCase, Incarnation], Sequence[Command]] = lambda case, life: ()
     kinds: Callable[[Any], Iterable[str]] = class_name
     announce: Callable[[int], Command] | None = None
     habits: Callable[[AnyCase], Habits] = lambda case: Habits()

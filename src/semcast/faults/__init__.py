@@ -5,19 +5,25 @@ The simulated network and the live relay apply the same rules, each by its own c
 
 from typing import TypeAlias
 
-from semcast.faults.failpoint import Failpoint, Isolation, Stumble, Tripwire, cut_short
+from semcast.faults.failpoint import (
+    Failpoint,
+    FailpointCrash,
+    FailpointSet,
+    Isolation,
+    truncate_effects,
+)
 from semcast.faults.latency import Constant, Exponential, Latency, LogNormal, Uniform
 from semcast.faults.link import UDP_IP_BYTES, LeakyBucket, Link, LinkState
 from semcast.faults.links import Links
 from semcast.faults.schedule import (
-    Absence,
-    Arrival,
     ClockJump,
     Crash,
     Cut,
-    Departure,
+    Disconnection,
     Downtime,
     Founding,
+    LateJoin,
+    LeaveAt,
     OneWayCut,
     Partition,
     Pause,
@@ -30,31 +36,33 @@ Fault: TypeAlias = (
     | Pause
     | ClockJump
     | Crash
-    | Stumble
+    | FailpointCrash
     | Isolation
-    | Absence
-    | Arrival
-    | Departure
+    | Disconnection
+    | LateJoin
+    | LeaveAt
     | Founding
 )
 
 __all__ = [
     "UDP_IP_BYTES",
-    "Absence",
-    "Arrival",
     "ClockJump",
     "Constant",
     "Crash",
     "Cut",
-    "Departure",
+    "Disconnection",
     "Downtime",
     "Exponential",
     "Failpoint",
+    "FailpointCrash",
+    "FailpointSet",
     "Fault",
     "Founding",
     "Isolation",
+    "LateJoin",
     "Latency",
     "LeakyBucket",
+    "LeaveAt",
     "Link",
     "LinkState",
     "Links",
@@ -62,9 +70,7 @@ __all__ = [
     "OneWayCut",
     "Partition",
     "Pause",
-    "Stumble",
-    "Tripwire",
     "Uniform",
-    "cut_short",
     "is_cut",
+    "truncate_effects",
 ]

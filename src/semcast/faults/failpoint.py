@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from semcast.faults.limits import positive, within
+from semcast.faults.limits import check_positive, check_range
 from semcast.faults.schedule import Downtime
 from semcast.terms.effects import Effects
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, Event
@@ -34,12 +34,12 @@ class Failpoint(msgspec.Struct, frozen=True, tag="failpoint"):
     keep_effects: float = 0.0
 
     def __post_init__(self) -> None:
-        within("pid", self.pid, 0)
-        within("nth", self.nth, 1)
-        within("keep_effects", self.keep_effects, 0, 1)
+        check_range("pid", self.pid, 0)
+        check_range("nth", self.nth, 1)
+        check_range("keep_effects", self.keep_effects, 0, 1)
 
 
-class Stumble(Downtime, frozen=True, tag="stumble"):
+class FailpointCrash(Downtime, frozen=True, tag="stumble"):
     """A crash at a failpoint."""
 
     point: Failpoint
@@ -56,14 +56,14 @@ class Isolation(msgspec.Struct, frozen=True, tag="isolation"):
     for_s: float
 
     def __post_init__(self) -> None:
-        positive("for_s", self.for_s)
+        check_positive("for_s", self.for_s)
 
     @property
     def pid(self) -> int:
         return self.point.pid
 
 
-class Tripwire:
+class FailpointSet:
     """The failpoints of one process, with how many events each still has to see."""
 
     __slots__ = ("_left", "_points")
@@ -72,7 +72,7 @@ class Tripwire:
         self._points = tuple(failpoints)
         self._left = [point.nth for point in self._points]
 
-    def tripped(self, events: Sequence[Event], sent: Iterable[str] = ()) -> Failpoint | None:
+    def triggered(self, events: Sequence[Event], sent: Iterable[str] = ()) -> Failpoint | None:
         """Count one handler's events and the kinds of what it sends; the failpoint reached."""
         for event in events:
             point = self._count(event.kind, event.note)
@@ -94,7 +94,7 @@ class Tripwire:
         return None
 
 
-def cut_short(out: Effects, keep_effects: float, peers: Sequence[int], rng: Random) -> None:
+def truncate_effects(out: Effects, keep_effects: float, peers: Sequence[int], rng: Random) -> None:
     """Leave in `out` only a prefix of its effects, as a crash inside the handler would.
 
     The destinations of a multicast are taken in drawn order, so that over many seeds every
@@ -105,14 +105,14 @@ def cut_short(out: Effects, keep_effects: float, peers: Sequence[int], rng: Rand
     for to, datagram in out.send:
         ranks = rng.sample(peers, len(peers)) if to is EVERYONE else to
         sends += [((one,), datagram) for one in ranks]
-    told = sum(map(_weight, out.outputs))
-    keep = int(keep_effects * (len(sends) + told))
+    weight = sum(map(_weight, out.outputs))
+    keep = int(keep_effects * (len(sends) + weight))
     out.send[:] = sends[:keep]
-    out.outputs[:] = _taken(out.outputs, max(keep - len(sends), 0))
+    out.outputs[:] = _prefix(out.outputs, max(keep - len(sends), 0))
     if out.events is not None:
         installed = sum(isinstance(output, Installed) for output in out.outputs)
         left = {DELIVER: len(delivered(out.outputs)), INSTALL: installed}
-        left[CONFIRM] = len(out.events) if left[DELIVER] + installed == told else 0
+        left[CONFIRM] = len(out.events) if left[DELIVER] + installed == weight else 0
         out.events[:] = _first(out.events, left)
 
 
@@ -123,13 +123,13 @@ def _weight(output: Output) -> int:
     return isinstance(output, Installed)
 
 
-def _taken(outputs: Iterable[Output], count: int) -> Iterator[Output]:
+def _prefix(outputs: Iterable[Output], count: int) -> Iterator[Output]:
     """The first outputs, with `count` messages and views at most."""
     for output in outputs:
         weight = _weight(output)
         if weight > count:
             if isinstance(output, Delivery) and count:
-                yield msgspec.structs.replace(output, run=output.run.part(0, count))
+                yield msgspec.structs.replace(output, run=output.run.slice_run(0, count))
             return
         count -= weight
         yield output

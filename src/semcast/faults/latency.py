@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from semcast.faults.limits import finite
+from semcast.faults.limits import check_finite
 from semcast.terms.errors import ConfigError
 
 
@@ -19,7 +19,7 @@ class Constant(msgspec.Struct, frozen=True, tag="constant"):
     s: float
 
     def __post_init__(self) -> None:
-        finite("s", self.s)
+        check_finite("s", self.s)
 
     def draw(self, rng: Random) -> float:
         """Consumes no randomness."""
@@ -33,8 +33,8 @@ class Uniform(msgspec.Struct, frozen=True, tag="uniform"):
     high_s: float
 
     def __post_init__(self) -> None:
-        finite("low_s", self.low_s)
-        finite("high_s", self.high_s)
+        check_finite("low_s", self.low_s)
+        check_finite("high_s", self.high_s)
         if self.high_s < self.low_s:
             raise ConfigError(f"high_s: {self.high_s!r} is not at least low_s {self.low_s!r}")
 
@@ -50,8 +50,8 @@ class Exponential(msgspec.Struct, frozen=True, tag="exponential"):
     floor_s: float = 0.0
 
     def __post_init__(self) -> None:
-        finite("mean_s", self.mean_s)
-        finite("floor_s", self.floor_s)
+        check_finite("mean_s", self.mean_s)
+        check_finite("floor_s", self.floor_s)
 
     def draw(self, rng: Random) -> float:
         """One draw; mean 0 is the floor alone."""
@@ -66,9 +66,9 @@ class LogNormal(msgspec.Struct, frozen=True, tag="lognormal"):
     floor_s: float = 0.0
 
     def __post_init__(self) -> None:
-        finite("median_s", self.median_s)
-        finite("sigma", self.sigma)
-        finite("floor_s", self.floor_s)
+        check_finite("median_s", self.median_s)
+        check_finite("sigma", self.sigma)
+        check_finite("floor_s", self.floor_s)
 
     def draw(self, rng: Random) -> float:
         """One draw; the heavy tail of real networks."""

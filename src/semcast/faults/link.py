@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from semcast.faults.latency import Constant, Latency
-from semcast.faults.limits import finite, positive, within
+from semcast.faults.limits import check_finite, check_positive, check_range
 
 UDP_IP_BYTES: Final = 28  # headers, which take bandwidth too
 UNUSED: Final = Random(0)  # A generator takes 2.5 KB; links that draw nothing share this one.
@@ -40,13 +40,13 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     queue_bytes: int = 131_072
 
     def __post_init__(self) -> None:
-        within("loss", self.loss, 0, 1)
-        within("duplicate", self.duplicate, 0, 1)
-        within("reorder", self.reorder, 0, 1)
-        finite("reorder_s", self.reorder_s)
+        check_range("loss", self.loss, 0, 1)
+        check_range("duplicate", self.duplicate, 0, 1)
+        check_range("reorder", self.reorder, 0, 1)
+        check_finite("reorder_s", self.reorder_s)
         if self.bandwidth_bps is not None:
-            positive("bandwidth_bps", self.bandwidth_bps)
-        finite("queue_bytes", self.queue_bytes)
+            check_positive("bandwidth_bps", self.bandwidth_bps)
+        check_finite("queue_bytes", self.queue_bytes)
 
     @property
     def is_random(self) -> bool:
@@ -54,7 +54,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
         faulty = self.loss or self.duplicate or self.reorder
         return bool(faulty) or not isinstance(self.latency, Constant)
 
-    def healed(self) -> "Link":
+    def without_faults(self) -> "Link":
         """The same link without its faults: latency and bandwidth are what a network is."""
         return msgspec.structs.replace(self, loss=0.0, duplicate=0.0, reorder=0.0)
 
@@ -92,7 +92,7 @@ class LinkState:
     """A link in use, from its first datagram on.
 
     Invariant: if `plain_s` is not negative, every datagram arrives once, `plain_s` after it was
-    sent.  The simulated network then skips `carry`, which is slower.
+    sent.  The simulated network then skips `transmit`, which is slower.
     """
 
     __slots__ = ("bucket", "is_cut", "link", "plain_s", "rng")
@@ -114,7 +114,7 @@ class LinkState:
         is_plain = self.bucket is None and not (is_cut or link.is_random)
         self.plain_s = latency.s if is_plain and isinstance(latency, Constant) else -1.0
 
-    def carry(self, size_bytes: int, now: float, dropped: Counter[str]) -> Sequence[float]:
+    def transmit(self, size_bytes: int, now: float, dropped: Counter[str]) -> Sequence[float]:
         """When each copy of a datagram arrives; if none does, count the reason in `dropped`."""
         if self.is_cut:
             dropped["cut"] += 1

@@ -1,7 +1,7 @@
 """The links between every two members, with cuts and healing.
 
 The simulated network and the live relay each hold one `Links`.  It has no clock: `cut` returns the
-times at which its holder must call `reroute`, and `LinkState.carry` returns times of arrival.
+times at which its holder must call `reroute`, and `LinkState.transmit` returns times of arrival.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -48,4 +48,4 @@ class Links:
         """End all cuts, loss, duplication and reordering for good; latency and bandwidth stay."""
         self._cuts.clear()
         for _, _, state in self:
-            state.use(state.link.healed())
+            state.use(state.link.without_faults())

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from semcast.faults.limits import finite, interval, positive, within
+from semcast.faults.limits import check_finite, check_interval, check_positive, check_range
 from semcast.terms.errors import ConfigError
 
 
@@ -23,7 +23,7 @@ class Partition(msgspec.Struct, frozen=True, tag="partition"):
     groups: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        interval(self.start, self.end)
+        check_interval(self.start, self.end)
         named = [pid for group in self.groups for pid in group]
         if len(named) != len(set(named)) or any(pid < 0 for pid in named):
             raise ConfigError(
@@ -47,9 +47,9 @@ class OneWayCut(msgspec.Struct, frozen=True, tag="one-way-cut"):
     destination: int
 
     def __post_init__(self) -> None:
-        interval(self.start, self.end)
-        within("source", self.source, 0)
-        within("destination", self.destination, 0)
+        check_interval(self.start, self.end)
+        check_range("source", self.source, 0)
+        check_range("destination", self.destination, 0)
 
     def cuts(self, source: int, destination: int) -> bool:
         """Whether a datagram from one to the other is dropped while the cut lasts."""
@@ -64,8 +64,8 @@ class Pause(msgspec.Struct, frozen=True, tag="pause"):
     end: float
 
     def __post_init__(self) -> None:
-        within("pid", self.pid, 0)
-        interval(self.start, self.end)
+        check_range("pid", self.pid, 0)
+        check_interval(self.start, self.end)
         if self.end == inf:
             raise ConfigError("end: must be finite; use Crash for a process that never resumes")
 
@@ -81,9 +81,9 @@ class Downtime(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.back_after_s is not None:
-            finite("back_after_s", self.back_after_s)
+            check_finite("back_after_s", self.back_after_s)
         if self.announced_after_s is not None:
-            finite("announced_after_s", self.announced_after_s)
+            check_finite("announced_after_s", self.announced_after_s)
 
 
 class Crash(Downtime, frozen=True, tag="crash"):
@@ -94,8 +94,8 @@ class Crash(Downtime, frozen=True, tag="crash"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        within("pid", self.pid, 0)
-        finite("at", self.at)
+        check_range("pid", self.pid, 0)
+        check_finite("at", self.at)
 
 
 class ClockJump(msgspec.Struct, frozen=True, tag="clock-jump"):
@@ -106,12 +106,12 @@ class ClockJump(msgspec.Struct, frozen=True, tag="clock-jump"):
     by_s: float
 
     def __post_init__(self) -> None:
-        within("pid", self.pid, 0)
-        finite("at", self.at)
-        positive("by_s", self.by_s)
+        check_range("pid", self.pid, 0)
+        check_finite("at", self.at)
+        check_positive("by_s", self.by_s)
 
 
-class Absence(msgspec.Struct, frozen=True, tag="absence"):
+class Disconnection(msgspec.Struct, frozen=True, tag="absence"):
     """The process is out of reach: it neither sends nor receives.  If `announced`, it tells the
     group when it goes and when it is back."""
 
@@ -121,18 +121,18 @@ class Absence(msgspec.Struct, frozen=True, tag="absence"):
     announced: bool = True
 
     def __post_init__(self) -> None:
-        within("pid", self.pid, 0)
-        interval(self.start, self.end)
+        check_range("pid", self.pid, 0)
+        check_interval(self.start, self.end)
 
 
-class Arrival(msgspec.Struct, frozen=True, tag="arrival"):
+class LateJoin(msgspec.Struct, frozen=True, tag="arrival"):
     """The process starts only at `at`."""
 
     pid: int
     at: float
 
 
-class Departure(msgspec.Struct, frozen=True, tag="departure"):
+class LeaveAt(msgspec.Struct, frozen=True, tag="departure"):
     """The process leaves for good at `at`."""
 
     pid: int
@@ -148,8 +148,8 @@ class Founding(msgspec.Struct, frozen=True, tag="founding"):
     lineage: int
 
     def __post_init__(self) -> None:
-        finite("at", self.at)
-        within("lineage", self.lineage, 2)  # 1 is that of the first founders.
+        check_finite("at", self.at)
+        check_range("lineage", self.lineage, 2)  # 1 is that of the first founders.
 
 
 Cut: TypeAlias = Partition | OneWayCut

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from semcast.faults import Link
 from semcast.fleet.relay import Relay
-from semcast.runtime.transport.addresses import Address, show
+from semcast.runtime.transport.addresses import Address, format_address
 
 HOST: Final = "127.0.0.1"
 DEADLINE_S: Final = 10.0
@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 
 @contextmanager
-def linked(names: Sequence[str], link: LinkOf) -> Iterator[Peers]:
+def relay_links(names: Sequence[str], link: LinkOf) -> Iterator[Peers]:
     """Let `link(source, destination)`, by rank, be between processes of these names.
 
     with linked(["a", "b"], lambda source, destination: Link(loss=0.01)) as peers:
         semcast.join("quotes", name="a", peers=peers("a"))
     """
     with _running_loop() as call:
-        with ExitStack() as taken:  # until the fronts have got ports of their own
-            own = {name: _free_address(taken) for name in names}
+        with ExitStack() as held_ports:  # until the fronts have got ports of their own
+            own = {name: _free_address(held_ports) for name in names}
             relay = Relay(own, link)
             fronts = call(relay.start())
 
         def peers(name: str) -> list[str]:
             places = {**fronts, name: own[name]}
-            return [f"{peer}={show(address)}" for peer, address in places.items()]
+            return [f"{peer}={format_address(address)}" for peer, address in places.items()]
 
         try:
             yield peers
@@ -56,7 +56,7 @@ def _running_loop() -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
         loop.close()
 
 
-def _free_address(taken: ExitStack) -> Address:
-    place = taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+def _free_address(held_ports: ExitStack) -> Address:
+    place = held_ports.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     place.bind((HOST, 0))
     return HOST, place.getsockname()[1]

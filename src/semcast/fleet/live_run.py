@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from semcast.core.views.recipe import PROTOCOLS as VIEW_PROTOCOLS
-from semcast.fleet.plan import Plan, Result
+from semcast.fleet.plan import WorkerPlan, WorkerResult
 from semcast.fleet.processes import QUIET_S, Fleet
 from semcast.fleet.trace_verdict import judge
 from semcast.runtime.membership.incarnations import pid_of_name
@@ -34,7 +34,7 @@ class LiveRun:
     directory: Path
     started_ns: int
     is_quiet: bool
-    results: Mapping[str, Result]
+    results: Mapping[str, WorkerResult]
     verdict: CheckVerdict
 
     @property
@@ -44,7 +44,7 @@ class LiveRun:
 
 
 def run_live(
-    plans: Sequence[Plan],
+    plans: Sequence[WorkerPlan],
     directory: str | Path,
     name: str,
     disturb: Disturb = lambda _: None,
@@ -74,7 +74,7 @@ def run_live(
     return LiveRun(Path(directory), fleet.started_ns, is_quiet, results, verdict)
 
 
-def _recorded(plan: Plan, directory: str | Path) -> Plan:
+def _recorded(plan: WorkerPlan, directory: str | Path) -> WorkerPlan:
     return msgspec.structs.replace(plan, options={**plan.options, "trace": str(directory)})
 
 

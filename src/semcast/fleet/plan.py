@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
-from semcast.faults.limits import finite, positive, within
-from semcast.terms.errors import ConfigError, one_of
+from semcast.faults.limits import check_finite, check_positive, check_range
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.messages import Submission, Update
 from semcast.workloads.game import Game
 from semcast.workloads.items import item_tag
-from semcast.workloads.lists import name_predecessors
+from semcast.workloads.predecessor_lists import list_predecessors
 from semcast.workloads.stock import STOCK_GROUPS, quotes
 from semcast.workloads.synthetic import overwrites
 
@@ -39,11 +39,11 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.stream not in STREAMS:
-            raise one_of("stream", self.stream, STREAMS)
+            raise unknown_value("stream", self.stream, STREAMS)
         if self.rate is not None:
-            positive("rate", self.rate)
-        finite("seconds", self.seconds)
-        within("size", self.size, 0)
+            check_positive("rate", self.rate)
+        check_finite("seconds", self.seconds)
+        check_range("size", self.size, 0)
 
     def schedule(self) -> Iterator[tuple[float, Update]]:
         """An endless stream with the time at which each message is due, the same for one seed."""
@@ -51,7 +51,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         times, plain = tee(self._submissions(Random(self.seed)))
         traffic: Iterator[Submission] = (sent for _, sent in plain)
         if self.reach is not None:
-            traffic = name_predecessors(traffic, self.reach)
+            traffic = list_predecessors(traffic, self.reach)
         for (due, _), sent in zip(times, traffic, strict=True):
             item = None if sent.item is None else names.get(sent.item) or f"item {sent.item:x}"
             yield due, Update(sent.payload, item, sent.never_purge, sent.obsoletes)
@@ -88,7 +88,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         return ((number * gap, sent) for number, sent in enumerate(streams[self.stream]()))
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One live process.  `options` are those of `join`; `service_s` is what its application
     spends on each message, for `slow_s` from the start signal or, if None, for ever.  A stamped
     payload begins with the sender's monotonic clock in nanoseconds; all processes of an
@@ -107,12 +107,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     keeps_diary: bool = False
 
     def __post_init__(self) -> None:
-        finite("service_s", self.service_s)
+        check_finite("service_s", self.service_s)
         if "name" in self.options:
             raise ConfigError("options: set the name in the plan, not in its options")
 
 
-class Tick(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a process is doing: `taken` were taken by its application, `skipped` told to it.
 
     `age_s` is how old a stamped message was that its application took last; `forgotten` is without
@@ -141,7 +141,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
         return self.taken + self.skipped
 
 
-class Diary(msgspec.Struct, frozen=True, kw_only=True):
+class MessageTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Messages in the order in which they were sent, or taken: 64-bit numbers of this machine.
 
     `at_ns` counts from the start signal; `item` is a tag, 0 without an item.
@@ -152,7 +152,7 @@ class Diary(msgspec.Struct, frozen=True, kw_only=True):
     item: bytes
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a process has to show when it stops.
 
     `seconds` is how long it sent, `took_s` when it took its last message, `cpu_s` the processor
@@ -168,28 +168,28 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     state: str
     latencies_us: list[float] = []
-    sent_diary: Diary | None = None
-    taken_diary: Diary | None = None
+    sent_diary: MessageTimes | None = None
+    taken_diary: MessageTimes | None = None
     snapshot: Any = None
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a process's standard output."""
 
     is_ready: bool = False
-    tick: Tick | None = None
-    result: Result | None = None
+    tick: WorkerStatus | None = None
+    result: WorkerResult | None = None
     error: str | None = None
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkerCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a running process is told: to go on without a member, or to leave."""
 
     forget: str | None = None
     stop: bool = False
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartSignal(msgspec.Struct, frozen=True):
     """The start signal: a moment of the monotonic clock that all processes of a machine share."""
 
     at: float

@@ -23,7 +23,14 @@ from typing import Final, Self
 
 import msgspec
 
-from semcast.fleet.plan import Command, Plan, Report, Result, Start, Tick
+from semcast.fleet.plan import (
+    StartSignal,
+    WorkerCommand,
+    WorkerPlan,
+    WorkerReport,
+    WorkerResult,
+    WorkerStatus,
+)
 from semcast.terms.errors import SemcastError
 
 START_S: Final = 40.0
@@ -43,14 +50,14 @@ class LiveProcess:
 
     def __init__(
         self,
-        plan: Plan,
-        reports: "queue.Queue[tuple[str, Report | None]]",
+        plan: WorkerPlan,
+        reports: "queue.Queue[tuple[str, WorkerReport | None]]",
         command: Sequence[str],
     ) -> None:
         self.plan = plan
         self.is_ready = False
-        self.tick = Tick()
-        self.result: Result | None = None
+        self.tick = WorkerStatus()
+        self.result: WorkerResult | None = None
         self.error: str | None = None
         self.killed_ns: int | None = None
         self.popen = subprocess.Popen(
@@ -61,20 +68,20 @@ class LiveProcess:
         )
         self.reader = threading.Thread(target=self._read, args=(reports,), daemon=True)
         self.reader.start()
-        self.tell(plan)
+        self.send_command(plan)
 
-    def _read(self, reports: "queue.Queue[tuple[str, Report | None]]") -> None:
-        decode = msgspec.json.Decoder(Report).decode
+    def _read(self, reports: "queue.Queue[tuple[str, WorkerReport | None]]") -> None:
+        decode = msgspec.json.Decoder(WorkerReport).decode
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
             try:
                 report = decode(line)
             except msgspec.MsgspecError:
-                report = Report(error=f"it printed {line[:80]!r}, which is not a report")
+                report = WorkerReport(error=f"it printed {line[:80]!r}, which is not a report")
             reports.put((self.plan.name, report))
         reports.put((self.plan.name, None))
 
-    def tell(self, what: object) -> None:
+    def send_command(self, what: object) -> None:
         """One line on its standard input."""
         assert self.popen.stdin is not None
         with suppress(BrokenPipeError):  # It has ended, which its reports tell better.
@@ -103,14 +110,14 @@ class Fleet:
 
     def __init__(
         self,
-        plans: Iterable[Plan],
+        plans: Iterable[WorkerPlan],
         launchers: Mapping[str, Sequence[str]] | None = None,
         worker: Sequence[str] = WORKER,
     ) -> None:
         self._plans = list(plans)
         self._worker = worker
         self._launchers = launchers or {}
-        self._reports: queue.Queue[tuple[str, Report | None]] = queue.Queue()
+        self._reports: queue.Queue[tuple[str, WorkerReport | None]] = queue.Queue()
         self._processes: dict[str, LiveProcess] = {}
         self.started_ns = 0  # of the wall clock, which traces use
         self.killed_ns: dict[str, int] = {}  # likewise, also of those that were started anew
@@ -120,7 +127,7 @@ class Fleet:
             self._processes[plan.name] = self._launch(plan)
         return self
 
-    def _launch(self, plan: Plan) -> LiveProcess:
+    def _launch(self, plan: WorkerPlan) -> LiveProcess:
         command = (*self._launchers.get(plan.name, ()), *self._worker)
         return LiveProcess(plan, self._reports, command)
 
@@ -134,7 +141,7 @@ class Fleet:
             process.close()
 
     @property
-    def ticks(self) -> dict[str, Tick]:
+    def ticks(self) -> dict[str, WorkerStatus]:
         """What the living last said of themselves."""
         return {name: process.tick for name, process in self._alive().items()}
 
@@ -170,13 +177,13 @@ class Fleet:
         at = monotonic() + START_DELAY_S
         self.started_ns = time_ns() + round(START_DELAY_S * 1e9)
         for process in self._processes.values():
-            process.tell(Start(at))
+            process.send_command(StartSignal(at))
 
     def watch(
         self,
-        until: Callable[[Mapping[str, Tick]], bool],
+        until: Callable[[Mapping[str, WorkerStatus]], bool],
         timeout_s: float,
-        on_tick: Callable[[Mapping[str, Tick]], None] = lambda _: None,
+        on_tick: Callable[[Mapping[str, WorkerStatus]], None] = lambda _: None,
     ) -> bool:
         """Follow the ticks until a condition holds; False if it did not in time."""
         deadline = monotonic() + timeout_s
@@ -191,7 +198,7 @@ class Fleet:
     def send_all(
         self,
         timeout_s: float,
-        on_tick: Callable[[Mapping[str, Tick]], None] = lambda _: None,
+        on_tick: Callable[[Mapping[str, WorkerStatus]], None] = lambda _: None,
     ) -> bool:
         """Until every load was sent."""
         loaded = {plan.name for plan in self._plans if plan.load is not None}
@@ -238,22 +245,22 @@ class Fleet:
         process.popen.wait()
         self.killed_ns[name] = process.killed_ns = time_ns()  # It records nothing after that.
 
-    def revive(self, name: str) -> None:
+    def restart(self, name: str) -> None:
         """Start a killed process anew, by the same plan; it need not wait for the others."""
         self._processes[name].close()
         self._listen(POLL_S)  # What it still had to say is not the next one's.
         process = self._processes[name] = self._launch(self._processes[name].plan)
-        process.tell(Start(monotonic()))
+        process.send_command(StartSignal(monotonic()))
 
     def forget(self, name: str) -> None:
         """Let the living go on without a member."""
         for process in self._alive().values():
-            process.tell(Command(forget=name))
+            process.send_command(WorkerCommand(forget=name))
 
-    def stop(self, timeout_s: float = STOP_S) -> dict[str, Result]:
+    def stop(self, timeout_s: float = STOP_S) -> dict[str, WorkerResult]:
         """Let the living leave; what they have to show."""
         for process in self._alive().values():
-            process.tell(Command(stop=True))
+            process.send_command(WorkerCommand(stop=True))
         alive = self._alive().values()
         self._wait(
             lambda: all(process.result is not None for process in alive), timeout_s, "stopped"
@@ -282,7 +289,7 @@ class Fleet:
             return
 
     @staticmethod
-    def _note(process: LiveProcess, report: Report | None) -> None:
+    def _note(process: LiveProcess, report: WorkerReport | None) -> None:
         if report is None:
             if process.result is None and process.killed_ns is None:
                 raise FleetError(f"{process.plan.name} ended: {process.error or 'crashed'}")

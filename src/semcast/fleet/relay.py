@@ -5,7 +5,7 @@ its address.  A datagram of j that arrives at the front of i goes on to i from t
 that i sees it come from the only address at which it knows j.  In between, `faults.Links` decides
 when it arrives or that it is dropped: with the same seed, the draws of the simulated network.
 Ranks are places in the list of names in order; nothing of a frame is read but its clear header.
-The links act from the start; cuts count their seconds from `begin`.
+The links act from the start; cuts count their seconds from `start_faults`.
 Bounds: bytes that wait here (dropped beyond), datagrams read at once, and those of TCP.
 Rejected: rules in the kernel, which need privileges and a kernel that has them.
 """
@@ -18,22 +18,22 @@ from struct import unpack
 from typing import Final, NamedTuple
 
 from semcast.faults import UDP_IP_BYTES, Cut, Link, Links
-from semcast.fleet.relay_streams import Connections, Counts
-from semcast.fleet.timer_queue import Agenda
-from semcast.runtime.transport.addresses import Address, ip_literal, parse_peers, show
-from semcast.terms.errors import ConfigError, LocalProtocolError, one_of
+from semcast.fleet.relay_streams import RelayConnections, RelayCounts
+from semcast.fleet.timer_queue import TimerQueue
+from semcast.runtime.transport.addresses import Address, format_address, ip_literal, parse_peers
+from semcast.terms.errors import ConfigError, LocalProtocolError, unknown_value
 from semcast.wire import frames
 
 DATAGRAM_BYTES_MAX: Final = 65_536
 WAITING_BYTES_MAX: Final = 1 << 26
-PLACE_BYTES: Final = 256  # what a waiting datagram costs beside its bytes
+DATAGRAM_COST_BYTES: Final = 256  # what a waiting datagram costs beside its bytes
 DRAIN_MAX: Final = 256
 RECEIVE_BUFFER_BYTES: Final = 1 << 22
 BIND_ATTEMPTS: Final = 16
 SO_MEMINFO: Final = 55  # Linux: nine numbers about a socket, the last of them its drops
 
 
-class Front(NamedTuple):
+class RelayFront(NamedTuple):
     """Where the peers of one member find it."""
 
     udp: socket.socket
@@ -69,15 +69,15 @@ class Relay:
         self._ids = {frames.member_id(name): rank for rank, (name, _) in enumerate(self._members)}
         self._links = Links(len(self._members), link)
         self._links.draw_from(seed)
-        self._reroute_times = self._links.cut(faults)  # in seconds from `begin`
+        self._reroute_times = self._links.cut(faults)  # in seconds from `start_faults`
         self._has_begun = False
         self._waiting_bytes = 0
         self._buffer = memoryview(bytearray(DATAGRAM_BYTES_MAX))
-        self._fronts: list[Front] = []
+        self._fronts: list[RelayFront] = []
         self._servers: list[asyncio.Server] = []
-        self._counts = Counts()
-        self._agenda = Agenda()
-        self._tcp = Connections(self._members, self._links, seed, self._agenda, self._counts)
+        self._counts = RelayCounts()
+        self._agenda = TimerQueue()
+        self._tcp = RelayConnections(self._members, self._links, seed, self._agenda, self._counts)
 
     async def start(self) -> dict[str, Address]:
         """Open the fronts; where they are."""
@@ -95,24 +95,24 @@ class Relay:
         names = (name for name, _ in self._members)
         return {name: front.address for name, front in zip(names, self._fronts, strict=True)}
 
-    def begin(self) -> None:
+    def start_faults(self) -> None:
         """Let the time of the faults begin."""
         if self._has_begun:
             raise LocalProtocolError("begin: already called")
         self._has_begun = True
         now = self._agenda.now
         for when in self._reroute_times:
-            self._agenda.at(now + when, self._reroute, when)
+            self._agenda.call_at(now + when, self._reroute, when)
 
     def heal(self) -> None:
         """End all cuts, loss, duplication and reordering for good; latency and bandwidth stay."""
         self._links.heal()
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> RelayCounts:
         """So far; they stay after `close`."""
         if self._fronts:
-            self._counts.overrun = sum(map(_overrun, self._fronts))
+            self._counts.overrun = sum(map(_socket_drops, self._fronts))
         return self._counts
 
     async def close(self) -> None:
@@ -136,7 +136,7 @@ class Relay:
 
     def _drain(self, destination: int) -> None:
         """Take what waits at a front, with a limit: the others want their turn."""
-        self._agenda.run_due()  # A cut that is due comes before what arrived after it.
+        self._agenda.run_expired()  # A cut that is due comes before what arrived after it.
         now = self._agenda.now
         receive = self._fronts[destination].udp.recvfrom_into
         for _ in range(DRAIN_MAX):
@@ -154,14 +154,14 @@ class Relay:
             dropped["stranger"] += 1
             return
         link = self._links.rows[source][destination]
-        arrivals = link.carry(len(frame) + UDP_IP_BYTES, now, dropped)
+        arrivals = link.transmit(len(frame) + UDP_IP_BYTES, now, dropped)
         self._counts.duplicated += len(arrivals) > 1
         for when in arrivals:
             if self._waiting_bytes > WAITING_BYTES_MAX:
                 dropped["waiting"] += 1
             else:
-                self._waiting_bytes += len(frame) + PLACE_BYTES
-                self._agenda.at(when, self._forward, source, destination, frame)
+                self._waiting_bytes += len(frame) + DATAGRAM_COST_BYTES
+                self._agenda.call_at(when, self._forward, source, destination, frame)
 
     def _sender(self, frame: bytes, address: Address) -> int | None:
         """The rank of the sender, by its address or else the frame's header; None: a stranger."""
@@ -170,11 +170,11 @@ class Relay:
             return rank
         try:
             return self._ids.get(frames.parse(frame).sender)
-        except frames.Refused:
+        except frames.FrameRejected:
             return None
 
     def _forward(self, source: int, destination: int, frame: bytes) -> None:
-        self._waiting_bytes -= len(frame) + PLACE_BYTES
+        self._waiting_bytes -= len(frame) + DATAGRAM_COST_BYTES
         try:
             self._fronts[source].udp.sendto(frame, self._members[destination][1])
         except OSError:
@@ -188,7 +188,7 @@ def _places(members: Sequence[tuple[str, Address]], fronts: Mapping[str, Address
     names = [name for name, _ in members]
     for name in fronts:
         if name not in names:
-            raise one_of("front", name, names)
+            raise unknown_value("front", name, names)
     places = []
     for name, (host, _) in members:
         literal = ip_literal(host)
@@ -207,7 +207,7 @@ def _places(members: Sequence[tuple[str, Address]], fronts: Mapping[str, Address
     return places
 
 
-def _open_front(name: str, wanted: Address) -> Front:
+def _open_front(name: str, wanted: Address) -> RelayFront:
     """Bind UDP and TCP to one port, any free one if 0 is asked for."""
     host, port = wanted
     attempts = 1 if port else BIND_ATTEMPTS
@@ -218,11 +218,11 @@ def _open_front(name: str, wanted: Address) -> Front:
         except OSError as error:
             if not attempts:
                 raise ConfigError(
-                    f"front: cannot listen on {show(wanted)} for {name}: {error.strerror}"
+                    f"front: cannot listen on {format_address(wanted)} for {name}: {error.strerror}"
                 ) from error
 
 
-def _bind(host: str, port: int) -> Front:
+def _bind(host: str, port: int) -> RelayFront:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     udp = socket.socket(family, socket.SOCK_DGRAM)
     tcp = socket.socket(family, socket.SOCK_STREAM)
@@ -236,10 +236,10 @@ def _bind(host: str, port: int) -> Front:
         udp.close()
         tcp.close()
         raise
-    return Front(udp, tcp, udp.getsockname()[:2])
+    return RelayFront(udp, tcp, udp.getsockname()[:2])
 
 
-def _overrun(front: Front) -> int:
+def _socket_drops(front: RelayFront) -> int:
     """Datagrams that found the socket full, where the system tells."""
     try:
         return int(unpack("9I", front.udp.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 36))[-1])

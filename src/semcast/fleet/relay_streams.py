@@ -15,17 +15,17 @@ from typing import Final, cast
 import msgspec
 
 from semcast.faults import Links
-from semcast.fleet.timer_queue import Agenda
+from semcast.fleet.timer_queue import TimerQueue
 from semcast.runtime.transport.addresses import Address
 from semcast.wire import frames
 
 LENGTH_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = 17 << 20  # Members have limits of their own, below it.
-ON_THE_WAY_BYTES_MAX: Final = 1 << 20  # of one direction of one connection; then it is not read
+IN_FLIGHT_BYTES_MAX: Final = 1 << 20  # of one direction of one connection; then it is not read
 CONNECTIONS_MAX: Final = 1024
 
 
-class Counts(msgspec.Struct):
+class RelayCounts(msgspec.Struct):
     """What a relay did so far.
 
     Every datagram `received`, and every copy `duplicated`, is `sent`, `dropped` or on its way.
@@ -46,18 +46,18 @@ class Counts(msgspec.Struct):
     closed: Counter[str] = msgspec.field(default_factory=Counter)
 
 
-class End(asyncio.Protocol):
+class RelayEnd(asyncio.Protocol):
     """One end of a connection: reads whole frames, which are written to the `other` end later.
 
     `source` and `destination` are the ranks between which the frames it reads travel; an
     accepted end learns its source, and then gets its other end, from its first frame.
     """
 
-    def __init__(self, hub: "Connections", source: int | None, destination: int) -> None:
+    def __init__(self, hub: "RelayConnections", source: int | None, destination: int) -> None:
         self.hub = hub
         self.source = source
         self.destination = destination
-        self.other: End | None = None
+        self.other: RelayEnd | None = None
         self.gone = asyncio.Event()
         self._unread = bytearray()
         self._on_the_way_bytes = 0
@@ -90,8 +90,8 @@ class End(asyncio.Protocol):
 
     def _pass(self, data: bytes) -> None:
         self._on_the_way_bytes += len(data)
-        self._latest = self.hub.arrival(self, self._latest)
-        self.hub.agenda.at(self._latest, self._arrive, data)
+        self._latest = self.hub.arrival_time(self, self._latest)
+        self.hub.agenda.call_at(self._latest, self._arrive, data)
         self._throttle()
 
     def _arrive(self, data: bytes) -> None:
@@ -100,7 +100,7 @@ class End(asyncio.Protocol):
             self.other.transport.write(data)
         self._throttle()
 
-    def join(self, other: "End") -> None:
+    def connect_to(self, other: "RelayEnd") -> None:
         """Read on, now that there is somebody to write to."""
         self.other = other
         self.pump()
@@ -108,7 +108,7 @@ class End(asyncio.Protocol):
 
     def _throttle(self) -> None:
         is_blocked = self.other is None or self.other._is_full
-        if is_blocked or self._on_the_way_bytes > ON_THE_WAY_BYTES_MAX:
+        if is_blocked or self._on_the_way_bytes > IN_FLIGHT_BYTES_MAX:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -128,12 +128,12 @@ class End(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """What was on its way still arrives; then the other end closes."""
         self.gone.set()
-        self.hub.on_gone(self)
+        self.hub.on_closed(self)
         if self.other is not None:
-            self.hub.agenda.at(self._latest, self.other.transport.close)
+            self.hub.agenda.call_at(self._latest, self.other.transport.close)
 
 
-class Connections:
+class RelayConnections:
     """All of a relay's; lives as long as its fronts."""
 
     def __init__(
@@ -141,8 +141,8 @@ class Connections:
         members: Sequence[tuple[str, Address]],
         links: Links,
         seed: int,
-        agenda: Agenda,
-        counts: Counts,
+        agenda: TimerQueue,
+        counts: RelayCounts,
     ) -> None:
         self.agenda = agenda
         self.counts = counts
@@ -150,14 +150,14 @@ class Connections:
         self._ranks = {frames.member_id(name): rank for rank, (name, _) in enumerate(members)}
         self._links = links.rows
         self._rngs = {(s, d): Random(f"{seed}/tcp/{s}/{d}") for s, d, _ in links}
-        self._ends: set[End] = set()
+        self._ends: set[RelayEnd] = set()
         self._calls: set[asyncio.Task[None]] = set()
 
-    def accept(self, destination: int) -> End:
+    def accept(self, destination: int) -> RelayEnd:
         """The end of a connection that arrives at a member's front."""
-        return End(self, None, destination)
+        return RelayEnd(self, None, destination)
 
-    def on_open(self, end: End) -> None:
+    def on_open(self, end: RelayEnd) -> None:
         """Keep it, unless there are too many."""
         self._ends.add(end)
         if end.source is None:
@@ -165,15 +165,15 @@ class Connections:
         if len(self._ends) > 2 * CONNECTIONS_MAX:
             self.close_both(end, "crowd")
 
-    def on_gone(self, end: End) -> None:
+    def on_closed(self, end: RelayEnd) -> None:
         """Forget it."""
         self._ends.discard(end)
 
-    def on_first_frame(self, end: End, frame: bytearray) -> None:
+    def on_first_frame(self, end: RelayEnd, frame: bytearray) -> None:
         """Learn from its header who opened the connection, and call whom it is for."""
         try:
             source = self._ranks.get(frames.parse(bytes(frame)).sender)
-        except frames.Refused:
+        except frames.FrameRejected:
             source = None
         if source is None or source == end.destination:
             self.close_both(end, "stranger")
@@ -186,12 +186,12 @@ class Connections:
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _call(self, end: End, source: int) -> None:
+    async def _call(self, end: RelayEnd, source: int) -> None:
         host, port = self._addresses[end.destination]
         loop = asyncio.get_running_loop()
         try:
             _, far = await loop.create_connection(
-                lambda: End(self, end.destination, source), host, port
+                lambda: RelayEnd(self, end.destination, source), host, port
             )
         except OSError:
             self.close_both(end, "refused")
@@ -199,10 +199,10 @@ class Connections:
         if end.transport.is_closing():
             far.transport.abort()
             return
-        far.join(end)
-        end.join(far)
+        far.connect_to(end)
+        end.connect_to(far)
 
-    def arrival(self, end: End, earliest: float) -> float:
+    def arrival_time(self, end: RelayEnd, earliest: float) -> float:
         """When something that `end` has just read reaches the other end, not before `earliest`."""
         assert end.source is not None
         latency = self._links[end.source][end.destination].link.latency
@@ -216,13 +216,13 @@ class Connections:
             if not end.transport.is_closing():
                 self.close_both(end, "cut")
 
-    def _separated(self, end: End) -> bool:
+    def _separated(self, end: RelayEnd) -> bool:
         source, destination = end.source, end.destination
         if source is None:
             return False
         return self._links[source][destination].is_cut or self._links[destination][source].is_cut
 
-    def close_both(self, end: End, reason: str) -> None:
+    def close_both(self, end: RelayEnd, reason: str) -> None:
         """Close a connection at once and count why."""
         self.counts.closed[reason] += 1
         end.transport.abort()

@@ -45,17 +45,17 @@ class Period(NamedTuple):
         return round(self.start_s * SECOND_NS), round(self.end_s * SECOND_NS)
 
 
-class Shots(NamedTuple):
+class EventColumns(NamedTuple):
     """Events of one kind at one process, in their order: when, which message, of what."""
 
     at_ns: Integers
     seq: Integers
     item: Integers
 
-    def of(self, item: int) -> "Shots":
+    def of(self, item: int) -> "EventColumns":
         """Those of one item."""
         is_wanted = self.item == item
-        return Shots(*(column[is_wanted] for column in self))
+        return EventColumns(*(column[is_wanted] for column in self))
 
     def count(self, period: Period) -> int:
         """How many there are in a period."""
@@ -63,19 +63,19 @@ class Shots(NamedTuple):
         return int(last - first)
 
 
-NOTHING: Final = Shots(*(np.empty(0, np.int64) for _ in Shots._fields))
+NO_EVENTS: Final = EventColumns(*(np.empty(0, np.int64) for _ in EventColumns._fields))
 
 
-class Footage:
+class StreamMeasurement:
     """One sender's stream as all processes recorded it, by kind and process."""
 
-    def __init__(self, sender: int, shots: Mapping[tuple[str, int], Shots]) -> None:
+    def __init__(self, sender: int, shots: Mapping[tuple[str, int], EventColumns]) -> None:
         self._shots = shots
         self._sent = self.of(MULTICAST, sender)
 
-    def of(self, kind: str, pid: int) -> Shots:
+    def of(self, kind: str, pid: int) -> EventColumns:
         """What a process did of one kind."""
-        return self._shots.get((kind, pid), NOTHING)
+        return self._shots.get((kind, pid), NO_EVENTS)
 
     def sent_rate(self, period: Period) -> float:
         """Messages per second that the sender's application got rid of."""
@@ -121,7 +121,7 @@ class Footage:
         return sum(held.get(item) != seq for item, seq in _lasts(self._sent).items())
 
 
-def _ages_ns(sent: Shots, delivered: Shots, ticks: Integers) -> Integers:
+def _ages_ns(sent: EventColumns, delivered: EventColumns, ticks: Integers) -> Integers:
     """Of one item: places count what was sent of it, 0 is nothing yet."""
     newest = np.searchsorted(sent.at_ns, ticks, "right")
     places = np.append(0, np.searchsorted(sent.seq, delivered.seq) + 1)
@@ -130,25 +130,25 @@ def _ages_ns(sent: Shots, delivered: Shots, ticks: Integers) -> Integers:
     return np.where(held < newest, ticks - since_ns, 0)
 
 
-def _lasts(shots: Shots) -> dict[int, int]:
+def _lasts(shots: EventColumns) -> dict[int, int]:
     """By item the last number of it."""
     items, from_end = np.unique(shots.item[::-1], return_index=True)
     return dict(zip(items.tolist(), shots.seq[::-1][from_end].tolist(), strict=True))
 
 
-def read_footage(directory: str | Path, *, start_ns: int, sender: int = 0) -> Footage:
+def read_measurement(directory: str | Path, *, start_ns: int, sender: int = 0) -> StreamMeasurement:
     """The only run of a trace; its processes must have ended.  `sender` is a pid.
 
     footage = read_footage("out/trace", start_ns=fleet.started_ns)
     footage.rate(2, Period(5, 20))
     """
     [run] = read_runs(directory)
-    shots: dict[tuple[str, int], Shots] = {}
+    shots: dict[tuple[str, int], EventColumns] = {}
     for kind in (MULTICAST, DELIVER, PURGE, SKIP):
         folder = Path(directory) / EVENTS / f"kind={kind}"
         if folder.exists():
             shots |= _shots_of(kind, _columns(folder, run.run_id, sender, kind), start_ns)
-    return Footage(sender, shots)
+    return StreamMeasurement(sender, shots)
 
 
 def _columns(folder: Path, run_id: int, sender: int, kind: str) -> dict[str, Integers]:
@@ -167,11 +167,11 @@ def _columns(folder: Path, run_id: int, sender: int, kind: str) -> dict[str, Int
 
 def _shots_of(
     kind: str, columns: Mapping[str, Integers], start_ns: int
-) -> dict[tuple[str, int], Shots]:
+) -> dict[tuple[str, int], EventColumns]:
     order = np.lexsort((columns["n"], columns["inc"], columns["pid"]))
     pids, at_ns, seq, item = (columns[name][order] for name in ("pid", "ts_ns", "seq", "item"))
     shots = {}
     for pid in np.unique(pids).tolist():
-        here = slice(*np.searchsorted(pids, (pid, pid + 1)))
-        shots[kind, pid] = Shots(at_ns[here] - start_ns, seq[here], item[here])
+        rows = slice(*np.searchsorted(pids, (pid, pid + 1)))
+        shots[kind, pid] = EventColumns(at_ns[rows] - start_ns, seq[rows], item[rows])
     return shots

@@ -12,8 +12,8 @@ from math import inf
 from typing import Any
 
 
-class Agenda:
-    """Invariant: unless `run_due` is at work, the timer is set for the head of the heap."""
+class TimerQueue:
+    """Invariant: unless `run_expired` is at work, the timer is set for the head of the heap."""
 
     __slots__ = ("_heap", "_set_for", "_tie", "_timer")
 
@@ -24,21 +24,21 @@ class Agenda:
         self._set_for = inf
 
     def __repr__(self) -> str:
-        return f"Agenda(scheduled={len(self._heap)}, next={self._set_for})"
+        return f"TimerQueue(scheduled={len(self._heap)}, next={self._set_for})"
 
     @property
     def now(self) -> float:
         """The loop's time."""
         return get_running_loop().time()
 
-    def at(self, when: float, callback: Callable[..., None], *args: Any) -> None:
+    def call_at(self, when: float, callback: Callable[..., None], *args: Any) -> None:
         """Call `callback(*args)` once the loop's time has reached `when`; never, if infinite."""
         if when < inf:
             heapq.heappush(self._heap, (when, next(self._tie), callback, args))
             if when < self._set_for:
                 self._set_timer()
 
-    def run_due(self) -> None:
+    def run_expired(self) -> None:
         """Carry out what is due by now, instead of waiting for the timer."""
         heap = self._heap
         now = self.now
@@ -65,5 +65,5 @@ class Agenda:
             self._timer = get_running_loop().call_at(self._set_for, self._wake)
 
     def _wake(self) -> None:
-        self.run_due()
+        self.run_expired()
         self._set_timer()  # Loops may wake within their clock's resolution too early.

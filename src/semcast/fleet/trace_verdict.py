@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from semcast.specs.monitors import Facts
+from semcast.specs.monitors import RunFacts
 from semcast.specs.run_check import CheckResults, RecordedRun, check_run, multicasts_in, streams_of
 from semcast.specs.verdict import CheckVerdict, check_names
 from semcast.terms.promises import PROPERTIES
@@ -90,7 +90,7 @@ def describe(run: RunInfo, processes: Iterable[ProcessInfo], skew_s: float | Non
     """What the monitors need to know of a run."""
     pids = {process.pid for process in processes}
     n = max(pids, default=-1) + 1
-    facts = Facts(run.protocol, run.order, run.relation, run.f, n, run.parameters)
+    facts = RunFacts(run.protocol, run.order, run.relation, run.f, n, run.parameters)
     return RecordedRun(
         run_id=run.run_id,
         facts=facts,

@@ -23,7 +23,16 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 import semcast
-from semcast.fleet.plan import Command, Diary, Load, Plan, Report, Result, Start, Tick
+from semcast.fleet.plan import (
+    Load,
+    MessageTimes,
+    StartSignal,
+    WorkerCommand,
+    WorkerPlan,
+    WorkerReport,
+    WorkerResult,
+    WorkerStatus,
+)
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.event_loop import run
 from semcast.runtime.operations.snapshot import Snapshot
@@ -33,13 +42,13 @@ from semcast.workloads.items import item_tag
 
 TICK_S: Final = 0.1
 TURN_S: Final = 0.001  # between two looks at what is due
-BEHIND_S: Final = 0.05  # A sender that was held up longer does not make up for it.
+CATCH_UP_MAX_S: Final = 0.05  # A sender that was held up longer does not make up for it.
 BATCH_MAX: Final = 64
 PREPARED_MAX: Final = 200_000
 FLOOD_BATCH: Final = 256  # messages that a sender without a pace sends at once,
 FLOOD: Final = 32 * FLOOD_BATCH  # and after which it begins again, unless it has more items
 TAKE_MAX: Final = 1024
-SERVE_S: Final = 0.005  # what a slow application takes at once keeps it busy so long, at most
+SLOW_BATCH_S: Final = 0.005  # what a slow application takes at once keeps it busy so long, at most
 LATENCIES_MAX: Final = 20_000
 STAMP_BYTES: Final = 8
 
@@ -52,12 +61,12 @@ def cpu_s() -> float:
 
 def cpu_s_of(pid: int) -> float:
     """Of another process."""
-    with open(f"/proc/{pid}/stat") as told:
-        fields = told.read().rsplit(")", 1)[1].split()
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / sysconf("SC_CLK_TCK")
 
 
-def say(report: Report) -> None:
+def send_report(report: WorkerReport) -> None:
     """One line to whoever launched this process."""
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
@@ -66,13 +75,13 @@ def say(report: Report) -> None:
 def resident_bytes() -> int | None:
     """Memory that this process uses now, where the system tells."""
     try:
-        with open("/proc/self/statm", "rb") as told:
-            return int(told.read().split()[1]) * getpagesize()
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * getpagesize()
     except OSError:
         return None
 
 
-class Channel(Protocol):
+class WorkerChannel(Protocol):
     """What a worker needs of a system: the part of `Group` that it uses."""
 
     async def multicast_many(self, updates: Iterable[Update]) -> object: ...
@@ -84,20 +93,20 @@ class Channel(Protocol):
     def snapshot(self) -> Snapshot | None: ...
 
 
-Join: TypeAlias = Callable[[Plan], AbstractAsyncContextManager[Channel]]
-Source: TypeAlias = Callable[[float], AsyncIterator[list[Update]]]  # from a start on
+Connect: TypeAlias = Callable[[WorkerPlan], AbstractAsyncContextManager[WorkerChannel]]
+UpdateSource: TypeAlias = Callable[[float], AsyncIterator[list[Update]]]  # from a start on
 
 
-def source_of(load: Load) -> Source:
+def source_of(load: Load) -> UpdateSource:
     """Makes up the load's messages now, so that they cost nothing when time counts."""
     if load.is_flood:
         updates = load.flood(max(FLOOD, load.d))
-        return lambda _: flood(updates)
+        return lambda _: send_flood(updates)
     schedule = load.prepared(PREPARED_MAX)
-    return lambda start: paced(schedule, start)
+    return lambda start: send_at_rate(schedule, start)
 
 
-async def paced(
+async def send_at_rate(
     schedule: Iterator[tuple[float, Update]], start: float
 ) -> AsyncIterator[list[Update]]:
     """Messages as they become due."""
@@ -111,20 +120,20 @@ async def paced(
         if batch:
             yield batch
             behind = monotonic() - (start + due)
-            if behind > BEHIND_S:
+            if behind > CATCH_UP_MAX_S:
                 start += behind
         if len(batch) < BATCH_MAX:
             await asyncio.sleep(max(start + due - monotonic(), TURN_S))
 
 
-async def flood(updates: list[Update]) -> AsyncIterator[list[Update]]:
+async def send_flood(updates: list[Update]) -> AsyncIterator[list[Update]]:
     """The same over and over, as fast as it is taken."""
     starts = range(0, len(updates), FLOOD_BATCH)
     for batch in cycle([updates[start : start + FLOOD_BATCH] for start in starts]):
         yield batch
 
 
-class Notebook:
+class TimesRecorder:
     """A diary in the making; noting is cheap, since it happens while time counts."""
 
     def __init__(self) -> None:
@@ -138,17 +147,19 @@ class Notebook:
         self._numbers.extend(numbers)
         self._items += items
 
-    def diary(self) -> Diary:
+    def diary(self) -> MessageTimes:
         """What was noted."""
         at_ns = array("q")
         for moment, count in self._moments:
             at_ns.extend(repeat(moment, count))
         tags = {item: item_tag(item) if item else 0 for item in set(self._items)}
         items = array("q", [tags[item] for item in self._items])
-        return Diary(at_ns=at_ns.tobytes(), seq=self._numbers.tobytes(), item=items.tobytes())
+        return MessageTimes(
+            at_ns=at_ns.tobytes(), seq=self._numbers.tobytes(), item=items.tobytes()
+        )
 
 
-class Sample:
+class LatencySample:
     """How long stamped messages took: one of every so many, fewer the more there are.
 
     Looking is cheap, since it happens while time counts.
@@ -174,26 +185,28 @@ class Sample:
 class Worker:
     """Lives as long as its process."""
 
-    def __init__(self, plan: Plan, group: Channel, spent_s: Callable[[], float] = cpu_s) -> None:
+    def __init__(
+        self, plan: WorkerPlan, group: WorkerChannel, overhead_s: Callable[[], float] = cpu_s
+    ) -> None:
         self.plan = plan
         self.group = group
-        self.spent_s = spent_s
-        self.sent = self.taken = self.skipped = 0
+        self.overhead_s = overhead_s
+        self.sent = self.received = self.skipped = 0
         self.start = self.taken_at = monotonic()
         self.seconds = 0.0
         self.source = source_of(plan.load) if plan.load else None
-        self.sent_notes, self.taken_notes = Notebook(), Notebook()
+        self.sent_notes, self.taken_notes = TimesRecorder(), TimesRecorder()
         self.is_sending = plan.load is not None
         self.recovers_at = inf  # when it stops being slow
         self.state: dict[tuple[str, str], int] = {}
-        self.sample = Sample()
+        self.sample = LatencySample()
         self.age_s: float | None = None
-        self.cpu_before = spent_s()
+        self.cpu_before = overhead_s()
 
     def begin(self, start: float) -> None:
         """The start signal."""
         self.start = self.taken_at = start
-        self.cpu_before = self.spent_s()
+        self.cpu_before = self.overhead_s()
         if self.plan.slow_s is not None:
             self.recovers_at = start + self.plan.slow_s
 
@@ -228,18 +241,18 @@ class Worker:
     async def take(self) -> None:
         """What comes, at the pace that the plan allows."""
         service_s = self.plan.service_s
-        limit = max(1, int(SERVE_S / service_s)) if service_s else TAKE_MAX
+        limit = max(1, int(SLOW_BATCH_S / service_s)) if service_s else TAKE_MAX
         busy_until = 0.0
         async for batch in self.group.batches(limit):
             self._note(batch)
             now = self.taken_at = monotonic()
             if service_s and now < self.recovers_at:
                 # A timer that came late is made up for, longer idleness is not.
-                busy_until = max(busy_until, now - SERVE_S) + len(batch) * service_s
+                busy_until = max(busy_until, now - SLOW_BATCH_S) + len(batch) * service_s
                 await asyncio.sleep(busy_until - now)
 
     def _note(self, batch: list[Message]) -> None:
-        self.taken += len(batch)
+        self.received += len(batch)
         if self.plan.is_stamped:
             self.sample.note(batch)
             sent_ns = int.from_bytes(batch[-1].payload[:STAMP_BYTES], "little")
@@ -256,13 +269,13 @@ class Worker:
     async def tick(self) -> None:
         """Tell how things are, now and then."""
         while True:
-            say(Report(tick=self._tick()))
+            send_report(WorkerReport(tick=self._tick()))
             await asyncio.sleep(TICK_S)
 
-    def _tick(self) -> Tick:
-        tick = Tick(
+    def _tick(self) -> WorkerStatus:
+        tick = WorkerStatus(
             sent=self.sent,
-            taken=self.taken,
+            taken=self.received,
             skipped=self.skipped,
             age_s=self.age_s,
             is_sending=self.is_sending,
@@ -284,19 +297,19 @@ class Worker:
             members=len(now.view.members) if now.view else 0,
         )
 
-    def result(self) -> Result:
+    def result(self) -> WorkerResult:
         """What there is to show."""
         now = self.group.snapshot()
         if now is not None and self.plan.only_counts:
             self.skipped = now.skipped
         lasts = msgspec.json.encode(sorted((*key, seq) for key, seq in self.state.items()))
-        return Result(
+        return WorkerResult(
             sent=self.sent,
-            taken=self.taken,
+            taken=self.received,
             skipped=self.skipped,
             seconds=monotonic() - self.start if self.is_sending else self.seconds,
             took_s=self.taken_at - self.start,
-            cpu_s=self.spent_s() - self.cpu_before,
+            cpu_s=self.overhead_s() - self.cpu_before,
             state=blake2b(lasts, digest_size=16).hexdigest(),
             latencies_us=self.sample.latencies_us,
             sent_diary=self.sent_notes.diary() if self.plan.keeps_diary else None,
@@ -313,26 +326,26 @@ async def commands() -> asyncio.StreamReader:
     return reader
 
 
-def join_group(plan: Plan) -> AbstractAsyncContextManager[Channel]:
+def join_group(plan: WorkerPlan) -> AbstractAsyncContextManager[WorkerChannel]:
     """Semcast itself."""
     return semcast.join(plan.group, name=plan.name, **plan.options)
 
 
-async def work(join: Join, spent_s: Callable[[], float]) -> None:
+async def work(join: Connect, spent_s: Callable[[], float]) -> None:
     """One life."""
-    told = await commands()
-    plan = msgspec.json.decode(await told.readline(), type=Plan)
+    stdin = await commands()
+    plan = msgspec.json.decode(await stdin.readline(), type=WorkerPlan)
     async with join(plan) as group:
         worker = Worker(plan, group, spent_s)
-        say(Report(is_ready=True))
+        send_report(WorkerReport(is_ready=True))
         taking = asyncio.create_task(worker.take())
-        start = msgspec.json.decode(await told.readline(), type=Start)
+        start = msgspec.json.decode(await stdin.readline(), type=StartSignal)
         await asyncio.sleep(start.at - monotonic())
         worker.begin(start.at)
         doing = [asyncio.create_task(worker.tick())]
         if plan.load is not None:
             doing.append(asyncio.create_task(worker.send(plan.load)))
-        following = asyncio.create_task(follow(told, group))
+        following = asyncio.create_task(follow(stdin, group))
         running: set[asyncio.Task[None]] = {following, taking, *doing}
         while not following.done():
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -342,27 +355,27 @@ async def work(join: Join, spent_s: Callable[[], float]) -> None:
             task.cancel()
         result = worker.result()
     await taking
-    say(Report(result=result))
+    send_report(WorkerReport(result=result))
 
 
-async def follow(told: asyncio.StreamReader, group: Channel) -> None:
+async def follow(stdin: asyncio.StreamReader, group: WorkerChannel) -> None:
     """Carry out commands until one says stop, or nobody is there any more."""
-    async for line in told:
-        command = msgspec.json.decode(line, type=Command)
+    async for line in stdin:
+        command = msgspec.json.decode(line, type=WorkerCommand)
         if command.forget is not None:
             group.forget(command.forget)
         if command.stop:
             return
 
 
-def main(join: Join = join_group, spent_s: Callable[[], float] = cpu_s) -> int:
-    """Exit code 2 if the plan cannot be carried out; `spent_s` is what the channel costs so far,
+def main(join: Connect = join_group, spent_s: Callable[[], float] = cpu_s) -> int:
+    """Exit code 2 if the plan cannot be carried out; `overhead_s` is what the channel costs so far,
     if other processes work for it."""
     Journal.converts_on_close = False  # The launcher converts all journals, and one at a time.
     try:
         run(work(join, spent_s))
     except semcast.SemcastError as error:
-        say(Report(error=str(error)))
+        send_report(WorkerReport(error=str(error)))
         return 2
     return 0
 

@@ -16,8 +16,8 @@ from semcast.kernel.packing import *  # noqa: F403
 from semcast.kernel.plain import *  # noqa: F403
 from semcast.kernel.reader import *  # noqa: F403
 from semcast.kernel.run import *  # noqa: F403
-from semcast.terms.errors import ConfigError, one_of
-from semcast.terms.messages import Message, Submission, Update
+from semcast.terms.errors import ConfigError, unknown_value
+from semcast.terms.messages import DataMessage, Submission, Update
 
 SOURCES: Final = ("reader.py", "run.py", "packing.py", "plain.py", "compiled.pxd")
 FUNCTIONS: Final = frozenset(
@@ -28,7 +28,7 @@ FUNCTIONS: Final = frozenset(
     and not name.startswith("_")
 )
 # No two fields are equal, so that none can be taken for another.
-MESSAGE: Final = Message(1, 2, 3, b"covers", True, ((4, 5),), b"payload", "name")
+MESSAGE: Final = DataMessage(1, 2, 3, b"covers", True, ((4, 5),), b"payload", "name")
 SUBMISSION: Final = Submission(b"payload", 1, (2, 3), True, "name")
 UPDATE: Final = Update(b"payload", "item", True, (1, 2))
 EXAMPLES: Final = (MESSAGE, SUBMISSION, UPDATE)
@@ -50,10 +50,10 @@ def load_compiled() -> ModuleType:
     return module
 
 
-def choose(asked: str) -> tuple[ModuleType, str]:
+def select_build(asked: str) -> tuple[ModuleType, str]:
     """The kernel that is to run, and why it is not the compiled one."""
     if asked not in ("", "plain", "compiled"):
-        raise one_of("SEMCAST_KERNEL", asked, ("plain", "compiled"))
+        raise unknown_value("SEMCAST_KERNEL", asked, ("plain", "compiled"))
     if asked == "plain":
         return plain, "requested by SEMCAST_KERNEL"
     try:
@@ -65,7 +65,7 @@ def choose(asked: str) -> tuple[ModuleType, str]:
         return plain, str(error)
 
 
-ASKED: Final = environ.get("SEMCAST_KERNEL", "")
-_chosen, WHY_PLAIN = choose(ASKED)
+REQUESTED_BUILD: Final = environ.get("SEMCAST_KERNEL", "")
+_chosen, PLAIN_REASON = select_build(REQUESTED_BUILD)
 BUILD: Final = "plain" if _chosen is plain else "compiled"
-globals().update({name: getattr(_chosen, name) for name in ("Run", "Parcel", *FUNCTIONS)})
+globals().update({name: getattr(_chosen, name) for name in ("Run", "UpdateBatch", *FUNCTIONS)})

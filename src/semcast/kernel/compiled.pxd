@@ -10,7 +10,7 @@ cdef extern from *:
     """
     typedef struct {
         PyObject_HEAD
-        PyObject *after, *covers, *item, *keep, *name, *payload, *sender, *seq;
+        PyObject *after, *covers, *item, *name, *never_purge, *payload, *sender, *seq;
     } MessageStruct;
 
     typedef struct {
@@ -24,8 +24,8 @@ cdef extern from *:
     } UpdateStruct;
     """
 
-cdef extern class semcast.terms.messages.Message [object MessageStruct, check_size error]:
-    cdef readonly object after, covers, item, keep, name, payload, sender, seq
+cdef extern class semcast.terms.messages.DataMessage [object MessageStruct, check_size error]:
+    cdef readonly object after, covers, item, name, never_purge, payload, sender, seq
 
 cdef extern class semcast.terms.messages.Submission [object SubmissionStruct, check_size error]:
     cdef readonly object item, name, never_purge, obsoletes, payload
@@ -34,7 +34,7 @@ cdef extern class semcast.terms.messages.Update [object UpdateStruct, check_size
     cdef readonly object item, never_purge, obsoletes, payload
 
 @cython.final
-cdef class Reader:
+cdef class MessageReader:
     cdef bytes data
     cdef Py_ssize_t at, begun, item, payload, payload_end, name, name_end
     cdef int64_t sender, seq
@@ -60,37 +60,37 @@ cdef class Run:
     cdef readonly object sender, first, after
     cdef readonly bint is_packed, is_plain, is_tagged
     cdef readonly list made
-    cpdef tuple fit(self, Py_ssize_t room, bint is_empty)
+    cpdef tuple take_prefix(self, Py_ssize_t room, bint is_empty)
 
 @cython.final
-cdef class Parcel:
+cdef class UpdateBatch:
     cdef readonly object label_of, submission_of
     cdef readonly dict labels
     cdef readonly list updates
 
 @cython.final
-cdef class Writer:
+cdef class MessageWriter:
     cdef bytearray buffer
     cdef Py_ssize_t at
     cdef int make_room(self, Py_ssize_t size) except -1
     @cython.locals(out="unsigned char *", given="const unsigned char *")
     cdef int copy(self, bytes data) except -1
     @cython.locals(out="unsigned char *")
-    cdef int sized(self, int kind, int64_t value) except -1
+    cdef int write_uint(self, int kind, int64_t value) except -1
     @cython.locals(out="unsigned char *")
     cdef int message(self, bytes head, int64_t seq, tuple label, bint keep, bytes payload) except -1
 
-cdef int NIL, FALSE, TRUE, BIN, UNSIGNED, SIGNED, STR, ARRAY, FEW, SHORT
-cdef Py_ssize_t HEADER_BYTES, DISTANCE_BYTES, DEPENDENCY_BYTES, NAME_MAX, WRITTEN_MAX
+cdef int NIL, FALSE, TRUE, BIN, UNSIGNED, SIGNED, STR, ARRAY, FIXARRAY, FIXSTR
+cdef Py_ssize_t HEADER_BYTES, DISTANCE_BYTES, DEPENDENCY_BYTES, NAME_MAX, MESSAGE_OVERHEAD_MAX
 
 cdef Py_ssize_t _size(payload, name, covers, after) except -1
-cdef tuple _label(Parcel parcel, object item)
+cdef tuple _label(UpdateBatch parcel, object item)
 
 @cython.locals(updates=list, head=bytes, label=tuple)
-cpdef tuple pack(
+cpdef tuple pack_run(
     int64_t rank,
     int64_t seq,
-    Parcel parcel,
+    UpdateBatch parcel,
     Py_ssize_t count_max,
     Py_ssize_t payload_max,
     Py_ssize_t size_max,

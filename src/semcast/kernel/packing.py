@@ -1,7 +1,7 @@
 """First transmissions written as what they travel as: the other side of `scan`.
 
-A `Parcel` is what the application wants to send, as it gave it.  `pack` makes a run of it that is
-held, sent and delivered as it is; no object is made for any message.
+A `UpdateBatch` is what the application wants to send, as it gave it.  `pack_run` makes a run of it
+that is held, sent and delivered as it is; no object is made for any message.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec.msgpack import encode
 
-from semcast.kernel.reader import BIN, FALSE, FEW, NAME_MAX, TRUE, UNSIGNED, Number
+from semcast.kernel.reader import BIN, FALSE, FIXARRAY, NAME_MAX, TRUE, UNSIGNED, Number
 from semcast.kernel.run import HEADER_BYTES, Run
 from semcast.terms.messages import Submission, Update
 
 if TYPE_CHECKING:
     import cython
 
-WRITTEN_MAX: Final = 64  # bytes of a message beside payload and name, with some to spare
+MESSAGE_OVERHEAD_MAX: Final = 64  # bytes of a message beside payload and name, with some to spare
 
 # Of an item: its tag, tag and name as they are written, and how many bytes the name has.
-Label: TypeAlias = tuple[int | None, bytes, bytes, int]
-NO_LABEL: Final[Label] = (None, b"\xc0", b"\xa0", 0)
+ItemLabel: TypeAlias = tuple[int | None, bytes, bytes, int]
+NO_LABEL: Final[ItemLabel] = (None, b"\xc0", b"\xa0", 0)
 
 
-class Parcel:
+class UpdateBatch:
     """Updates: a sequence of submissions to everybody, each made when somebody asks for it.
 
     `labels` are those of items that were met before, `label_of` finds that of another, or None if
@@ -35,8 +35,8 @@ class Parcel:
     def __init__(
         self,
         updates: list[Update],
-        labels: dict[str, Label],
-        label_of: Callable[[str], Label | None],
+        labels: dict[str, ItemLabel],
+        label_of: Callable[[str], ItemLabel | None],
         submission_of: Callable[[Update], Submission],
     ) -> None:
         self.updates = updates
@@ -49,15 +49,15 @@ class Parcel:
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            told = (self.labels, self.label_of, self.submission_of)
-            return Parcel(self.updates[place], *told)
+            shared = (self.labels, self.label_of, self.submission_of)
+            return UpdateBatch(self.updates[place], *shared)
         return self.submission_of(self.updates[place])
 
 
-Sequence.register(Parcel)
+Sequence.register(UpdateBatch)
 
 
-class Writer:
+class MessageWriter:
     """Writes messages one behind the other."""
 
     __slots__ = ("at", "buffer")
@@ -83,7 +83,7 @@ class Writer:
             out[at + place] = given[place]
         self.at = at + size
 
-    def sized(self, kind: Number, value: Number) -> None:
+    def write_uint(self, kind: Number, value: Number) -> None:
         """Write a number that is not below 0, behind the kind that says in how many bytes.
 
         `kind` is that of one byte; those of two, four and eight follow.
@@ -101,7 +101,9 @@ class Writer:
             value >>= 8
             size -= 1
 
-    def message(self, head: bytes, seq: Number, label: Label, keep: bool, payload: bytes) -> None:
+    def message(
+        self, head: bytes, seq: Number, label: ItemLabel, keep: bool, payload: bytes
+    ) -> None:
         """Write one; `head` is what all of its sender begin with."""
         self.copy(head)
         out = self.buffer
@@ -109,20 +111,20 @@ class Writer:
             out[self.at] = seq
             self.at += 1
         else:
-            self.sized(UNSIGNED, seq)
+            self.write_uint(UNSIGNED, seq)
         self.copy(label[1])
         at: cython.Py_ssize_t = self.at
         out[at] = BIN  # It covers nothing
         out[at + 1] = 0
         out[at + 2] = TRUE if keep else FALSE
-        out[at + 3] = FEW  # and waits for nobody.
+        out[at + 3] = FIXARRAY  # and waits for nobody.
         self.at = at + 4
-        self.sized(BIN, len(payload))
+        self.write_uint(BIN, len(payload))
         self.copy(payload)
         self.copy(label[2])
 
 
-def _label(parcel: Parcel, item: Any) -> Label | None:
+def _label(parcel: UpdateBatch, item: Any) -> ItemLabel | None:
     """That of an item or of none; None if it can have none or is not the usual text."""
     if item is None:
         return NO_LABEL
@@ -131,10 +133,10 @@ def _label(parcel: Parcel, item: Any) -> Label | None:
     return parcel.labels.get(item) or parcel.label_of(item)
 
 
-def pack(
+def pack_run(
     rank: Number,
     seq: Number,
-    parcel: Parcel,
+    parcel: UpdateBatch,
     count_max: Number,
     payload_max: Number,
     size_max: Number,
@@ -145,8 +147,8 @@ def pack(
     before the first one that needs a closer look; without any there is no run.
     """
     updates = parcel.updates
-    head = bytes((FEW + 8,)) + encode(rank)
-    writer: Writer = Writer(len(updates) * WRITTEN_MAX)
+    head = bytes((FIXARRAY + 8,)) + encode(rank)
+    writer: MessageWriter = MessageWriter(len(updates) * MESSAGE_OVERHEAD_MAX)
     count: cython.Py_ssize_t = 0
     payloads: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t = 0
@@ -167,7 +169,7 @@ def pack(
         payloads += length
         size += needs
         is_tagged = is_tagged or label is not NO_LABEL
-        writer.make_room(needs + WRITTEN_MAX)
+        writer.make_room(needs + MESSAGE_OVERHEAD_MAX)
         writer.message(head, seq + count, label, update.never_purge, payload)
     if not count:
         return None, 0

@@ -12,25 +12,25 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from semcast.kernel.packing import *  # noqa: F403
-from semcast.kernel.packing import Parcel
+from semcast.kernel.packing import UpdateBatch
 from semcast.kernel.reader import *  # noqa: F403
 from semcast.kernel.reader import NAME_MAX
 from semcast.kernel.run import *  # noqa: F403
 from semcast.kernel.run import HEADER_BYTES, ITEM_MAX, ITEM_MIN, Run, _size
-from semcast.terms.messages import Message, Submission, Update
+from semcast.terms.messages import DataMessage, Submission, Update
 
 if TYPE_CHECKING:
     import cython
 
 
-def fields(message: Message, submission: Submission, update: Update) -> tuple[Any, ...]:
+def fields(message: DataMessage, submission: Submission, update: Update) -> tuple[Any, ...]:
     """All of them in order: whether the compiled kernel knows where they lie."""
     return (
         message.sender,
         message.seq,
         message.item,
         message.covers,
-        message.keep,
+        message.never_purge,
         message.after,
         message.payload,
         message.name,
@@ -46,23 +46,23 @@ def fields(message: Message, submission: Submission, update: Update) -> tuple[An
     )
 
 
-def payload_bytes(messages: Sequence[Message]) -> int:
+def payload_bytes(messages: Sequence[DataMessage]) -> int:
     """What is held when these are."""
     if isinstance(messages, Run):
         return messages.payload_bytes
     size: cython.Py_ssize_t = 0
-    message: Message
+    message: DataMessage
     for message in messages:
         size += len(message.payload)
     return size
 
 
-def tagged(messages: Sequence[Message]) -> list[Any]:
+def with_item(messages: Sequence[DataMessage]) -> list[Any]:
     """Those that have an item."""
     return [message for message in messages if message.item is not None]
 
 
-def compose(
+def build_messages(
     make: Callable[..., Any],
     rank: int,
     seq: int,
@@ -98,7 +98,7 @@ def compose(
     return messages, size
 
 
-def fill(
+def take_fitting(
     held: Mapping[int, Any], seq: int, last: int, room: int, is_empty: bool
 ) -> tuple[list[Any], int]:
     """Held messages from `seq` to `last` that lie next to each other and fit, and their size.
@@ -108,7 +108,7 @@ def fill(
     messages: list[Any] = []
     size: cython.Py_ssize_t = 0
     while seq <= last and size < room:
-        message: Message | None = held.get(seq)
+        message: DataMessage | None = held.get(seq)
         if message is None:
             break
         needs: cython.Py_ssize_t = _size(
@@ -122,22 +122,22 @@ def fill(
     return messages, size
 
 
-def take_range(held: dict[int, Any], first: int, last: int) -> list[Any]:
+def pop_range(held: dict[int, Any], first: int, last: int) -> list[Any]:
     """Take out what is held from `first`, the lowest, to `last`; keys stand in their order."""
     if last - first > 2 * len(held):
         return [held.pop(seq) for seq in list(takewhile(lambda seq: seq <= last, held))]
-    taken = []
+    removed = []
     for seq in range(first, last + 1):
         message = held.pop(seq, None)
         if message is not None:
-            taken.append(message)
-    return taken
+            removed.append(message)
+    return removed
 
 
-def settle(unapplied: deque[Any], horizon: int) -> None:
+def drop_upto(unapplied: deque[Any], horizon: int) -> None:
     """Take messages up to `horizon` from the front."""
     while unapplied:
-        message: Message = unapplied[0]
+        message: DataMessage = unapplied[0]
         if message.seq > horizon:
             break
         unapplied.popleft()
@@ -148,14 +148,14 @@ def index_tagged(
 ) -> None:
     """Enter, under their items, the numbers after `after` of what is held and may be purged."""
     late = []
-    message: Message
+    message: DataMessage
     for message in reversed(unapplied):
         if message.seq <= after:
             break
         late.append(message)
     for message in reversed(late):
         seq, item = message.seq, message.item
-        if item is None or message.keep or seq not in held:
+        if item is None or message.never_purge or seq not in held:
             continue
         known = by_item.get(item)
         if known is None:
@@ -164,12 +164,12 @@ def index_tagged(
             known.append(seq)
 
 
-def unindex_tagged(gone: Sequence[Message], upto: int, by_item: dict[int, list[int]]) -> None:
+def unindex_tagged(gone: Sequence[DataMessage], upto: int, by_item: dict[int, list[int]]) -> None:
     """Strike out again what is gone and was entered, numbers up to `upto`."""
-    message: Message
+    message: DataMessage
     for message in gone:
         seq, item = message.seq, message.item
-        if item is None or message.keep or seq > upto:
+        if item is None or message.never_purge or seq > upto:
             continue
         known = by_item[item]
         if len(known) == 1:
@@ -184,7 +184,7 @@ def purge_tagged(
     """Let messages up to `horizon` purge what is held of their items: pairs (purged, by)."""
     purged = []
     while unapplied:
-        message: Message = unapplied[0]
+        message: DataMessage = unapplied[0]
         by, item = message.seq, message.item
         if by > horizon:
             break
@@ -207,7 +207,7 @@ def purge_tagged(
     return purged
 
 
-def letter_bytes(letters: Sequence[Any]) -> int:
+def payload_total(letters: Sequence[Any]) -> int:
     """The payload of what the application gets."""
     size: cython.Py_ssize_t = 0
     for letter in letters:
@@ -215,7 +215,7 @@ def letter_bytes(letters: Sequence[Any]) -> int:
     return size
 
 
-def submissions(make: Callable[..., Any], parcel: Parcel) -> list[Any]:
+def make_submissions(make: Callable[..., Any], parcel: UpdateBatch) -> list[Any]:
     """What the application wants to send.
 
     Stops before the first one that needs a closer look.

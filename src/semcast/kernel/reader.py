@@ -18,14 +18,14 @@ UNSIGNED: Final = 0xCC  # of one byte; two, four and eight with the next kinds
 SIGNED: Final = 0xD0
 STR: Final = 0xD9
 ARRAY: Final = 0xDC  # a length of two bytes follows; of four with the next kind
-FEW: Final = 0x90  # the kind says how many, up to 15
-SHORT: Final = 0xA0  # the kind says how long, up to 31
+FIXARRAY: Final = 0x90  # the kind says how many, up to 15
+FIXSTR: Final = 0xA0  # the kind says how long, up to 31
 
 
 Number: TypeAlias = int  # one of C's, where compiled.pxd says so
 
 
-class Reader:
+class MessageReader:
     """Goes from message to message; its fields are what the last one says.
 
     Item, payload and name are told by where they begin, the last two also by where they end.  The
@@ -54,7 +54,7 @@ class Reader:
     def message(self) -> None:
         """Read the next one."""
         data: bytes = self.data
-        self.expect(FEW + 8)
+        self.expect(FIXARRAY + 8)
         self.sender = self.integer()
         self.seq = self.integer()
         self.has_item = data[self.at] != NIL
@@ -66,7 +66,7 @@ class Reader:
         at: cython.Py_ssize_t = self.at
         keep: cython.int = data[at + 2]
         # It covers nothing and waits for nobody.
-        if data[at] != BIN or data[at + 1] != 0 or data[at + 3] != FEW:
+        if data[at] != BIN or data[at + 1] != 0 or data[at + 3] != FIXARRAY:
             raise ValueError("an unusual message")
         if keep != TRUE and keep != FALSE:
             raise ValueError("neither true nor false")
@@ -79,8 +79,8 @@ class Reader:
         self.payload, self.payload_end = self.begun, self.at
         kind = data[self.at]
         self.at += 1
-        if SHORT <= kind < NIL:
-            self.skip(kind - SHORT)
+        if FIXSTR <= kind < NIL:
+            self.skip(kind - FIXSTR)
         elif STR <= kind < STR + 3:
             self.skip(self.number(1 << (kind - STR), 0))
         else:
@@ -151,8 +151,8 @@ class Reader:
         """Read how long an array is."""
         kind: cython.int = self.data[self.at]
         self.at += 1
-        if FEW <= kind < SHORT:
-            return kind - FEW
+        if FIXARRAY <= kind < FIXSTR:
+            return kind - FIXARRAY
         if ARRAY <= kind < ARRAY + 2:
             return self.number(2 << (kind - ARRAY), 0)
         raise ValueError("not an array")

@@ -2,9 +2,9 @@
 
 A run is bytes until somebody needs its messages one by one, or messages from the beginning; to
 everybody it is a sequence of messages, and cheap to those who ask it for what it knows.  First
-transmissions are nearly always one run that says nothing unusual.  `scan` recognises that in one
-pass over a datagram's MessagePack and makes no object for any message; what it does not recognise
-is for msgspec to decode or to refuse, and `runs_of` finds the runs in it.
+transmissions are nearly always one run that says nothing unusual.  `parse_run` recognises that in
+one pass over a datagram's MessagePack and makes no object for any message; what it does not
+recognise is for msgspec to decode or to refuse, and `runs_of` finds the runs in it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.msgpack import encode
 
-from semcast.kernel.reader import ARRAY, FEW, NAME_MAX, Number, Reader
+from semcast.kernel.reader import ARRAY, FIXARRAY, NAME_MAX, MessageReader, Number
 from semcast.terms.ids import RANK_MAX
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 if TYPE_CHECKING:
     import cython
@@ -29,9 +29,9 @@ ITEM_MAX: Final = (1 << 63) - 1
 class Run:  # noqa: PLW1641 (equal to lists, which have no hash)
     """Messages of one sender from number `first` on.  Immutable.
 
-    If it `is_packed`, it lies in the bytes `data` from `begin` to `end`: read by `scan`, or written
-    by `pack`.  A message that comes `after` others is a run by itself.  If it `is_plain`, nothing
-    in it depends on the recipe of a group; if not `is_tagged`, no message has an item.
+    If it `is_packed`, it lies in the bytes `data` from `begin` to `end`: read by `parse_run`, or
+    written by `pack`.  A message that comes `after` others is a run by itself.  If it `is_plain`,
+    nothing in it depends on the recipe of a group; if not `is_tagged`, no message has an item.
     """
 
     __slots__ = (
@@ -86,27 +86,27 @@ class Run:  # noqa: PLW1641 (equal to lists, which have no hash)
         """Like a tuple of its messages, but equal to any sequence of them."""
         return isinstance(other, Sequence) and self.messages() == list(other)
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[DataMessage]:
         return iter(self.messages())
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             start, stop, step = place.indices(self.count)
-            return self.part(start, stop) if step == 1 else self.messages()[place]
+            return self.slice_run(start, stop) if step == 1 else self.messages()[place]
         index = place + self.count if place < 0 else place
         if not 0 <= index < self.count:
             raise IndexError("run index out of range")
         if self.made is not None:
             return self.made[index]
-        return self.part(index, index + 1).messages()[0]
+        return self.slice_run(index, index + 1).messages()[0]
 
-    def part(self, start: int, stop: int) -> Any:
+    def slice_run(self, start: int, stop: int) -> Any:
         """The messages from one place to another."""
         if start == 0 and stop == self.count:
             return self
         if not self.is_packed:
             return _part(self, start, stop)
-        reader: Reader = Reader(self.data, self.begin)
+        reader: MessageReader = MessageReader(self.data, self.begin)
         for _ in range(start):
             reader.message()
         begin, size = reader.at, 0
@@ -116,12 +116,12 @@ class Run:  # noqa: PLW1641 (equal to lists, which have no hash)
         count, first = max(0, stop - start), self.first + start
         return Run(self.data, begin, reader.at, count, self.sender, first, size, self.is_tagged)
 
-    def fit(self, room: Number, is_empty: bool) -> tuple[Any, int]:
+    def take_prefix(self, room: Number, is_empty: bool) -> tuple[Any, int]:
         """The messages at the front that take up at most so much room, and how much they do.
 
         Into an empty datagram goes at least one, however large.
         """
-        reader: Reader = Reader(self.data, self.begin)
+        reader: MessageReader = MessageReader(self.data, self.begin)
         stop: cython.Py_ssize_t = 0
         payloads: cython.Py_ssize_t = 0
         size: cython.Py_ssize_t = 0
@@ -148,38 +148,38 @@ class Run:  # noqa: PLW1641 (equal to lists, which have no hash)
         first = self.first + head.count
         return Run(self.data, head.end, self.end, count, self.sender, first, size, self.is_tagged)
 
-    def packed(self) -> bytes:
+    def to_msgpack(self) -> bytes:
         """The messages as an array in MessagePack."""
         if not self.is_packed:
             return encode(self.made)
         count = self.count
         if count < 0x10:
-            head = bytes((FEW + count,))
+            head = bytes((FIXARRAY + count,))
         elif count < 0x10000:
             head = bytes((ARRAY, count >> 8, count & 0xFF))
         else:
             head = bytes((ARRAY + 1,)) + count.to_bytes(4, "big")
         return head + self.data[self.begin : self.end]
 
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[DataMessage]:
         """Each by itself; made when first asked for."""
         if self.made is not None:
             return self.made  # type: ignore[no-any-return]
         made = []
-        reader: Reader = Reader(self.data, self.begin)
+        reader: MessageReader = MessageReader(self.data, self.begin)
         sender = self.sender
         for _ in range(self.count):
             reader.message()
             item = reader.tag() if reader.has_item else None
             made.append(
-                Message(
+                DataMessage(
                     sender, reader.seq, item, b"", reader.keep, (), reader.body(), reader.text()
                 )
             )
         self.made = made
         return made
 
-    def letters(self, make: Callable[..., Any], sender: Any, position: Any) -> list[Any]:
+    def app_messages(self, make: Callable[..., Any], sender: Any, position: Any) -> list[Any]:
         """What the application gets, without a message in between if there is none.
 
         `position` is that of the first in a total order; without one it is 0.
@@ -187,14 +187,14 @@ class Run:  # noqa: PLW1641 (equal to lists, which have no hash)
         made = []
         step: cython.Py_ssize_t = position > 0
         if self.made is not None:
-            message: Message
+            message: DataMessage
             for message in self.made:
                 name = message.name or None
                 seq, payload = message.seq, message.payload
-                made.append(make(sender, name, payload, seq, 0, message.keep, position))
+                made.append(make(sender, name, payload, seq, 0, message.never_purge, position))
                 position += step
             return made
-        reader: Reader = Reader(self.data, self.begin)
+        reader: MessageReader = MessageReader(self.data, self.begin)
         for _ in range(self.count):
             reader.message()
             name = reader.text() if reader.name < reader.name_end else None
@@ -206,12 +206,12 @@ class Run:  # noqa: PLW1641 (equal to lists, which have no hash)
 Sequence.register(Run)
 
 
-def run_of(messages: list[Message]) -> Run:
+def run_of(messages: list[DataMessage]) -> Run:
     """One run: messages of one sender next to each other, or one that comes after others."""
     payloads: cython.Py_ssize_t = 0
     is_tagged: cython.bint = False
     is_plain: cython.bint = True
-    message: Message
+    message: DataMessage
     for message in messages:
         payloads += len(message.payload)
         item = message.item
@@ -221,7 +221,7 @@ def run_of(messages: list[Message]) -> Run:
                 is_plain = False
         if message.covers or message.after or len(message.name) > NAME_MAX:
             is_plain = False
-    head: Message = messages[0]
+    head: DataMessage = messages[0]
     return Run(
         b"",
         0,
@@ -243,7 +243,7 @@ def _part(run: Run, start: int, stop: int) -> Any:
     return Run(b"", 0, 0, 0, run.sender, run.first + start, 0, run.is_tagged, [])
 
 
-def runs_of(messages: Sequence[Message]) -> Sequence[Run]:
+def runs_of(messages: Sequence[DataMessage]) -> Sequence[Run]:
     """The runs that messages are, in their order."""
     if isinstance(messages, Run):
         return (messages,)
@@ -251,7 +251,7 @@ def runs_of(messages: Sequence[Message]) -> Sequence[Run]:
     pending: list[Any] = []
     sender: Any = None
     seq: Any = None
-    message: Message
+    message: DataMessage
     for message in messages:
         if pending and (message.sender != sender or message.seq != seq + 1 or message.after):
             runs.append(run_of(pending))
@@ -266,7 +266,7 @@ def runs_of(messages: Sequence[Message]) -> Sequence[Run]:
     return runs
 
 
-def size_of(message: Message) -> int:
+def size_of(message: DataMessage) -> int:
     """About what a message takes in a datagram."""
     return _size(message.payload, message.name, message.covers, message.after)
 
@@ -280,26 +280,26 @@ def _size(payload: Any, name: Any, covers: Any, after: Any) -> int:
     return size
 
 
-def sizes_of(messages: Sequence[Message]) -> int:
+def sizes_of(messages: Sequence[DataMessage]) -> int:
     """About what messages take in a datagram together."""
     size: cython.Py_ssize_t = 0
-    message: Message
+    message: DataMessage
     for message in messages:
         size += _size(message.payload, message.name, message.covers, message.after)
     return size
 
 
-def scan(data: bytes, begin: int = 0) -> tuple[Run, int] | None:
+def parse_run(data: bytes, begin: int = 0) -> tuple[Run, int] | None:
     """The run that the bytes of a datagram are from `begin` on, if they are one, and up to where
     its sender says that its stream is safe."""
-    reader: Reader = Reader(data, begin)
+    reader: MessageReader = MessageReader(data, begin)
     sender: cython.longlong = 0
     first: cython.longlong = 0
     count: cython.longlong = 0
     size: cython.Py_ssize_t = 0
     is_tagged: cython.bint = False
     try:
-        reader.expect(FEW + 5)
+        reader.expect(FIXARRAY + 5)
         reader.expect(1)  # the tag of `Data`
         announced: cython.longlong = reader.count()
         begin = reader.at
@@ -314,7 +314,7 @@ def scan(data: bytes, begin: int = 0) -> tuple[Run, int] | None:
             size += reader.payload_end - reader.payload
             count += 1
         end: cython.Py_ssize_t = reader.at
-        reader.expect(FEW)  # no notices
+        reader.expect(FIXARRAY)  # no notices
         reader.expect(0)  # It answers nobody.
         safe = reader.integer()
     except (ValueError, IndexError):
@@ -324,7 +324,7 @@ def scan(data: bytes, begin: int = 0) -> tuple[Run, int] | None:
     return Run(data, begin, end, count, sender, first, size, is_tagged), safe
 
 
-def join(runs: Sequence[Any]) -> Any:
+def concat_runs(runs: Sequence[Any]) -> Any:
     """One run of several that continue each other as bytes, else their messages."""
     first = runs[0]
     if len(runs) == 1:

@@ -15,10 +15,10 @@ from semcast.terms.errors import ConfigError
 
 Integers: TypeAlias = NDArray[np.int64]
 
-MOST_PAIRS: Final = 0.9  # what is found of all related pairs when no rates are given
+DEFAULT_PAIR_SHARE: Final = 0.9  # what is found of all related pairs when no rates are given
 
 
-class Distances(NamedTuple):
+class DistanceCurve(NamedTuple):
     """The distances of a stream, at some of them: how many messages have 1 ≤ D ≤ x.
 
     What is asked at an x between two of them is answered for the lower one.
@@ -58,9 +58,9 @@ class Distances(NamedTuple):
         """The smallest distance that such a share of all distances does not exceed."""
         return self._first(share * self.related) if self.related else None
 
-    def reach(self, rates: "Rates") -> int | None:
+    def min_buffer(self, rates: "Rates") -> int | None:
         """The smallest N for which R is enough for the sender to go undisturbed."""
-        return self._first(rates.purged_at_least * self.messages)
+        return self._first(rates.required_purge_ratio * self.messages)
 
     def _first(self, needed: float) -> int | None:
         # The product of a share and a count may miss a whole number by a little.
@@ -75,7 +75,7 @@ class Rates(NamedTuple):
     receiver: float
 
     @property
-    def purged_at_least(self) -> float:
+    def required_purge_ratio(self) -> float:
         """R for which equation 1 gives T = Ts."""
         return max(0.0, 1 - self.receiver / self.sender)  # [SRM §5.1] eq. 1
 
@@ -104,7 +104,7 @@ class Advice(NamedTuple):
     reason: str
 
 
-def advise(stream: Distances, rates: Rates | None) -> Advice:
+def advise(stream: DistanceCurve, rates: Rates | None) -> Advice:
     """The smallest N and k that admit the wanted rate [SRM §6.5].
 
     Without rates: those that find nine tenths of the related pairs.
@@ -113,18 +113,18 @@ def advise(stream: Distances, rates: Rates | None) -> Advice:
         return Advice(None, None, None, "the stream has no messages")
     if rates is None:
         return _advise_without_rates(stream)
-    if not rates.purged_at_least:
+    if not rates.required_purge_ratio:
         return Advice(1, 0, rates.sender, "the receiver keeps up: nothing needs to be purged")
-    n = stream.reach(rates)
-    if n is None or stream.limit < rates.purged_at_least * (1 - 1e-12):
-        needed, taken = _percentages(1 - stream.limit, rates.receiver / rates.sender)
+    n = stream.min_buffer(rates)
+    if n is None or stream.limit < rates.required_purge_ratio * (1 - 1e-12):
+        needed, readable = _percentages(1 - stream.limit, rates.receiver / rates.sender)
         best = float(sender_rate(rates.sender, rates.receiver, stream.limit))
         return Advice(
             *(None, None, best),
             f"no buffer is large enough: {needed} of the messages are never superseded, "
-            f"and the receiver can read {taken}",
+            f"and the receiver can read {readable}",
         )
-    [purged] = _percentages(rates.purged_at_least)
+    [purged] = _percentages(rates.required_purge_ratio)
     return Advice(
         *(n, n, rates.sender),  # One horizon for both: a longer k is never used. [SRM §6.2]
         f"{purged} of the messages must be purged, and that many are superseded within {n:,} "
@@ -132,8 +132,8 @@ def advise(stream: Distances, rates: Rates | None) -> Advice:
     )
 
 
-def _advise_without_rates(stream: Distances) -> Advice:
-    n = stream.percentile(MOST_PAIRS)
+def _advise_without_rates(stream: DistanceCurve) -> Advice:
+    n = stream.percentile(DEFAULT_PAIR_SHARE)
     if n is None:
         return Advice(None, None, None, "no message of this stream supersedes another")
     ratio = min(float(stream.purge_ratio(n)), stream.limit)

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def uniform_recurrence(members: int, reached: int, mode: str) -> Iterator[float]
             lacks *= (1 - 1 / members) ** reached * float(np.exp(others_push))
 
 
-def chain(members: int, reached: int, mode: str) -> Iterator[float]:
+def markov_chain(members: int, reached: int, mode: str) -> Iterator[float]:
     """The error after 0, 1, 2, … rounds of a uniform pick, exactly."""
     step = transitions(members, mode)
     _require_group(members, reached)
@@ -114,7 +114,7 @@ def rounds_for(errors: Iterator[float], error: float) -> int:
     raise ConfigError(f"error: {error:g} is not reached within {ROUNDS_MAX} rounds")
 
 
-def crude_bound(members: int, reached: int, error: float) -> float:
+def thesis_bound(members: int, reached: int, error: float) -> float:
     """Rounds that the thesis says suffice for uniform pull [RPB §4.2.2].
 
     Its two lemmas are false, 1 − P(k) ≤ e^−k above half the group (n0 = 51 of 100: 0.49 after a
@@ -151,8 +151,8 @@ def _pull_steps(n: int) -> Floats:
 def _push_steps(n: int) -> Floats:
     """i holders push one after the other; each hits a member that lacks it, or does not."""
     holders = np.arange(1, n + 1)[:, np.newaxis]
-    told = np.arange(n)  # who did not have it before this round
-    fresh = np.clip(n - holders - told, 0, None) / n
+    informed = np.arange(n)  # who did not have it before this round
+    fresh = np.clip(n - holders - informed, 0, None) / n
     counts = np.zeros((n, n))
     counts[:, 0] = 1.0
     for pushed in range(n):
@@ -168,7 +168,7 @@ def _push_steps(n: int) -> Floats:
 
 def _require_mode(mode: str) -> None:
     if mode not in MODES:
-        raise one_of("mode", mode, MODES)
+        raise unknown_value("mode", mode, MODES)
 
 
 def _require_group(members: int, reached: int) -> None:

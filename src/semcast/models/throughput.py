@@ -83,9 +83,11 @@ def horizon(buffer: ArrayLike, k: ArrayLike | None = None) -> Floats:
 
 def sender_rate(ts: ArrayLike, tr: ArrayLike, ratio: ArrayLike) -> Floats:
     """T: what leaves a sender that offers `ts` while the slowest receiver takes `tr`."""
-    ts, tr, kept = _positive("ts", ts), _positive("tr", tr), 1 - _share("ratio", ratio)
+    ts, tr, remaining = _positive("ts", ts), _positive("tr", tr), 1 - _share("ratio", ratio)
     # Where everything can be purged (kept = 0) the receiver is no bound at all.
-    bound = np.divide(tr, kept, out=np.full(np.broadcast(tr, kept).shape, np.inf), where=kept > 0)
+    bound = np.divide(
+        tr, remaining, out=np.full(np.broadcast(tr, remaining).shape, np.inf), where=remaining > 0
+    )
     return np.asarray(np.minimum(ts, bound))  # [SRM §5.1] eq. 1
 
 

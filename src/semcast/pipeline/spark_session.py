@@ -117,25 +117,27 @@ def _started(target: SparkTarget) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("semcast")
     for name, value in {**conf, **target.conf}.items():
         builder = builder.config(name, value)
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as stderr:
         try:
-            with _standard_error_to(said):
+            with _standard_error_to(stderr):
                 return builder.getOrCreate()
         except Exception as error:  # py4j's, pyspark's or the launcher's: which, by the fault.
-            raise ConfigError(f"master: {master!r} did not start: {_cause(error, said)}") from None
+            raise ConfigError(
+                f"master: {master!r} did not start: {_cause(error, stderr)}"
+            ) from None
 
 
 @contextmanager
 def _standard_error_to(file: IO[str]) -> Iterator[None]:
     """Processes started in this block inherit the file instead of standard error."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved_fd = os.dup(2)
     os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved_fd, 2)
+        os.close(saved_fd)
 
 
 def _check_reachable(field_name: str, given: str, addresses: list[tuple[str, int]]) -> None:
@@ -157,9 +159,9 @@ def _bad_file_in(error: Exception) -> BadFile | None:
     if "Python worker exited unexpectedly" in str(error):
         # Parquet whose footer contradicts itself can end a process of pyarrow.
         return BadFile("a Spark worker crashed: a file that it read is damaged, or memory ran out")
-    told = re.search(r"BadFile: (.*)", str(error))
-    if told:
-        return BadFile(told[1])
+    match = re.search(r"BadFile: (.*)", str(error))
+    if match:
+        return BadFile(match[1])
     named = re.search(r"FAILED_READ_FILE.*?file:/*(/\S+?)\.? ", str(error), re.DOTALL)
     return (
         BadFile(f"{named[1]}: cannot be read: damaged, or changed while it was read")
@@ -168,11 +170,11 @@ def _bad_file_in(error: Exception) -> BadFile | None:
     )
 
 
-def _cause(error: Exception, said: IO[str]) -> str:
+def _cause(error: Exception, stderr: IO[str]) -> str:
     """The last error the JVM wrote, or else what came of it here."""
-    said.seek(0)
-    told = [line.strip() for line in said if "Exception" in line or "rror:" in line]
-    return told[-1] if told else _line(error)
+    stderr.seek(0)
+    errors = [line.strip() for line in stderr if "Exception" in line or "rror:" in line]
+    return errors[-1] if errors else _line(error)
 
 
 def _line(error: Exception) -> str:

@@ -9,14 +9,14 @@ from typing import Any, Final, TypeAlias
 from semcast.kernel import payload_bytes
 from semcast.runtime.membership.directory import Directory
 from semcast.runtime.transport.addresses import Address
-from semcast.runtime.transport.tcp import Bulk
-from semcast.runtime.transport.udp import Transport
+from semcast.runtime.transport.tcp import TcpTransport
+from semcast.runtime.transport.udp import UdpTransport
 from semcast.terms.ids import EVERYONE, Pid
 from semcast.terms.messages import Data, Nack
 from semcast.terms.views import StateChunk
 from semcast.wire import encode
 from semcast.wire.codec import Codec
-from semcast.wire.frames import TCP, WHOLE
+from semcast.wire.frames import DATAGRAM, TCP
 
 BULK_BYTES: Final = 128 << 10  # repair of more than this to one member goes over TCP
 
@@ -41,7 +41,7 @@ class MemberChannel:
     by number."""
 
     def __init__(
-        self, transport: Transport, tcp: Bulk, directory: Directory, codec: Codec[Any]
+        self, transport: UdpTransport, tcp: TcpTransport, directory: Directory, codec: Codec[Any]
     ) -> None:
         self.transport = transport
         self.tcp = tcp
@@ -65,18 +65,18 @@ class MemberChannel:
         if is_repair:
             sends = self._send_bulk(sends)
         if len(sends) == 1 and sends[0][0] is EVERYONE:
-            self.transport.send(WHOLE, encode(sends[0][1]), self._directory.group_addresses)
+            self.transport.send(DATAGRAM, encode(sends[0][1]), self._directory.group_addresses)
             return
         for audience, group in groupby(sends, itemgetter(0)):
             to = self._directory.group_addresses if audience is EVERYONE else self._known(audience)
-            self.transport.send_all(WHOLE, [encode(datagram) for _, datagram in group], to)
+            self.transport.send_all(DATAGRAM, [encode(datagram) for _, datagram in group], to)
 
     def _count_repairs(self, sends: Sequence[Send]) -> None:
         for _, datagram in sends:
             inner = getattr(datagram, "datagram", datagram)
             if isinstance(inner, Nack):
                 self.repairs_asked += 1
-            elif isinstance(inner, Data) and inner.answers:
+            elif isinstance(inner, Data) and inner.nack_number:
                 self.repairs_answered += 1
 
     def _known(self, audience: Sequence[Pid]) -> list[Address | None]:
@@ -102,4 +102,4 @@ class MemberChannel:
         address = self._addresses.get(pid)
         if address is None or not self.tcp.is_ready(address):
             return False
-        return self.tcp.send(address, self.transport.sealer.seal(WHOLE, encode(datagram), TCP))
+        return self.tcp.send(address, self.transport.sealer.seal(DATAGRAM, encode(datagram), TCP))

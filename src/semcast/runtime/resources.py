@@ -10,22 +10,27 @@ from contextlib import AsyncExitStack
 from time import monotonic
 from typing import Final
 
-from semcast.runtime.membership.gathering import Seat
+from semcast.runtime.membership.gathering import RosterEntry
 from semcast.runtime.membership.versions import Versions
 from semcast.runtime.operations.control import ControlServer
 from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
 from semcast.runtime.options.options import Options
-from semcast.runtime.storage.keyring import KeyRing, KeyRingWatch, id_text, keys_path
+from semcast.runtime.storage.keyring import KeyRing, KeyRingWatcher, id_text, keys_path
 from semcast.runtime.tasks import start_task
-from semcast.runtime.transport.addresses import Address, show
+from semcast.runtime.transport.addresses import Address, format_address
 from semcast.runtime.transport.endpoints import find_interface, open_ports
 from semcast.runtime.transport.network_interfaces import datagram_bytes
-from semcast.runtime.transport.sockets import open_multicast, received_bytes, shortages, turn_away
-from semcast.runtime.transport.tcp import Bulk
-from semcast.runtime.transport.udp import Transport
+from semcast.runtime.transport.sockets import (
+    buffer_shortfalls,
+    drop_matching,
+    open_multicast,
+    received_bytes,
+)
+from semcast.runtime.transport.tcp import TcpTransport
+from semcast.runtime.transport.udp import UdpTransport
 from semcast.terms.errors import ConfigError
-from semcast.wire.fragments import Reassembly
-from semcast.wire.frames import MARK_PLACE, MULTICAST, PROBE, UDP, member_id, spoken
+from semcast.wire.fragments import Reassembler
+from semcast.wire.frames import MULTICAST, PROBE, SENDER_OFFSET, UDP, member_id, spoken
 from semcast.wire.sealing import Opener, Sealer
 
 KEYS_PERIOD_S: Final = 0.5
@@ -35,11 +40,11 @@ BODIES_AT_ONCE: Final = 4  # large messages of one sender that may be on their w
 log = logging.getLogger("semcast")
 
 
-class Equipment:
+class MemberResources:
     """Of one member.  Lives from `open` to `close`."""
 
-    transport: Transport
-    bulk: Bulk
+    transport: UdpTransport
+    bulk: TcpTransport
     address: Address
 
     def __init__(self, options: Options) -> None:
@@ -48,7 +53,7 @@ class Equipment:
         self.versions = Versions()
         self.versions.know(peer.name for peer in options.peers or ())
         self.ring: KeyRing | None = None  # None: unsealed, and on loopback only
-        self._watch: KeyRingWatch | None = None
+        self._watch: KeyRingWatcher | None = None
 
     @property
     def is_sealed(self) -> bool:
@@ -60,7 +65,7 @@ class Equipment:
         is set."""
         options = self.options
         if options.key is not False:
-            self._watch = KeyRingWatch(options.key or keys_path())
+            self._watch = KeyRingWatcher(options.key or keys_path())
             self.ring = self._watch.ring if self._watch.ring.keys else None
             if options.key is not None and self.ring is None:
                 raise ConfigError(f"key: {options.key} holds no key; make one: semcast keys new")
@@ -80,8 +85,8 @@ class Equipment:
         options = self.options
         interface = await find_interface(options, sealed=self.is_sealed)
         if self.ring is None:
-            told = log.info if options.key is False else log.warning
-            told("no key: group %s stays on loopback, unsealed", options.group)
+            log_line = log.info if options.key is False else log.warning
+            log_line("no key: group %s stays on loopback, unsealed", options.group)
         frame_bytes = options.datagram or datagram_bytes(interface)
         unicast, listening = open_ports(interface, options)
         self.stack.callback(listening.close)
@@ -91,18 +96,18 @@ class Equipment:
             host, port = options.multicast
             hearing = open_multicast(interface, host, port, options.socket_buffer)
             self.stack.callback(hearing.close)
-            turn_away(hearing, MARK_PLACE, self.sealer.mark)
+            drop_matching(hearing, SENDER_OFFSET, self.sealer.sender_bytes)
             multicast = hearing, interface.endpoint(host, port)
-        for shortage in shortages(unicast, options.socket_buffer):
+        for shortage in buffer_shortfalls(unicast, options.socket_buffer):
             log.warning("%s", shortage)
         self.window_bytes = received_bytes(unicast) // 2
-        self.transport = Transport(
+        self.transport = UdpTransport(
             self.sealer,
             self.opener,
             unicast,
             multicast,
             frame_bytes,
-            Reassembly(
+            Reassembler(
                 options.message_max + FRAME_SLACK_BYTES,
                 BODIES_AT_ONCE * (options.message_max + FRAME_SLACK_BYTES),
             ),
@@ -110,23 +115,23 @@ class Equipment:
         self.transport.on_claim = self.versions.on_claim
         self.transport.start()
         self.stack.callback(self.transport.close)
-        self.bulk = Bulk(
+        self.bulk = TcpTransport(
             listening,
             options.message_max + FRAME_SLACK_BYTES,
-            lambda frame, source: self.transport.take(frame, source, monotonic()),
+            lambda frame, source: self.transport.receive_frame(frame, source, monotonic()),
             lambda: self.transport.on_drained(monotonic()),
         )
         await self.bulk.start()
         self.stack.push_async_callback(self.bulk.close)
         self.address = interface.address, unicast.getsockname()[1]
 
-    def seat(self) -> Seat:
+    def seat(self) -> RosterEntry:
         """This process's place in a roster."""
         identity = self.sealer.identity
         place = self.options.name, identity.incarnation, *self.address
-        return Seat(*place, identity.salt, spoken())
+        return RosterEntry(*place, identity.salt, spoken())
 
-    async def show(self, builder: SnapshotBuilder) -> None:
+    async def expose(self, builder: SnapshotBuilder) -> None:
         """Let people look at the member, as its options say."""
         options = self.options
         if options.control:
@@ -139,10 +144,10 @@ class Equipment:
         if options.metrics is not None:
             from semcast.runtime.operations.metrics import serve
 
-            metrics = serve(show(options.metrics), builder.latest)
+            metrics = serve(format_address(options.metrics), builder.latest)
             self.stack.push_async_callback(asyncio.to_thread, metrics.close)
 
-    async def _watch_keys(self, watch: KeyRingWatch) -> None:
+    async def _watch_keys(self, watch: KeyRingWatcher) -> None:
         """Take up a changed key ring; a bad or empty one leaves things as they are."""
         while True:
             await asyncio.sleep(KEYS_PERIOD_S)
@@ -163,20 +168,20 @@ class Equipment:
         channel = MULTICAST if to is None else UDP
         self.transport.send_frame(self._prober.seal(PROBE, body, channel), to)
 
-    def refusals(self) -> str:
+    def explain_discards(self) -> str:
         """What was heard and could not be a member, in words to end a sentence with."""
-        told = ""
-        for reason, explanation in _EXPLAINED.items():
+        text = ""
+        for reason, explanation in _DISCARD_REASONS.items():
             if count := self.transport.discarded[reason]:
-                told += f"; {explanation} ({count} frames)"
-        return told + str(self.versions)
+                text += f"; {explanation} ({count} frames)"
+        return text + str(self.versions)
 
     async def close(self) -> None:
         """Give everything back."""
         await self.stack.aclose()
 
 
-_EXPLAINED: Final = {
+_DISCARD_REASONS: Final = {
     "key": "somebody seals with a key that is not in this ring",
     "forged": "somebody seals with another key under the same number",
     "clear": "somebody sends unsealed",

@@ -5,22 +5,22 @@ It has a virtual clock, a modelled network, applications, disks and faults.
 
 from semcast.sim.application import Consumer, Producer
 from semcast.sim.circumstances import Machines, Observer
-from semcast.sim.clock import Clock, Processor, stream
-from semcast.sim.network import Network, Traffic
-from semcast.sim.process import Process
+from semcast.sim.clock import CpuModel, VirtualClock, rng_stream
+from semcast.sim.network import Network, TrafficCount
+from semcast.sim.process import SimProcess
 from semcast.sim.simulation import Simulation, once
 
 __all__ = [
-    "Clock",
     "Consumer",
+    "CpuModel",
     "Machines",
     "Network",
     "Observer",
-    "Process",
-    "Processor",
     "Producer",
+    "SimProcess",
     "Simulation",
-    "Traffic",
+    "TrafficCount",
+    "VirtualClock",
     "once",
-    "stream",
+    "rng_stream",
 ]

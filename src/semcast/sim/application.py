@@ -15,20 +15,20 @@ from msgspec.structs import replace
 from semcast.families.referee import ApplicationState
 from semcast.families.testing import Habits
 from semcast.faults import Constant, Latency
-from semcast.faults.limits import within
+from semcast.faults.limits import check_range
 from semcast.terms.effects import Effects
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import SupplyState
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.terms.outputs import Delivery, Ended, Installed, Output, Rival, Room
 
 if TYPE_CHECKING:
-    from semcast.sim.process import Process
+    from semcast.sim.process import SimProcess
 
 ALWAYS_READY: Final = 2**62
 
-OnDeliver: TypeAlias = Callable[[int, Sequence[Message], float], None]
-OnInstall: TypeAlias = Callable[[Life, Installed, ApplicationState], None]
+OnDeliver: TypeAlias = Callable[[int, Sequence[DataMessage], float], None]
+OnInstall: TypeAlias = Callable[[Incarnation, Installed, ApplicationState], None]
 
 
 class Consumer:
@@ -42,7 +42,7 @@ class Consumer:
 
     def __init__(self, service: float | Latency = 0.0, take: int | None = None) -> None:
         self.service = Constant(service) if isinstance(service, (int, float)) else service
-        within("take", 1 if take is None else take, 1)
+        check_range("take", 1 if take is None else take, 1)
         self.is_always_ready = take is None and self.service == Constant(0.0)
         self.take = take or (ALWAYS_READY if self.is_always_ready else 1)
         self.asked = self.waiting = 0
@@ -83,8 +83,8 @@ class Producer:
         count_max: int = ALWAYS_READY,
         until_s: float = inf,
     ) -> None:
-        within("batch", batch, 1)
-        within("count_max", count_max, 0)
+        check_range("batch", batch, 1)
+        check_range("count_max", count_max, 0)
         self._arrivals: Iterator[float] = iter(arrivals)
         self._submissions = iter(submissions)
         self._batch = batch
@@ -132,14 +132,14 @@ class Application:
         self._habits, self._rng = habits, rng
         self._on_deliver, self._on_install = on_deliver, on_install
         self._earlier = self._accepted = 0
-        self._process: Process
+        self._process: SimProcess
 
     @property
     def is_blocked(self) -> bool:
         """Whether it has something to say and may not."""
         return self.producer is not None and bool(self.producer.pending)
 
-    def begin(self, process: "Process") -> int:
+    def begin(self, process: "SimProcess") -> int:
         """An incarnation of the process begins; how many messages it asks for."""
         self._process = process
         self.wants_to_leave = self.has_ended = False

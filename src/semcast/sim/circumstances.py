@@ -7,16 +7,16 @@ from typing import Any, Final, TypeAlias
 
 from semcast.families.testing import class_name
 from semcast.faults import Constant, Failpoint, Latency
-from semcast.sim.clock import Processor
+from semcast.sim.clock import CpuModel
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.events import Event
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, Machine
 
 NO_WAIT: Final = Constant(0.0)
 
 Observer: TypeAlias = Callable[[Event], None]
-Born: TypeAlias = Callable[[Life, float, Sequence[Any]], Machine]
+MakeMachine: TypeAlias = Callable[[Incarnation, float, Sequence[Any]], Machine]
 """(incarnation, now, records on its disk) → its machine."""
 
 
@@ -29,8 +29,8 @@ class Machines:
     by.  `announce` is the command that tells a machine of somebody's crash, if it needs that.
     """
 
-    born: Born
-    begins: Callable[[Life], Sequence[Command]] = lambda _: ()
+    born: MakeMachine
+    begins: Callable[[Incarnation], Sequence[Command]] = lambda _: ()
     record: Any = None
     kinds: Callable[[Any], Iterable[str]] = class_name
     announce: Callable[[int], Command] | None = None
@@ -50,9 +50,9 @@ class Circumstances:
     failpoints: Sequence[Failpoint] = ()
     isolations: Mapping[Failpoint, float]
     sync: Latency = NO_WAIT
-    processor: Processor | None = None
+    processor: CpuModel | None = None
     socket_datagrams_max: int = 256
     idle_s: float | None = None
     observers: Sequence[Observer] = ()
-    on_error: Callable[[Life, int, RemoteProtocolError], None] | None = None
+    on_error: Callable[[Incarnation, int, RemoteProtocolError], None] | None = None
     on_stumble: Callable[[int, Failpoint], None]

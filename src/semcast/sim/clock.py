@@ -1,10 +1,10 @@
 """Time and chance, the two inputs that a simulation owns.
 
-`Clock` is a heap of (time, tie, callback, arguments): what is due first runs first, and among
-equals what was scheduled first, so nothing depends on hashes or identities [SRM §5.2].
-`stream` derives one generator per purpose from the seed: a new fault draws from its own stream
+`VirtualClock` is a heap of (time, tie, callback, arguments): what is due first runs first, and
+among equals what was scheduled first, so nothing depends on hashes or identities [SRM §5.2].
+`rng_stream` derives one generator per purpose from the seed: a new fault draws from its own stream
 and leaves every other draw of the run as it was.
-`Processor` charges handlers' processor time to the simulated clock [SRM §5.4].
+`CpuModel` charges handlers' processor time to the simulated clock [SRM §5.4].
 """
 
 import heapq
@@ -15,23 +15,23 @@ from random import Random
 from time import thread_time_ns
 from typing import Any
 
-from semcast.faults.limits import finite
+from semcast.faults.limits import check_finite
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 
 
-def stream(seed: int, *purpose: object) -> Random:
+def rng_stream(seed: int, *purpose: object) -> Random:
     """The generator of one purpose; the same for equal arguments in every process."""
     # Random hashes a string with SHA-512, never with hash().
-    return Random(stream_seed(seed, *purpose))
+    return Random(rng_stream_seed(seed, *purpose))
 
 
-def stream_seed(seed: int, *purpose: object) -> str:
+def rng_stream_seed(seed: int, *purpose: object) -> str:
     """What that generator is made from, for who makes it elsewhere."""
     return "/".join(map(str, (seed, *purpose)))
 
 
-class Clock:
+class VirtualClock:
     """Virtual time.  Invariant: nothing in the heap is due before `now`."""
 
     __slots__ = ("_heap", "_tie", "now")
@@ -42,7 +42,7 @@ class Clock:
         self._tie = count()
 
     def __repr__(self) -> str:
-        return f"Clock(now={self.now}, scheduled={len(self._heap)})"
+        return f"VirtualClock(now={self.now}, scheduled={len(self._heap)})"
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -62,7 +62,7 @@ class Clock:
             self.now = until
 
 
-class Processor:
+class CpuModel:
     """What handlers cost.  One for all processes; each is busy for its own handlers only.
 
     A handler costs `factor` times its measured time, plus `stack_s` for each datagram that goes
@@ -86,10 +86,10 @@ class Processor:
         replay: Sequence[int] | None = None,
         handler_s: float | None = None,
     ) -> None:
-        finite("factor", factor)
-        finite("stack_s", stack_s)
+        check_finite("factor", factor)
+        check_finite("stack_s", stack_s)
         if handler_s is not None:
-            finite("handler_s", handler_s)
+            check_finite("handler_s", handler_s)
         self.handler_s = handler_s
         self.factor = factor
         self.stack_s = stack_s

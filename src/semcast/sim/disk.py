@@ -18,7 +18,7 @@ _HEAD: Final = Struct("<II")  # length and checksum of the body that follows
 _encoder = msgspec.msgpack.Encoder()
 
 
-class Disk:
+class SimDisk:
     """One process's stable storage.  Invariant: `synced` <= the bytes of the file, on a record.
 
     `losses` counts how often everything on it was lost.
@@ -34,7 +34,7 @@ class Disk:
         self.losses = 0
 
     def __repr__(self) -> str:
-        return f"Disk(bytes={len(self._file)}, synced={self.synced}, losses={self.losses})"
+        return f"SimDisk(bytes={len(self._file)}, synced={self.synced}, losses={self.losses})"
 
     def write(self, record: Any) -> None:
         """Append a record; a crash may still take it."""
@@ -57,7 +57,7 @@ class Disk:
         del self._file[self._whole() :]
         self.synced = len(self._file)
 
-    def lose(self) -> None:
+    def wipe(self) -> None:
         """Everything is gone: a new disk in the same machine."""
         self._file.clear()
         self.synced = 0

@@ -8,10 +8,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from semcast.faults import Latency
-from semcast.sim.disk import Disk
+from semcast.sim.disk import SimDisk
 
 if TYPE_CHECKING:
-    from semcast.sim.process import Process
+    from semcast.sim.process import SimProcess
 
 
 class DiskWriter:
@@ -19,8 +19,8 @@ class DiskWriter:
 
     __slots__ = ("_is_syncing", "_latency", "_process", "_rng", "_written", "disk")
 
-    def __init__(self, record: Any, latency: Latency, rng: Random, process: "Process") -> None:
-        self.disk = None if record is None else Disk(record)
+    def __init__(self, record: Any, latency: Latency, rng: Random, process: "SimProcess") -> None:
+        self.disk = None if record is None else SimDisk(record)
         self._latency, self._rng, self._process = latency, rng, process
         self.begin()
 
@@ -37,7 +37,7 @@ class DiskWriter:
         if self.disk is not None:
             self.disk.crash(self._rng)
             if loses_disk:
-                self.disk.lose()
+                self.disk.wipe()
 
     def write(self, records: list[tuple[int, Any]]) -> None:
         """Write all records, and sync them as soon as that can begin."""

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from semcast.sim.run import run
-from semcast.sim.swarm import Summary, mutants, mutated, scenarios, swarm
-from semcast.terms.errors import one_of
+from semcast.sim.swarm import SwarmSummary, mutants, mutated, scenarios, swarm
+from semcast.terms.errors import unknown_value
 
 
-class Hunt(msgspec.Struct, frozen=True, kw_only=True):
+class MutantResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one mutant: the property that first failed, None where nothing did."""
 
     name: str
@@ -39,23 +39,23 @@ class Hunt(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(found) or None
 
 
-def hunt(
+def run_mutant(
     name: str,
     seeds: range,
     *,
     jobs: int | None = None,
-    on_progress: Callable[[Summary], None] = lambda _: None,
-) -> Hunt:
+    on_progress: Callable[[SwarmSummary], None] = lambda _: None,
+) -> MutantResult:
     """Run one mutant; odd seeds crash members at failpoints, so `seeds` should hold some."""
     known = mutants()
     if name not in known:
-        raise one_of("mutant", name, known)
+        raise unknown_value("mutant", name, known)
     mutant = known[name]
     summary = swarm(
         mutant.protocol, seeds, mutant=name, jobs=jobs, until_caught=True, on_progress=on_progress
     )
     caught = summary.first_failure is not None
-    return Hunt(
+    return MutantResult(
         name=name,
         protocol=mutant.protocol,
         scenario=mutant.scenario,
@@ -65,12 +65,12 @@ def hunt(
     )
 
 
-def of_protocol(protocol: str | None) -> Sequence[str]:
+def mutants_of(protocol: str | None) -> Sequence[str]:
     """The mutants that the swarm of a protocol hunts, or all."""
     known = mutants()
     protocols = sorted({mutant.protocol for mutant in known.values()})
     if protocol is not None and protocol not in protocols:
-        raise one_of("protocol", protocol, protocols)
+        raise unknown_value("protocol", protocol, protocols)
     return [name for name, mutant in known.items() if protocol in (None, mutant.protocol)]
 
 

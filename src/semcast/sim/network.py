@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from semcast.faults import UDP_IP_BYTES, Cut, Link, Links, LinkState
-from semcast.sim.clock import Clock
+from semcast.sim.clock import VirtualClock
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.ids import EVERYONE
 from semcast.wire import Codec, encode
@@ -21,7 +21,7 @@ Receive: TypeAlias = Callable[[int, Any], None]
 Sends: TypeAlias = Sequence[tuple[Sequence[int], Any]]
 
 
-class Carrier(Protocol):
+class DatagramCarrier(Protocol):
     """What takes a process's datagrams away; `dropped` counts, by reason, those it lost."""
 
     dropped: Counter[str]
@@ -31,15 +31,15 @@ class Carrier(Protocol):
     def send(self, source: int, sends: Sends) -> None: ...
 
 
-class Wires(Carrier, Protocol):
+class NetworkModel(DatagramCarrier, Protocol):
     """A modelled network, full or routed."""
 
-    def connect(self, clock: Clock, seed: int, receivers: Sequence[Receive]) -> None: ...
+    def connect(self, clock: VirtualClock, seed: int, receivers: Sequence[Receive]) -> None: ...
     def cut(self, cuts: Iterable[Cut]) -> None: ...
     def heal(self) -> None: ...
 
 
-class Traffic:
+class TrafficCount:
     """What one process sent of one datagram type.
 
     A multicast is one send and as many copies as it has destinations: `bytes` is what leaves a
@@ -61,7 +61,7 @@ class Traffic:
 
     def __repr__(self) -> str:
         return (
-            f"Traffic(sends={self.sends}, copies={self.copies}, bytes={self.bytes}, "
+            f"TrafficCount(sends={self.sends}, copies={self.copies}, bytes={self.bytes}, "
             f"copied_bytes={self.copied_bytes})"
         )
 
@@ -88,7 +88,7 @@ class Network:
     ) -> None:
         self.size = size
         self.dropped: Counter[str] = Counter()
-        self.traffic: dict[tuple[int, str], Traffic] = {}
+        self.traffic: dict[tuple[int, str], TrafficCount] = {}
         self._through_bytes = through_bytes
         self._fingerprint = fingerprint and through_bytes is None
         self._accounting = accounting
@@ -120,7 +120,7 @@ class Network:
                     link.bucket = first.setdefault(d, link).bucket
         return laid
 
-    def connect(self, clock: Clock, seed: int, receivers: Sequence[Receive]) -> None:
+    def connect(self, clock: VirtualClock, seed: int, receivers: Sequence[Receive]) -> None:
         """Called once by the simulation: where datagrams go, and by which clock."""
         self._clock = clock
         self._links.draw_from(seed)
@@ -156,7 +156,7 @@ class Network:
                 if link.plain_s >= 0:
                     at(now + link.plain_s, receive, (source, carried))
                 else:
-                    for when in link.carry(size, now, self.dropped):
+                    for when in link.transmit(size, now, self.dropped):
                         at(when, receive, (source, carried))
 
     def _prepare(self, datagram: Any) -> tuple[Any, int]:
@@ -171,7 +171,7 @@ class Network:
         key = (source, type(datagram).__name__)
         traffic = self.traffic.get(key)
         if traffic is None:
-            traffic = self.traffic[key] = Traffic()
+            traffic = self.traffic[key] = TrafficCount()
         traffic.note(to, size, self.size - 1)
 
 

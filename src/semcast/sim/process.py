@@ -12,17 +12,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from semcast.faults import Downtime, Failpoint, Tripwire, cut_short
+from semcast.faults import Downtime, Failpoint, FailpointSet, truncate_effects
 from semcast.sim.application import Application
 from semcast.sim.circumstances import Circumstances, Machines
-from semcast.sim.clock import Clock
+from semcast.sim.clock import VirtualClock
 from semcast.sim.disk_writer import DiskWriter
-from semcast.sim.network import Carrier
+from semcast.sim.network import DatagramCarrier
 from semcast.sim.timer import DeadlineTimer
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.events import CRASH, DISK, RECOVER, Event
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, GoOffline, GoOnline, LeaveGroup, Status
 from semcast.terms.outputs import Ended
 
@@ -38,7 +38,7 @@ ABSENT: Final = 1
 ISOLATED: Final = 2
 
 
-class Process:
+class SimProcess:
     """Invariant: `_out` is empty between handlers, except while the process is busy with the one
     whose effects it holds.  `busy_s` is all the processor time it was charged so far."""
 
@@ -46,8 +46,8 @@ class Process:
         self,
         pid: int,
         machines: Machines,
-        clock: Clock,
-        network: Carrier,
+        clock: VirtualClock,
+        network: DatagramCarrier,
         application: Application,
         circumstances: Circumstances,
     ) -> None:
@@ -59,7 +59,7 @@ class Process:
         self._machines, self._network = machines, network
         self._circumstances, self._rng = circumstances, circumstances.rng
         points = (*circumstances.failpoints, *circumstances.isolations)
-        self._tripwire = Tripwire(points) if points else None
+        self._tripwire = FailpointSet(points) if points else None
         self._processor, self._observers = circumstances.processor, tuple(circumstances.observers)
         self._idle_s = circumstances.idle_s
         self._is_recording = bool(circumstances.observers or points)
@@ -72,7 +72,7 @@ class Process:
         self._become(1, ())
 
     def _become(self, inc: int, records: Sequence[Any]) -> None:
-        self.life = Life(self.pid, inc)
+        self.life = Incarnation(self.pid, inc)
         self.machine = self._machines.born(self.life, self.now, records)
         self._begins = self._machines.begins(self.life)
         self._on_datagram = self.machine.on_datagram
@@ -87,7 +87,7 @@ class Process:
         self.enter(self.machine.on_persisted, ticket)
 
     def __repr__(self) -> str:
-        return f"Process({self.life}, held={self._held}, inbox={len(self._inbox)}, {self.machine})"
+        return f"SimProcess({self.life}, {self._held}, inbox={len(self._inbox)}, {self.machine})"
 
     @property
     def now(self) -> float:
@@ -167,9 +167,9 @@ class Process:
         self._start()
 
     @property
-    def next_life(self) -> Life:
+    def next_life(self) -> Incarnation:
         """The incarnation that `found` begins."""
-        return Life(self.pid, self.life.inc + self.has_started)
+        return Incarnation(self.pid, self.life.inc + self.has_started)
 
     def _stop(self, why: int) -> None:
         self._held = self._held & ~BUSY | why
@@ -365,18 +365,18 @@ class Process:
                 observe(event)
         self.recorded = n
 
-    def _trip(self, tripwire: Tripwire, out: Effects) -> bool:
+    def _trip(self, tripwire: FailpointSet, out: Effects) -> bool:
         """Whether this handler has reached a failpoint at which the process crashes."""
         kinds = self._machines.kinds
         sent = [kind for to, datagram in out.send for _ in to for kind in kinds(datagram)]
-        point = tripwire.tripped(out.events or (), sent)
+        point = tripwire.triggered(out.events or (), sent)
         if point is None:
             return False
         peers = [pid for pid in range(self._network.size) if pid != self.pid]
         if point in self._circumstances.isolations:
             self._isolate(point, peers)
             return False
-        cut_short(out, point.keep_effects, peers, self._rng)
+        truncate_effects(out, point.keep_effects, peers, self._rng)
         self._observe(out.events or ())
         if not self._cut:
             self._network.send(self.pid, out.send)
@@ -389,7 +389,7 @@ class Process:
         if not self._cut:
             sends = Effects(recording=False)
             sends.send += self._out.send
-            cut_short(sends, point.keep_effects, peers, self._rng)
+            truncate_effects(sends, point.keep_effects, peers, self._rng)
             self._network.send(self.pid, sends.send)
         self._cut |= ISOLATED
         for_s = self._circumstances.isolations[point]

@@ -13,16 +13,16 @@ from typing import Any, Final
 import msgspec
 
 from semcast.families import find
-from semcast.families.case import LAST_WORD, AnyCase, Outcome, submissions
+from semcast.families.case import LAST_WORD, AnyCase, CaseOutcome, submissions
 from semcast.families.referee import Referee
 from semcast.families.testing import Testing
 from semcast.faults import Constant
 from semcast.sim.application import Consumer, Producer
 from semcast.sim.circumstances import Machines, Observer
-from semcast.sim.clock import Processor, stream
+from semcast.sim.clock import CpuModel, rng_stream
 from semcast.sim.network import Network
 from semcast.sim.simulation import Simulation
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
 
 STEP_S: Final = 0.05
@@ -35,7 +35,7 @@ def read_case(data: bytes) -> AnyCase:
     return case
 
 
-def run(case: AnyCase, *observers: Observer) -> Outcome:
+def run(case: AnyCase, *observers: Observer) -> CaseOutcome:
     """Carry out one case; `observers` see every event of its trace."""
     testing = find(case.recipe.protocol).testing()
     referee = testing.referee(case)
@@ -46,7 +46,7 @@ def run(case: AnyCase, *observers: Observer) -> Outcome:
         simulation.announce(pid)  # A silent member may pin the others' buffers until then.
     late = tuple(liveness(case, simulation, referee))
     found, count = referee.verdict(simulation.processes, quiet=not late)
-    return Outcome(
+    return CaseOutcome(
         seed=case.seed,
         events=referee.events,
         crashed=referee.crashes,
@@ -77,7 +77,7 @@ def simulate(case: AnyCase, testing: Testing, referee: Referee, *observers: Obse
         observers=[referee.on_event, *observers],
         on_install=referee.on_install,
         channel=referee.channel,
-        processors={pid: Processor(handler_s=cost_s) for pid, cost_s in case.busy_s.items()},
+        processors={pid: CpuModel(handler_s=cost_s) for pid, cost_s in case.busy_s.items()},
         sync=case.sync,
         idle_s=case.idle_s,
         on_error=referee.on_error,
@@ -88,8 +88,8 @@ def machines_of(case: AnyCase, testing: Testing) -> Machines:
     """The machines of a case, each with its own stream of random numbers."""
     family = find(case.recipe.protocol)
 
-    def born(life: Life, now: float, records: Sequence[Any]) -> Machine:
-        rng = stream(case.seed, *testing.chance(life))
+    def born(life: Incarnation, now: float, records: Sequence[Any]) -> Machine:
+        rng = rng_stream(case.seed, *testing.chance(life))
         if testing.machine is None:
             return family.machine(case.recipe, life, rng, now, records)
         return testing.machine(case, life, rng, now, records)
@@ -108,7 +108,7 @@ def producers_of(case: AnyCase, testing: Testing) -> Iterator[tuple[int, Produce
     recipe = case.recipe
     reach = testing.reach(recipe) if recipe.relation in ("bitmap", "list") else 0
     for sender in case.senders:
-        rng = stream(case.seed, "workload", sender.pid)
+        rng = rng_stream(case.seed, "workload", sender.pid)
         updates = submissions(sender, recipe.relation, reach, rng)
         gaps = repeat(1 / sender.rate)
         yield sender.pid, Producer(gaps, updates, batch=sender.batch, until_s=case.phase_s)
@@ -117,7 +117,7 @@ def producers_of(case: AnyCase, testing: Testing) -> Iterator[tuple[int, Produce
 def liveness(case: AnyCase, simulation: Simulation, referee: Referee) -> Iterator[str]:
     """What should have happened by the end, and has not."""
     processes = simulation.processes
-    if not settle(case, simulation, referee):
+    if not run_until_settled(case, simulation, referee):
         if referee.owes_liveness(processes):
             yield referee.unsettled(processes)
         return
@@ -126,14 +126,14 @@ def liveness(case: AnyCase, simulation: Simulation, referee: Referee) -> Iterato
     speakers = [processes[player.pid] for player in referee.speakers(processes)]
     for process in speakers:
         process.application.say(LAST_WORD)
-    if not settle(case, simulation, referee):
+    if not run_until_settled(case, simulation, referee):
         yield "liveness: no rest after the last words"
     blocked = [process.life for process in speakers if process.application.is_blocked]
     if blocked:
         yield f"liveness: {blocked} may not speak"
 
 
-def settle(case: AnyCase, simulation: Simulation, referee: Referee) -> bool:
+def run_until_settled(case: AnyCase, simulation: Simulation, referee: Referee) -> bool:
     """Run on until nothing was traced for `still_s` and all is where it must come; False if that
     is not so within the time that the case allows, or is not owed."""
 
@@ -143,13 +143,13 @@ def settle(case: AnyCase, simulation: Simulation, referee: Referee) -> bool:
         return not referee.owes_liveness(processes)
 
     processes, within_s = simulation.processes, case.quiet_within_s
-    is_quiet = fall_quiet(
+    is_quiet = run_until_quiescent(
         simulation, lambda: referee.progress(processes), within_s, case.still_s, is_over
     )
     return is_quiet and (referee.patience < inf or referee.is_settled(processes))
 
 
-def fall_quiet(
+def run_until_quiescent(
     simulation: Simulation,
     progress: Callable[[], object],
     within_s: float,

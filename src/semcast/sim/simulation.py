@@ -1,7 +1,7 @@
 """A run: processes, the network between them, applications above them and faults around them.
 
 Same arguments, same seed: the same trace, byte for byte, in every Python process.  With a
-`Processor` that measures, repeatability needs its recorded costs [SRM §5.4].  Faults stop at
+`CpuModel` that measures, repeatability needs its recorded costs [SRM §5.4].  Faults stop at
 `heal`, after which whatever still should happen must: first safety, then liveness.
 """
 
@@ -11,31 +11,31 @@ from typing import Any
 
 from semcast.families.testing import Habits
 from semcast.faults import (
-    Absence,
-    Arrival,
     ClockJump,
     Crash,
-    Departure,
+    Disconnection,
     Downtime,
     Failpoint,
+    FailpointCrash,
     Fault,
     Founding,
     Isolation,
+    LateJoin,
+    LeaveAt,
     OneWayCut,
     Partition,
     Pause,
-    Stumble,
 )
-from semcast.faults.limits import within
+from semcast.faults.limits import check_range
 from semcast.sim.application import Application, Consumer, OnDeliver, OnInstall, Producer
 from semcast.sim.circumstances import Circumstances, Machines, Observer
-from semcast.sim.clock import Clock, Processor, stream
-from semcast.sim.network import Carrier, Receive, Sends, Wires
-from semcast.sim.process import Process
+from semcast.sim.clock import CpuModel, VirtualClock, rng_stream
+from semcast.sim.network import DatagramCarrier, NetworkModel, Receive, Sends
+from semcast.sim.process import SimProcess
 from semcast.specs.channel import UnreliableChannel
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
-from semcast.terms.ids import EVERYONE, Life
+from semcast.terms.ids import EVERYONE, Incarnation
 from semcast.terms.machine import ForgetMember, FoundGroup, Machine
 from semcast.wire import encode
 
@@ -44,7 +44,7 @@ def once(machines: Sequence[Machine]) -> Machines:
     """Machines that exist already, each for the one incarnation of a process, and that are told of
     crashes."""
 
-    def born(life: Life, now: float, records: Sequence[Any]) -> Machine:
+    def born(life: Incarnation, now: float, records: Sequence[Any]) -> Machine:
         if life.pid >= len(machines) or life.inc > 1:
             raise ConfigError(f"machines: there is none for incarnation {life.inc} of {life.pid}")
         return machines[life.pid]
@@ -69,7 +69,7 @@ class Simulation:
     def __init__(
         self,
         machines: Machines,
-        network: Wires,
+        network: NetworkModel,
         *,
         seed: int,
         consumers: Mapping[int, Consumer] | None = None,
@@ -81,42 +81,44 @@ class Simulation:
         on_deliver: OnDeliver | None = None,
         on_install: OnInstall | None = None,
         channel: UnreliableChannel | None = None,
-        processors: Mapping[int, Processor] | None = None,
+        processors: Mapping[int, CpuModel] | None = None,
         socket_datagrams_max: int = 256,
         **shared: Any,
     ) -> None:
         """`shared` are those of `process.Circumstances` that all processes share."""
         self.seed = seed
-        self.clock = Clock()
+        self.clock = VirtualClock()
         self.network = network
         self.trace: list[Event] = []
         self.gone: set[int] = set()  # who never comes back
         self._machines, self._channel = machines, channel
         self._is_healed = False
         self._faults = tuple(faults)
-        self._stumbles = {each.point: each for each in self._faults if isinstance(each, Stumble)}
+        self._stumbles = {
+            each.point: each for each in self._faults if isinstance(each, FailpointCrash)
+        }
         self._check(socket_datagrams_max)
         seen_by = [*([self.trace.append] if recording else []), *observers]
         shared |= {"observers": seen_by, "socket_datagrams_max": socket_datagrams_max}
-        carrier = network if channel is None else _Watched(network, channel)
-        self.processes: list[Process] = []
+        carrier = network if channel is None else _CheckedNetwork(network, channel)
+        self.processes: list[SimProcess] = []
         for pid in range(network.size):
             rng = self.random("process", pid)
             consumer = (consumers or {}).get(pid) or Consumer()
             producer = (producers or {}).get(pid)
             above = Application(consumer, producer, habits or Habits(), rng, on_deliver, on_install)
             around = self._surroundings(pid, rng, (processors or {}).get(pid), shared)
-            self.processes.append(Process(pid, machines, self.clock, carrier, above, around))
+            self.processes.append(SimProcess(pid, machines, self.clock, carrier, above, around))
         self._begin()
 
     def _surroundings(
-        self, pid: int, rng: Random, processor: Processor | None, shared: dict[str, Any]
+        self, pid: int, rng: Random, processor: CpuModel | None, shared: dict[str, Any]
     ) -> Circumstances:
-        mine = [each for each in self._faults if isinstance(each, Stumble | Isolation)]
+        mine = [each for each in self._faults if isinstance(each, FailpointCrash | Isolation)]
         mine = [each for each in mine if each.pid == pid]
         return Circumstances(
             rng=rng,
-            failpoints=[each.point for each in mine if isinstance(each, Stumble)],
+            failpoints=[each.point for each in mine if isinstance(each, FailpointCrash)],
             isolations={each.point: each.for_s for each in mine if isinstance(each, Isolation)},
             processor=processor,
             on_stumble=self._stumble,
@@ -128,13 +130,13 @@ class Simulation:
         return self.clock.now
 
     @property
-    def up(self) -> list[Process]:
+    def up(self) -> list[SimProcess]:
         """The processes that run."""
         return [process for process in self.processes if process.is_up]
 
     def random(self, *purpose: object) -> Random:
         """The generator of one purpose, derived from the seed."""
-        return stream(self.seed, *purpose)
+        return rng_stream(self.seed, *purpose)
 
     def run(self, until: float) -> None:
         """Let everything happen that is due up to and at `until` seconds."""
@@ -174,7 +176,7 @@ class Simulation:
                 process.recover()
 
     def _check(self, socket: int) -> None:
-        within("socket_datagrams_max", socket, 1)
+        check_range("socket_datagrams_max", socket, 1)
         size = self.network.size
         for fault in self._faults:
             pids = fault.pids if isinstance(fault, Founding) else (getattr(fault, "pid", 0),)
@@ -189,7 +191,7 @@ class Simulation:
             receivers = [_telling(self._channel, pid, receive) for pid, receive in each]
         self.network.connect(self.clock, self.seed, receivers)
         self.network.cut(each for each in self._faults if isinstance(each, Partition | OneWayCut))
-        arrivals = {each.pid: each.at for each in self._faults if isinstance(each, Arrival)}
+        arrivals = {each.pid: each.at for each in self._faults if isinstance(each, LateJoin)}
         for process in self.processes:
             self.clock.at(arrivals.get(process.pid, 0.0), process.start)
         for fault in self._faults:
@@ -199,20 +201,20 @@ class Simulation:
         if isinstance(fault, Founding):
             self._at(fault.at, self._found, fault)
             return
-        if isinstance(fault, Partition | OneWayCut | Stumble | Isolation | Arrival):
+        if isinstance(fault, Partition | OneWayCut | FailpointCrash | Isolation | LateJoin):
             return
         process = self.processes[fault.pid]
         if isinstance(fault, Pause):
             self._at(fault.start, process.pause)
             self._at(fault.end, process.resume)
-        elif isinstance(fault, Absence):
+        elif isinstance(fault, Disconnection):
             self._at(fault.start, process.disconnect, fault.announced)
             self._at(fault.end, process.reconnect)
         elif isinstance(fault, ClockJump):
             self._at(fault.at, process.jump, fault.by_s)
         elif isinstance(fault, Crash):
             self._at(fault.at, self.crash, fault.pid, fault)
-        elif isinstance(fault, Departure):
+        elif isinstance(fault, LeaveAt):
             self._at(fault.at, process.leave)
 
     def _at(self, when: float, happens: Callable[..., None], *args: Any) -> None:
@@ -232,10 +234,10 @@ class Simulation:
         self.crash(pid, self._stumbles[point])
 
 
-class _Watched:
+class _CheckedNetwork:
     """A network whose every datagram is shown to the channel's automaton."""
 
-    def __init__(self, network: Carrier, channel: UnreliableChannel) -> None:
+    def __init__(self, network: DatagramCarrier, channel: UnreliableChannel) -> None:
         self.size, self.dropped = network.size, network.dropped
         self._network, self._channel = network, channel
 

@@ -16,13 +16,13 @@ from time import perf_counter
 import msgspec
 
 from semcast.families import ALIASES, families, find, protocols
-from semcast.families.case import AnyCase, Outcome
+from semcast.families.case import AnyCase, CaseOutcome
 from semcast.families.family import untested
 from semcast.families.testing import Choice, Mutant, Testing
 from semcast.sim.circumstances import Observer
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.sim.run import run
-from semcast.terms.errors import one_of
+from semcast.terms.errors import unknown_value
 
 CHUNK = 8
 WATCHDOG_S = 120.0  # a seed takes a hundredth of a second; this one would never end
@@ -38,7 +38,7 @@ def chosen(name: str, order: str | None = None) -> Choice:
     if name in ALIASES and order in (None, ALIASES[name][1]):
         return Choice(*ALIASES[name])
     if name not in protocols():
-        raise one_of("protocol", name, swarms())
+        raise unknown_value("protocol", name, swarms())
     find(name, order)
     return Choice(name, order)
 
@@ -46,7 +46,7 @@ def chosen(name: str, order: str | None = None) -> Choice:
 def draw(protocol: str, seed: int, order: str | None = None) -> AnyCase:
     """The case of one seed."""
     choice = chosen(protocol, order)
-    rng = stream(seed, "swarm", *(part for part in choice if part is not None))
+    rng = rng_stream(seed, "swarm", *(part for part in choice if part is not None))
     return find(choice.protocol).testing().draw(choice, seed, rng)
 
 
@@ -73,7 +73,7 @@ def mutated(name: str | None) -> Iterator[None]:
         return
     known = mutants()
     if name not in known:
-        raise one_of("mutant", name, known)
+        raise unknown_value("mutant", name, known)
     mutant = known[name]
     original = getattr(mutant.owner, mutant.method)
     setattr(mutant.owner, mutant.method, mutant.replaced(original))
@@ -108,7 +108,7 @@ def run_seed(
     seed: int,
     *observers: Observer,
     order: str | None = None,
-) -> Outcome:
+) -> CaseOutcome:
     """Draw and run one seed, with a deliberately broken protocol if `mutant` names one."""
     case = draw(protocol, seed, order)
     try:
@@ -117,10 +117,10 @@ def run_seed(
     except Exception as error:  # A machine that raises is one more way to break a promise.
         place = traceback.extract_tb(error.__traceback__)[-1]
         found = f"exception: {error!r} at {place.filename}:{place.lineno} in {place.name}"
-        return Outcome(seed=seed, events=0, crashed=0, violations=(found,), count=1)
+        return CaseOutcome(seed=seed, events=0, crashed=0, violations=(found,), count=1)
 
 
-class Summary(msgspec.Struct, kw_only=True):
+class SwarmSummary(msgspec.Struct, kw_only=True):
     """What a swarm found.  `violations` counts all of them."""
 
     protocol: str
@@ -150,16 +150,16 @@ def swarm(
     mutant: str | None = None,
     jobs: int | None = None,
     until_caught: bool = False,
-    on_progress: Callable[[Summary], None] = lambda _: None,
-    run_one: Callable[[int], Outcome] | None = None,
-) -> Summary:
+    on_progress: Callable[[SwarmSummary], None] = lambda _: None,
+    run_one: Callable[[int], CaseOutcome] | None = None,
+) -> SwarmSummary:
     """Run every seed on all cores; stop at the first violation if `until_caught`.
 
     `run_one` runs a seed in place of `run_seed`; then all of them run here.
     """
     draw(protocol, seeds.start, order)  # A wrong name is told before anything is started.
     jobs = jobs or cpu_count() or 1
-    summary = Summary(protocol=protocol, order=order)
+    summary = SwarmSummary(protocol=protocol, order=order)
     started = perf_counter()
     one = run_one or partial(_run_seed, protocol, mutant, order)
     if jobs == 1 or len(seeds) <= CHUNK or run_one is not None:
@@ -181,16 +181,16 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _run_seed(protocol: str, mutant: str | None, order: str | None, seed: int) -> Outcome:
+def _run_seed(protocol: str, mutant: str | None, order: str | None, seed: int) -> CaseOutcome:
     return run_seed(protocol, mutant, seed, order=order)
 
 
 def _gather(
-    outcomes: Iterator[Outcome],
-    summary: Summary,
+    outcomes: Iterator[CaseOutcome],
+    summary: SwarmSummary,
     mutant: str | None,
     until_caught: bool,
-    on_progress: Callable[[Summary], None],
+    on_progress: Callable[[SwarmSummary], None],
 ) -> None:
     for outcome in outcomes:
         summary.seeds += 1

@@ -12,7 +12,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from semcast.sim.process import Process
+    from semcast.sim.process import SimProcess
 
 REPEATS_MAX: Final = 10_000
 
@@ -22,7 +22,7 @@ class DeadlineTimer:
 
     __slots__ = ("_process", "_repeats", "armed")
 
-    def __init__(self, process: "Process") -> None:
+    def __init__(self, process: "SimProcess") -> None:
         self._process = process
         self._repeats = 0
         self.armed = [inf]

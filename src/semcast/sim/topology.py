@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from semcast.sim.clock import stream
+from semcast.sim.clock import rng_stream
 from semcast.terms.errors import ConfigError
 
 HUB = 0
@@ -27,7 +27,7 @@ SAMPLED = 32  # members from which distances are averaged
 DEFAULT_SEED = 4  # as in the thesis, node 14 is the remotest member, four links from the hub
 
 
-class Cable(msgspec.Struct, frozen=True, array_like=True):
+class TopologyLink(msgspec.Struct, frozen=True, array_like=True):
     """A link between two nodes, the same in both directions."""
 
     a: int
@@ -43,7 +43,7 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     nodes: int
     members: tuple[int, ...]
-    links: tuple[Cable, ...]
+    links: tuple[TopologyLink, ...]
 
     def __post_init__(self) -> None:
         if not 2 <= self.nodes <= NODES_MAX:
@@ -85,7 +85,7 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return hops
 
     @property
-    def links_between(self) -> float:
+    def mean_hops(self) -> float:
         """How many links lie between two members, on average; of a large group, of a sample."""
         sample = self.members[:: len(self.members) // SAMPLED + 1]
         total = 0
@@ -95,13 +95,13 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return total / (len(sample) * max(len(self.members) - 1, 1))
 
     @property
-    def remotest(self) -> int:
+    def farthest_member(self) -> int:
         """The rank of the member most links away from node 0, where a logger hurts most."""
         hops = self.hops_from(HUB)
         return max(range(len(self.members)), key=lambda rank: hops[self.members[rank]])
 
 
-def _check(cable: Cable, nodes: int) -> None:
+def _check(cable: TopologyLink, nodes: int) -> None:
     name = f"topology: link {cable.a}-{cable.b}"
     for end in (cable.a, cable.b):
         if not 0 <= end < nodes:
@@ -127,30 +127,30 @@ def tiers(members: int = 18, seed: int = DEFAULT_SEED) -> Topology:
     sizes = _Tiers(max(round(metro**0.5), 2), metro)
     if members < metro:
         sizes = _Tiers(2, members)
-    rng = stream(seed, "topology")
+    rng = rng_stream(seed, "topology")
     links = list(_links(sizes, members, rng))
     routers = 1 + sizes.wide + sizes.metro
     nodes = routers + members
     return Topology(nodes, tuple(range(routers, nodes)), tuple(links))
 
 
-def _links(sizes: _Tiers, members: int, rng: Random) -> Iterator[Cable]:
+def _links(sizes: _Tiers, members: int, rng: Random) -> Iterator[TopologyLink]:
     """Every node hangs on one of the tier above it, some metropolitan ones on each other."""
     first_metro = 1 + sizes.wide
     first_member = first_metro + sizes.metro
     for node in range(1, first_metro):
-        yield Cable(HUB, node, _latency(rng, WIDE_MS))
+        yield TopologyLink(HUB, node, _latency(rng, WIDE_MS))
     parents: set[int] = set()
     for place, node in enumerate(range(first_metro, first_member)):
         parent = 1 + place if place < sizes.wide else rng.randrange(1, node)
         parents.add(parent)
-        yield Cable(parent, node, _latency(rng, METRO_MS))
+        yield TopologyLink(parent, node, _latency(rng, METRO_MS))
     leaves = [node for node in range(first_metro, first_member) if node not in parents]
     for place in range(members):
         # No router without somebody behind it.
         drawn = rng.randrange(first_metro, first_member)
         router = leaves[place] if place < len(leaves) else drawn
-        yield Cable(router, first_member + place, _latency(rng, ACCESS_MS))
+        yield TopologyLink(router, first_member + place, _latency(rng, ACCESS_MS))
 
 
 def _latency(rng: Random, between_ms: tuple[float, float]) -> float:

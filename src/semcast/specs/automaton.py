@@ -27,21 +27,23 @@ class Action:
     precondition: Callable[..., bool]
     effect: Callable[..., None]
     fair: bool = False
-    eagerness: float = 1.0  # Chance picks in proportion to it; fairness does not care.
+    pick_weight: float = 1.0  # Chance picks in proportion to it; fairness does not care.
 
     def enabled(self) -> list[Arguments]:
         """The arguments with which the action may be executed in this state."""
         return [arguments for arguments in self.domain() if self.precondition(*arguments)]
 
 
-class Outcome(NamedTuple):
+class ExecutionEnd(NamedTuple):
     """How an execution ended: quiescent when no fair action was left enabled."""
 
     steps: int
     quiescent: bool
 
 
-def execute(actions: Sequence[Action], rng: Random, *, free_steps: int, steps_max: int) -> Outcome:
+def execute(
+    actions: Sequence[Action], rng: Random, *, free_steps: int, steps_max: int
+) -> ExecutionEnd:
     """Run `free_steps` steps of any action, then fair ones only, at most `steps_max` in all."""
     steps = _freely(actions, rng, min(free_steps, steps_max))
     return _fairly([action for action in actions if action.fair], rng, steps, steps_max)
@@ -49,7 +51,7 @@ def execute(actions: Sequence[Action], rng: Random, *, free_steps: int, steps_ma
 
 def _freely(actions: Sequence[Action], rng: Random, steps_max: int) -> int:
     # Each execution has its own temper: here links are slow, there everybody purges.
-    weight = {action.name: action.eagerness * 10 ** rng.uniform(-2.5, 0.0) for action in actions}
+    weight = {action.name: action.pick_weight * 10 ** rng.uniform(-2.5, 0.0) for action in actions}
     for step in range(steps_max):
         for action in sorted(actions, key=lambda a: rng.random() * weight[a.name], reverse=True):
             if choices := action.enabled():
@@ -60,14 +62,14 @@ def _freely(actions: Sequence[Action], rng: Random, steps_max: int) -> int:
     return steps_max
 
 
-def _fairly(fair: Sequence[Action], rng: Random, steps: int, steps_max: int) -> Outcome:
+def _fairly(fair: Sequence[Action], rng: Random, steps: int, steps_max: int) -> ExecutionEnd:
     while turns := [(action, args) for action in fair for args in action.enabled()]:
         rng.shuffle(turns)
         for action, arguments in turns:
             if not action.precondition(*arguments):
                 continue
             if steps == steps_max:
-                return Outcome(steps, quiescent=False)
+                return ExecutionEnd(steps, quiescent=False)
             action.effect(*arguments)
             steps += 1
-    return Outcome(steps, quiescent=True)
+    return ExecutionEnd(steps, quiescent=True)

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from semcast.specs.history import History, Process, Watch
-from semcast.specs.violations import Ledger
+from semcast.specs.history import EventHandler, History, ProcessKey
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import DELIVER, MULTICAST, Event
 from semcast.terms.ids import Rank, Seq
 
-Clock: TypeAlias = dict[Process, Seq]
+VectorClock: TypeAlias = dict[ProcessKey, Seq]
 
 
 class CausalOrder:
@@ -28,14 +28,18 @@ class CausalOrder:
 
     __slots__ = ("_clock", "_history", "_horizon", "_ledger", "_past")
 
-    def __init__(self, history: History, ledger: Ledger) -> None:
+    def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
-        self._clock: defaultdict[Process, Clock] = defaultdict(dict)
-        self._past: defaultdict[Process, dict[Seq, Clock]] = defaultdict(dict)  # [sender][seq]
-        self._horizon: defaultdict[Process, dict[Process, tuple[Seq, Event]]] = defaultdict(dict)
+        self._clock: defaultdict[ProcessKey, VectorClock] = defaultdict(dict)
+        self._past: defaultdict[ProcessKey, dict[Seq, VectorClock]] = defaultdict(
+            dict
+        )  # [sender][seq]
+        self._horizon: defaultdict[ProcessKey, dict[ProcessKey, tuple[Seq, Event]]] = defaultdict(
+            dict
+        )
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
         return {MULTICAST: self.on_multicast, DELIVER: self.on_deliver}
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
-from semcast.specs.violations import Ledger
+from semcast.specs.violations import ViolationLog
 from semcast.terms.ids import Rank
 
 Pair: TypeAlias = tuple[Rank, Rank]
@@ -27,7 +27,7 @@ class UnreliableChannel:
 
     __slots__ = ("_arrived", "_ledger", "_sent", "buffer", "copies_max", "n")
 
-    def __init__(self, n: int, copies_max: int, ledger: Ledger) -> None:
+    def __init__(self, n: int, copies_max: int, ledger: ViolationLog) -> None:
         self.n = n
         self.copies_max = copies_max
         self.buffer: dict[Pair, Counter[Hashable]] = {}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from semcast.specs.automaton import Action
-from semcast.specs.relation import Obsolescence, as_carried
+from semcast.specs.relation import ObsolescenceRelation, as_carried
 from semcast.terms.events import (
     CRASH,
     DELIVER,
@@ -29,10 +29,10 @@ from semcast.terms.events import (
     Event,
 )
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
-Id: TypeAlias = tuple[Rank, Seq]
-Tagged: TypeAlias = dict[Id, str]
+MessageId: TypeAlias = tuple[Rank, Seq]
+Tagged: TypeAlias = dict[MessageId, str]
 """A set of pairs (m, o); no message is in it under both tags."""
 
 D: Final = "D"  # The message contains data.
@@ -46,15 +46,17 @@ class FifoSrb:
     i and j [SRB §2.4, lemma 2].
     """
 
-    def __init__(self, plan: Sequence[Sequence[Message]], relation: str, f: int) -> None:
+    def __init__(self, plan: Sequence[Sequence[DataMessage]], relation: str, f: int) -> None:
         """`plan[i]` is what process i may broadcast, in order of sequence numbers."""
         n = len(plan)
         self.n, self.f = n, f
         self.plan = plan
-        self.message: dict[Id, Message] = {(m.sender, m.seq): m for row in plan for m in row}
-        self.relation = Obsolescence(relation)
-        self.B: list[list[Id]] = [[] for _ in range(n)]
-        self.D: list[list[Id]] = [[] for _ in range(n)]
+        self.message: dict[MessageId, DataMessage] = {
+            (m.sender, m.seq): m for row in plan for m in row
+        }
+        self.relation = ObsolescenceRelation(relation)
+        self.B: list[list[MessageId]] = [[] for _ in range(n)]
+        self.D: list[list[MessageId]] = [[] for _ in range(n)]
         self.c: list[bool] = [False] * n
         self.O: list[list[Tagged]] = [[{} for _ in range(n)] for _ in range(n)]
         self.I: list[list[Tagged]] = [[{} for _ in range(n)] for _ in range(n)]
@@ -78,18 +80,18 @@ class FifoSrb:
         """Whoever has not crashed."""
         return frozenset(i for i in range(self.n) if not self.c[i])
 
-    def can_broadcast(self, i: Rank, m: Id) -> bool:
+    def can_broadcast(self, i: Rank, m: MessageId) -> bool:
         """TP1, precondition [SRB fig. 3]."""
         return m not in self.O[i][i] and self.next(m, self.O[i][i]) and not self.c[i]
 
-    def broadcast(self, i: Rank, m: Id) -> None:
+    def broadcast(self, i: Rank, m: MessageId) -> None:
         """TP1, effect."""
         self.B[i].append(m)
         self.O[i][i][m] = D
         self.relation.on_multicast(as_carried(self.message[m]))
         self._emit(MULTICAST, i, m, message=self.message[m])
 
-    def can_enqueue(self, i: Rank, j: Rank, m: Id, o: str) -> bool:
+    def can_enqueue(self, i: Rank, j: Rank, m: MessageId, o: str) -> bool:
         """TP2, precondition [SRB fig. 3]."""
         return (
             self.I[i][j].get(m) == o
@@ -98,7 +100,7 @@ class FifoSrb:
             and not self.c[i]
         )
 
-    def enqueue(self, i: Rank, j: Rank, m: Id, o: str) -> None:
+    def enqueue(self, i: Rank, j: Rank, m: MessageId, o: str) -> None:
         """TP2, effect."""
         for k in range(self.n):
             if k != i:
@@ -106,7 +108,7 @@ class FifoSrb:
         self.Q[i][m] = o
         self._emit(RECEIVE if o == D else SKIP, i, m, peer=j)
 
-    def can_deliver(self, i: Rank, m: Id) -> bool:
+    def can_deliver(self, i: Rank, m: MessageId) -> bool:
         """TP3, precondition [SRB fig. 3], with `first` as mended."""
         return (
             self.Q[i].get(m) == D
@@ -115,22 +117,22 @@ class FifoSrb:
             and not self.c[i]
         )
 
-    def deliver(self, i: Rank, m: Id) -> None:
+    def deliver(self, i: Rank, m: MessageId) -> None:
         """TP3, effect."""
         self.D[i].append(m)
         self._emit(DELIVER, i, m, message=self.message[m])
 
-    def can_purge_q(self, i: Rank, m: Id, by: Id) -> bool:
+    def can_purge_q(self, i: Rank, m: MessageId, by: MessageId) -> bool:
         """TP4, precondition [SRB fig. 3]."""
         q = self.Q[i]
         return q.get(m) == D and q.get(by) == D and self.obsoletes(m, by) and not self.c[i]
 
-    def purge_q(self, i: Rank, m: Id, by: Id) -> None:
+    def purge_q(self, i: Rank, m: MessageId, by: MessageId) -> None:
         """TP4, effect."""
         self.Q[i][m] = P
         self._emit(PURGE, i, m, by_seq=by[1], note=DELIVERY)
 
-    def can_purge_r(self, i: Rank, j: Rank, m: Id, by: Id) -> bool:
+    def can_purge_r(self, i: Rank, j: Rank, m: MessageId, by: MessageId) -> bool:
         """TP5, precondition [SRB fig. 3]."""
         o = self.O[i][j]
         return (
@@ -141,16 +143,16 @@ class FifoSrb:
             and not self.c[i]
         )
 
-    def purge_r(self, i: Rank, j: Rank, m: Id, by: Id) -> None:
+    def purge_r(self, i: Rank, j: Rank, m: MessageId, by: MessageId) -> None:
         """TP5, effect."""
         self.O[i][j][m] = P
         self._emit(PURGE, i, m, by_seq=by[1], note=RETRANSMISSION, peer=j)
 
-    def can_transmit(self, j: Rank, i: Rank, m: Id) -> bool:
+    def can_transmit(self, j: Rank, i: Rank, m: MessageId) -> bool:
         """TE1, precondition [SRB fig. 2]."""
         return m in self.O[j][i] and not self.c[j] and m not in self.I[i][j] and not self.c[i]
 
-    def transmit(self, j: Rank, i: Rank, m: Id) -> None:
+    def transmit(self, j: Rank, i: Rank, m: MessageId) -> None:
         """TE1, effect."""
         self.I[i][j][m] = self.O[j][i][m]
 
@@ -163,50 +165,50 @@ class FifoSrb:
         self.c[i] = True
         self.events.append(Event(CRASH, i))
 
-    def next(self, m: Id, queue: Tagged) -> bool:
+    def next(self, m: MessageId, queue: Tagged) -> bool:
         """All predecessors of m are in the queue, as data or purged."""
         sender, seq = m
         return all((sender, s) in queue for s in range(1, seq))
 
-    def first(self, m: Id, queue: Tagged, delivered: Sequence[Id]) -> bool:
+    def first(self, m: MessageId, queue: Tagged, delivered: Sequence[MessageId]) -> bool:
         """No earlier data of m's sender still waits in the queue."""
         sender, seq = m
         earlier = ((sender, s) for s in range(1, seq))
         return all(e in delivered or queue.get(e) != D for e in earlier)
 
-    def safe(self, m: Id, i: Rank) -> bool:
+    def safe(self, m: MessageId, i: Rank) -> bool:
         """i has m from more than f processes: others that enqueued it, or itself, the sender."""
         return sum(m in self.I[i][j] for j in range(self.n)) > self.f
 
-    def obsoletes(self, m: Id, by: Id) -> bool:
+    def obsoletes(self, m: MessageId, by: MessageId) -> bool:
         """m ⊏ by."""
         return m[0] == by[0] and self.relation.obsoletes(m[0], m[1], by[1])
 
     def _processes(self) -> Iterator[tuple[Rank]]:
         return ((i,) for i in range(self.n))
 
-    def _plans(self) -> Iterator[tuple[Rank, Id]]:
+    def _plans(self) -> Iterator[tuple[Rank, MessageId]]:
         return ((i, (m.sender, m.seq)) for i in range(self.n) for m in self.plan[i])
 
-    def _in_transit(self) -> Iterator[tuple[Rank, Rank, Id]]:
+    def _in_transit(self) -> Iterator[tuple[Rank, Rank, MessageId]]:
         for j in range(self.n):
             for i in range(self.n):
                 for m in self.O[j][i]:
                     yield j, i, m
 
-    def _arrivals(self) -> Iterator[tuple[Rank, Rank, Id, str]]:
+    def _arrivals(self) -> Iterator[tuple[Rank, Rank, MessageId, str]]:
         for i in range(self.n):
             for j in range(self.n):
                 for m, o in self.I[i][j].items():
                     yield i, j, m, o
 
-    def _queued(self) -> Iterator[tuple[Rank, Id]]:
+    def _queued(self) -> Iterator[tuple[Rank, MessageId]]:
         return ((i, m) for i in range(self.n) for m in self.Q[i])
 
-    def _queued_pairs(self) -> Iterator[tuple[Rank, Id, Id]]:
+    def _queued_pairs(self) -> Iterator[tuple[Rank, MessageId, MessageId]]:
         return ((i, m, by) for i in range(self.n) for m, by in _pairs(self.Q[i]))
 
-    def _outgoing_pairs(self) -> Iterator[tuple[Rank, Rank, Id, Id]]:
+    def _outgoing_pairs(self) -> Iterator[tuple[Rank, Rank, MessageId, MessageId]]:
         for i in range(self.n):
             for j in range(self.n):
                 for m, by in _pairs(self.O[i][j]):
@@ -216,9 +218,9 @@ class FifoSrb:
         self,
         kind: str,
         pid: Rank,
-        m: Id,
+        m: MessageId,
         *,
-        message: Message | None = None,
+        message: DataMessage | None = None,
         by_seq: Seq = 0,
         note: str = "",
         peer: Rank = -1,
@@ -229,7 +231,7 @@ class FifoSrb:
         self.events.append(event)
 
 
-def _pairs(queue: Tagged) -> Iterator[tuple[Id, Id]]:
+def _pairs(queue: Tagged) -> Iterator[tuple[MessageId, MessageId]]:
     """Data of one sender, the earlier first."""
     data = [m for m, o in queue.items() if o == D]
     return ((m, by) for m in data for by in data if m[0] == by[0] and m[1] < by[1])

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TypeAlias
 
-from semcast.specs.relation import Obsolescence
+from semcast.specs.relation import ObsolescenceRelation
 from semcast.terms.declared import declared_by
 from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, Event
 from semcast.terms.ids import Rank, Seq
 
-Watch: TypeAlias = Callable[[Event], None]
-Life: TypeAlias = tuple[Rank, int]  # a process, or a sender, and its incarnation
-Process: TypeAlias = Rank | Life
+EventHandler: TypeAlias = Callable[[Event], None]
+Incarnation: TypeAlias = tuple[Rank, int]  # a process, or a sender, and its incarnation
+ProcessKey: TypeAlias = Rank | Incarnation
 
 
 class History:
@@ -42,20 +42,20 @@ class History:
 
     def __init__(self, relation: str, n: int, *, by_life: bool = False) -> None:
         self.n = n
-        self.relation = Obsolescence(relation)
-        self.multicast: defaultdict[Process, dict[Seq, Event]]  # [sender][seq]
+        self.relation = ObsolescenceRelation(relation)
+        self.multicast: defaultdict[ProcessKey, dict[Seq, Event]]  # [sender][seq]
         self.multicast = defaultdict(dict)
-        self.delivered: defaultdict[Process, defaultdict[Process, dict[Seq, Event]]]
+        self.delivered: defaultdict[ProcessKey, defaultdict[ProcessKey, dict[Seq, Event]]]
         self.delivered = defaultdict(lambda: defaultdict(dict))  # [process][sender][seq]
         self.forgotten: set[Rank] = set()  # by anybody: it is a claim about the group
         self.crashed: set[Rank] = set()
         self._missing: dict[tuple[Rank, Rank], tuple[Seq, ...]] = {}
-        self.process: Callable[[Event], Process]  # whose event it is
+        self.process: Callable[[Event], ProcessKey]  # whose event it is
         self.process = attrgetter("pid", "inc") if by_life else attrgetter("pid")
-        self.sender: Callable[[Event], Process]  # whose message it speaks of
+        self.sender: Callable[[Event], ProcessKey]  # whose message it speaks of
         self.sender = attrgetter("sender", "sender_inc") if by_life else attrgetter("sender")
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """Which events change the history, and how."""
         return {
             MULTICAST: self.on_multicast,
@@ -92,7 +92,7 @@ class History:
         """The delivery of that message by the process whose event it is."""
         return self.delivered[self.process(event)][self.sender(event)].get(event.seq)
 
-    def begin_life(self, event: Event) -> None:
+    def on_restart(self, event: Event) -> None:
         """What an earlier life of the process delivered may be delivered again [RPB §6.2]."""
         self.delivered.pop(event.pid, None)
 

@@ -76,9 +76,9 @@ class Interleaving:
             condition = is_due.get(event.kind)
             if condition is not None and not condition(event):
                 time, pid, event = self._choose(heads)
-            taken = learn.get(event.kind)
-            if taken is not None:
-                taken(event)
+            handler = learn.get(event.kind)
+            if handler is not None:
+                handler(event)
             yield event
             following = next(self._streams[pid], None)
             if following is None:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from semcast.specs.history import History
-from semcast.specs.violations import Ledger
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import Event
 from semcast.terms.ids import Rank, Seq
 
-Verdict: TypeAlias = Callable[[History, list[Rank], Ledger], None]
+LivenessCheck: TypeAlias = Callable[[History, list[Rank], ViolationLog], None]
 
 
-def validity(history: History, owed: list[Rank], ledger: Ledger) -> None:
+def validity(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
     """A correct process delivers some m' ⊒ m for each m that it multicast."""
     for pid in owed:
         for seq in history.unsatisfied(pid, pid):
@@ -28,7 +28,7 @@ def validity(history: History, owed: list[Rank], ledger: Ledger) -> None:
             ledger.add("validity", what, history.multicast[pid].get(seq))
 
 
-def agreement(history: History, owed: list[Rank], ledger: Ledger) -> None:
+def agreement(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
     """If a correct process delivers m, all correct processes deliver some m' ⊒ m."""
     for sender in range(history.n):
         delivered: dict[Seq, Event] = {}
@@ -45,7 +45,7 @@ def agreement(history: History, owed: list[Rank], ledger: Ledger) -> None:
                 ledger.add("agreement", what, history.multicast[sender].get(seq), at)
 
 
-def fifo_completeness(history: History, owed: list[Rank], ledger: Ledger) -> None:
+def fifo_completeness(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
     """A correct process that delivers m' delivers some m'' ⊒ m for each m multicast before m'."""
     for pid in owed:
         for sender in range(history.n):
@@ -60,7 +60,7 @@ def fifo_completeness(history: History, owed: list[Rank], ledger: Ledger) -> Non
                 ledger.add("fifo_completeness", what, history.multicast[sender].get(seq), last)
 
 
-def sender_reliability(history: History, owed: list[Rank], ledger: Ledger) -> None:
+def sender_reliability(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
     """All correct processes deliver some m' ⊒ m for each m that a correct process multicast."""
     for sender in owed:
         for pid in owed:
@@ -72,7 +72,7 @@ def sender_reliability(history: History, owed: list[Rank], ledger: Ledger) -> No
                 ledger.add("sender_reliability", what, history.multicast[sender].get(seq))
 
 
-LIVENESS: Final[Mapping[str, Verdict]] = {
+LIVENESS: Final[Mapping[str, LivenessCheck]] = {
     "validity": validity,
     "agreement": agreement,
     "fifo_completeness": fifo_completeness,

@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from semcast.specs.history import Watch
-from semcast.specs.relation import Obsolescence
-from semcast.specs.violations import Ledger
+from semcast.specs.history import EventHandler
+from semcast.specs.relation import ObsolescenceRelation
+from semcast.specs.violations import ViolationLog
 from semcast.terms.declared import declared_by
 from semcast.terms.events import (
     ACKNOWLEDGE,
@@ -40,18 +40,18 @@ from semcast.terms.events import (
 from semcast.terms.ids import Rank, Seq
 
 
-def vector(join: Event) -> dict[Rank, Seq]:
+def join_vector(join: Event) -> dict[Rank, Seq]:
     """The last number of each sender that the subscriber is not owed."""
     pairs = (pair.split(":") for pair in join.note.split())
     return {int(sender): int(seq) for sender, seq in pairs}
 
 
-def leaver(event: Event) -> Rank:
+def leaving_pid(event: Event) -> Rank:
     """Of whom a `leave` speaks: of who said it, or of who was excluded."""
     return event.pid if event.peer < 0 else event.peer
 
 
-class Told(NamedTuple):
+class StreamKnowledge(NamedTuple):
     """What one subscriber knows of one sender's stream."""
 
     delivered: set[Seq]
@@ -66,24 +66,26 @@ class ReliableDelivery:
     __slots__ = (
         "_acknowledged",
         "_down",
+        "_known",
         "_ledger",
         "_multicast",
         "_relation",
         "_subscribed",
-        "_told",
     )
 
-    def __init__(self, ledger: Ledger, relation: str) -> None:
+    def __init__(self, ledger: ViolationLog, relation: str) -> None:
         self._ledger = ledger
-        self._relation = Obsolescence(relation)
+        self._relation = ObsolescenceRelation(relation)
         self._multicast: defaultdict[Rank, dict[Seq, Event]] = defaultdict(dict)
         self._acknowledged: defaultdict[Rank, dict[Seq, Event]] = defaultdict(dict)
         self._subscribed: dict[Rank, dict[Rank, Seq]] = {}
         self._down: set[Rank] = set()
-        self._told: defaultdict[tuple[Rank, Rank], Told]
-        self._told = defaultdict(lambda: Told(set(), set(), set()))  # by subscriber and sender
+        self._known: defaultdict[tuple[Rank, Rank], StreamKnowledge]
+        self._known = defaultdict(
+            lambda: StreamKnowledge(set(), set(), set())
+        )  # by subscriber and sender
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it learns from."""
         return {
             MULTICAST: self.on_multicast,
@@ -108,20 +110,20 @@ class ReliableDelivery:
 
     def on_deliver(self, event: Event) -> None:
         """Settled."""
-        self._told[event.pid, event.sender].delivered.add(event.seq)
+        self._known[event.pid, event.sender].delivered.add(event.seq)
 
     def on_skip(self, event: Event) -> None:
         """Told that it will not come, or that it is obsolete."""
-        told = self._told[event.pid, event.sender]
-        (told.obsolete if event.by_seq else told.lost).add(event.seq)
+        known = self._known[event.pid, event.sender]
+        (known.obsolete if event.by_seq else known.lost).add(event.seq)
 
     def on_join(self, event: Event) -> None:
         """A new subscription; one that the process had before is over."""
-        self._subscribed[event.pid] = vector(event)
+        self._subscribed[event.pid] = join_vector(event)
 
     def on_leave(self, event: Event) -> None:
         """It is owed nothing any more."""
-        self._subscribed.pop(leaver(event), None)
+        self._subscribed.pop(leaving_pid(event), None)
 
     def on_crash(self, event: Event) -> None:
         """Down; the subscription lasts."""
@@ -136,14 +138,14 @@ class ReliableDelivery:
         for pid in sorted(self._subscribed.keys() - self._down):
             after = self._subscribed[pid]
             for sender, acknowledged in sorted(self._acknowledged.items()):
-                told = self._told[pid, sender]
-                settled = told.delivered | told.lost
+                known = self._known[pid, sender]
+                settled = known.delivered | known.lost
                 missing = set(self._relation.unsatisfied(sender, settled))
                 for seq in sorted(acknowledged):
                     if seq <= after.get(sender, 0) or seq in settled:
                         continue
-                    if seq in missing or seq not in told.obsolete:
-                        self._report(pid, acknowledged[seq], seq in told.obsolete)
+                    if seq in missing or seq not in known.obsolete:
+                        self._report(pid, acknowledged[seq], seq in known.obsolete)
 
     def _report(self, pid: Rank, acknowledged: Event, obsolete: bool) -> None:
         sender, seq = acknowledged.sender, acknowledged.seq
@@ -165,7 +167,7 @@ class CollectionSafety:
 
     __slots__ = ("_has", "_ledger", "_multicast", "_reclaimed", "_subscribed")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
         self._multicast: defaultdict[Rank, list[Seq]] = defaultdict(list)
         self._has: defaultdict[tuple[Rank, Rank], set[Seq]] = defaultdict(set)
@@ -173,7 +175,7 @@ class CollectionSafety:
         self._subscribed: dict[Rank, dict[Rank, Seq]] = {}
         self._reclaimed: dict[Rank, Event] = {}  # by sender, the furthest
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
         return {
             MULTICAST: self.on_multicast,
@@ -193,7 +195,7 @@ class CollectionSafety:
 
     def on_join(self, event: Event) -> None:
         """What follows the vector must not have been reclaimed."""
-        self._subscribed[event.pid] = vector(event)
+        self._subscribed[event.pid] = join_vector(event)
         for sender, reclaim in self._reclaimed.items():
             lacking = self._lacking(event.pid, sender, reclaim.seq)
             if lacking:
@@ -201,7 +203,7 @@ class CollectionSafety:
 
     def on_leave(self, event: Event) -> None:
         """Nobody waits for it any more."""
-        self._subscribed.pop(leaver(event), None)
+        self._subscribed.pop(leaving_pid(event), None)
 
     def on_reclaim(self, event: Event) -> None:
         """Everything of the sender up to the number, at every subscriber."""
@@ -241,13 +243,13 @@ class Durability:
 
     __slots__ = ("_appended", "_copies", "_ledger", "_relation")
 
-    def __init__(self, ledger: Ledger, relation: str, copies: int) -> None:
+    def __init__(self, ledger: ViolationLog, relation: str, copies: int) -> None:
         self._ledger = ledger
-        self._relation = Obsolescence(relation)
+        self._relation = ObsolescenceRelation(relation)
         self._copies = copies
         self._appended: defaultdict[Rank, dict[tuple[Rank, Seq], Event]] = defaultdict(dict)
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
         return {
             MULTICAST: self.on_multicast,

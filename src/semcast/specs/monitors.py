@@ -15,18 +15,18 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from semcast.specs.causality import CausalOrder
-from semcast.specs.history import History, Watch
+from semcast.specs.history import EventHandler, History
 from semcast.specs.liveness import LIVENESS
 from semcast.specs.loggers import CollectionSafety, Durability, ReliableDelivery
 from semcast.specs.obsolete_deliveries import PurgesInViews, SemanticIntegrity
-from semcast.specs.ordering import Confirmation, PrefixDelivery, TotalOrder
 from semcast.specs.purging import PurgeSafety
 from semcast.specs.safety import AtMostOnce, FifoOrder, Integrity, ItemOrder
 from semcast.specs.service import ExactlyOnceRequests, SequentialConsistency
-from semcast.specs.synchrony import SemanticViewSynchrony
+from semcast.specs.total_order import Confirmation, PrefixDelivery, TotalOrder
 from semcast.specs.verdict import AT_THE_END
+from semcast.specs.view_synchrony import SemanticViewSynchrony
 from semcast.specs.views import PrimaryOrder, SendingViewDelivery, ViewOrder
-from semcast.specs.violations import Ledger, Violation
+from semcast.specs.violations import Violation, ViolationLog
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import INSTALL, RECOVER, Event
 from semcast.terms.promises import promised
@@ -37,19 +37,19 @@ REPLICATED: Final = frozenset({"s-rm", "rm"})
 FIXED_SERVERS: Final = frozenset({"replicated-data"})  # Primary is who has a majority of them.
 AT_LEAST_ONCE: Final = "at-least-once"
 
-Table: TypeAlias = dict[str, tuple[Watch, ...]]  # by kind of event, who sees it
+Table: TypeAlias = dict[str, tuple[EventHandler, ...]]  # by kind of event, who sees it
 
 
-class Watcher(Protocol):
+class EventMonitor(Protocol):
     """Whatever wants to see events: by kind, the methods to call."""
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """By kind of event, what to call."""
         ...
 
 
 @runtime_checkable
-class Closing(Protocol):
+class EndMonitor(Protocol):
     """A watcher that judges when the trace has ended."""
 
     def on_end(self) -> None:
@@ -58,7 +58,7 @@ class Closing(Protocol):
 
 
 @runtime_checkable
-class Settling(Protocol):
+class QuiescenceMonitor(Protocol):
     """A watcher that judges what correct processes share once a run has fallen quiet."""
 
     def on_quiet(self, correct: frozenset[int]) -> None:
@@ -67,15 +67,15 @@ class Settling(Protocol):
 
 
 @runtime_checkable
-class OfALife(Protocol):
+class RestartMonitor(Protocol):
     """A watcher whose property, under at-least-once recovery, holds within each life."""
 
-    def begin_life(self, event: Event) -> None:
+    def on_restart(self, event: Event) -> None:
         """`event.pid` starts anew."""
         ...
 
 
-_SAFETY: Final[Mapping[str, Callable[[History, Ledger], Watcher]]] = {
+_SAFETY: Final[Mapping[str, Callable[[History, ViolationLog], EventMonitor]]] = {
     "integrity": Integrity,
     "at_most_once": AtMostOnce,
     "fifo_order": FifoOrder,
@@ -83,7 +83,7 @@ _SAFETY: Final[Mapping[str, Callable[[History, Ledger], Watcher]]] = {
 }
 
 
-class Facts(NamedTuple):
+class RunFacts(NamedTuple):
     """What a monitor may need to know of a run beforehand."""
 
     protocol: str
@@ -102,7 +102,7 @@ class Facts(NamedTuple):
 
 
 # Monitors that keep what they need themselves: processes come, go and recover.
-_BESIDE: Final[Mapping[str, Callable[[Ledger, Facts], Watcher]]] = {
+_SELF_CONTAINED: Final[Mapping[str, Callable[[ViolationLog, RunFacts], EventMonitor]]] = {
     "view_order": lambda ledger, _: ViewOrder(ledger),
     "sending_view_delivery": lambda ledger, _: SendingViewDelivery(ledger),
     "semantic_view_synchrony": lambda ledger, run: SemanticViewSynchrony(
@@ -153,8 +153,8 @@ class Monitors:
             raise ConfigError(f"f: {f} is not between 0 and n - 1 = {n - 1}")
         self.names = promised(protocol, order) if promises is None else promises
         self.unjudged = dict.fromkeys(self.names & AT_THE_END, _NOT_QUIET)
-        self._ledger = Ledger()
-        self._facts = Facts(protocol, order, relation, f, n, parameters or {})
+        self._ledger = ViolationLog()
+        self._facts = RunFacts(protocol, order, relation, f, n, parameters or {})
         self._of_life: dict[tuple[int, int], int] = {}
         self._last: dict[int, int] = {}  # by process, the lineage it was in last
         first = _OfLineage(self.names, self._facts, self._ledger)
@@ -200,13 +200,13 @@ class Monitors:
                 self.unjudged.pop(name, None)
         for lineage, judges in self._lineages.items():
             # Who has gone on to another lineage is not of this one any more.
-            there = frozenset(pid for pid in correct if self._last.get(pid, lineage) == lineage)
-            self.unjudged.update(judges.on_end(there, complete))
+            present = frozenset(pid for pid in correct if self._last.get(pid, lineage) == lineage)
+            self.unjudged.update(judges.on_end(present, complete))
 
     @property
     def violations(self) -> list[Violation]:
         """The first violations of each property, in the order they were found."""
-        return self._ledger.kept
+        return self._ledger.stored
 
     @property
     def counts(self) -> dict[str, int]:
@@ -219,10 +219,10 @@ class _OfLineage:
 
     __slots__ = ("_beside", "_causal", "_history", "_ledger", "_names", "_purges", "by_kind")
 
-    def __init__(self, names: frozenset[str], facts: Facts, ledger: Ledger) -> None:
+    def __init__(self, names: frozenset[str], facts: RunFacts, ledger: ViolationLog) -> None:
         self._names, self._ledger = names, ledger
         self._history = History(facts.relation, facts.n, by_life="view_order" in names)
-        watchers: list[Watcher] = [
+        watchers: list[EventMonitor] = [
             make(self._history, ledger) for name, make in _SAFETY.items() if name in names
         ]
         by_place = facts.order == "total" and facts.relation.partition(":")[0] == "item"
@@ -240,16 +240,18 @@ class _OfLineage:
             self._causal = CausalOrder(self._history, ledger)
             watchers.append(self._causal)
         self._beside = {
-            name: make(ledger, facts) for name, make in _BESIDE.items() if name in names
+            name: make(ledger, facts) for name, make in _SELF_CONTAINED.items() if name in names
         }
         watchers.extend(self._beside.values())
         watchers.append(self._history)  # Last: monitors look before it records.
         self.by_kind: Table = {}
         for watcher in watchers:
-            for kind, watch in watcher.watches().items():
+            for kind, watch in watcher.handlers().items():
                 self.by_kind[kind] = (*self.by_kind.get(kind, ()), watch)
         if facts.parameters.get("recovery") == AT_LEAST_ONCE:
-            lives = (watcher.begin_life for watcher in watchers if isinstance(watcher, OfALife))
+            lives = (
+                watcher.on_restart for watcher in watchers if isinstance(watcher, RestartMonitor)
+            )
             self.by_kind[RECOVER] = (*self.by_kind.get(RECOVER, ()), *lives)
 
     def on_end(self, correct: frozenset[int], complete: bool) -> dict[str, str]:
@@ -257,9 +259,9 @@ class _OfLineage:
         unjudged = {}
         self._purges.on_end()
         for name, watcher in self._beside.items():
-            if isinstance(watcher, Closing) and (complete or name not in AT_THE_END):
+            if isinstance(watcher, EndMonitor) and (complete or name not in AT_THE_END):
                 watcher.on_end()
-            if complete and isinstance(watcher, Settling):
+            if complete and isinstance(watcher, QuiescenceMonitor):
                 watcher.on_quiet(correct)
             if isinstance(watcher, SequentialConsistency) and watcher.reason:
                 unjudged[name] = watcher.reason

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from semcast.specs.automaton import Action
-from semcast.specs.loggers import leaver, vector
+from semcast.specs.loggers import join_vector, leaving_pid
 from semcast.specs.reliable_multicast import ReliableMulticast, Time
-from semcast.specs.violations import Ledger
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import (
     ACKNOWLEDGE,
     AGE,
@@ -32,7 +32,7 @@ from semcast.terms.events import (
     Event,
 )
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 BLOCK: Final = "block"
 LOST: Final = "lost"
@@ -42,7 +42,7 @@ class MulticastWithCrashes(ReliableMulticast):
     """Invariant: `doubtful[i]` holds sent messages of i whose sender crashed before they were
     acknowledged, or that were acknowledged and then lost with every disk that had them."""
 
-    def __init__(self, n: int, relation: str, ledger: Ledger) -> None:
+    def __init__(self, n: int, relation: str, ledger: ViolationLog) -> None:
         super().__init__(n, relation, ledger)
         self.up = [True] * n
         self.member = [False] * n
@@ -52,7 +52,7 @@ class MulticastWithCrashes(ReliableMulticast):
         self.holders: dict[tuple[Rank, Seq], set[Rank]] = {}
         self.aged = [0] * n
 
-    def actions(self, plan: Sequence[Sequence[Message]]) -> tuple[Action, ...]:
+    def actions(self, plan: Sequence[Sequence[DataMessage]]) -> tuple[Action, ...]:
         """Joins come first and again after each recovery."""
 
         def processes() -> Iterator[tuple[Rank]]:
@@ -60,18 +60,18 @@ class MulticastWithCrashes(ReliableMulticast):
 
         return (
             *super().actions(plan),
-            Action("crash", processes, self.can_crash, self.crash, eagerness=0.03),
+            Action("crash", processes, self.can_crash, self.crash, pick_weight=0.03),
             Action("recover", processes, self.can_recover, self.recover, fair=True),
             Action("rejoin", processes, self.can_rejoin, self.rejoin, fair=True),
             Action("drop", self.waiting, self.can_drop, self.drop),
         )
 
-    def watches(self) -> Mapping[str, Callable[[Event], None]]:
+    def handlers(self) -> Mapping[str, Callable[[Event], None]]:
         """The events that are its actions."""
         return {
-            **super().watches(),
-            JOIN: lambda e: self.join(e.pid, vector(e)),
-            LEAVE: lambda e: self.leave(leaver(e)),
+            **super().handlers(),
+            JOIN: lambda e: self.join(e.pid, join_vector(e)),
+            LEAVE: lambda e: self.leave(leaving_pid(e)),
             CRASH: self.on_crash,
             RECOVER: lambda e: self.recover(e.pid),
             APPEND: lambda e: self.append(e.pid, e.sender, e.seq),
@@ -110,7 +110,7 @@ class MulticastWithCrashes(ReliableMulticast):
             return ()
         return (s for s in self.buffer[i][j] if not self.can_drop(j, i, s))
 
-    def can_send(self, i: Rank, m: Message) -> bool:
+    def can_send(self, i: Rank, m: DataMessage) -> bool:
         """A process that is down says nothing."""
         return self.up[i] and super().can_send(i, m)
 
@@ -185,7 +185,7 @@ class MulticastWithCrashes(ReliableMulticast):
 class AtLeastOnce(MulticastWithCrashes):
     """A member stays one across its crashes; `again[i][j]` may be delivered, once in each life."""
 
-    def __init__(self, n: int, relation: str, ledger: Ledger) -> None:
+    def __init__(self, n: int, relation: str, ledger: ViolationLog) -> None:
         super().__init__(n, relation, ledger)
         self.again: list[list[set[Seq]]] = [[set() for _ in range(n)] for _ in range(n)]
         self.skipped: list[list[set[Seq]]] = [[set() for _ in range(n)] for _ in range(n)]

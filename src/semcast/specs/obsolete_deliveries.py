@@ -6,8 +6,8 @@ under total order an item also has a newest message by its place, whoever sent i
 
 from collections.abc import Mapping
 
-from semcast.specs.history import History, Process, Watch
-from semcast.specs.violations import Ledger
+from semcast.specs.history import EventHandler, History, ProcessKey
+from semcast.specs.violations import ViolationLog
 from semcast.terms.declared import declared_by
 from semcast.terms.events import DELIVER, PURGE, Event
 from semcast.terms.ids import Seq
@@ -18,14 +18,14 @@ class SemanticIntegrity:
 
     __slots__ = ("_by_place", "_history", "_last", "_ledger", "_newest")
 
-    def __init__(self, history: History, ledger: Ledger, *, by_place: bool) -> None:
+    def __init__(self, history: History, ledger: ViolationLog, *, by_place: bool) -> None:
         self._history = history
         self._ledger = ledger
         self._by_place = by_place
-        self._newest: dict[tuple[Process, Process], Event] = {}
-        self._last: dict[tuple[Process, int, int], Event] = {}  # of each view and item, by place
+        self._newest: dict[tuple[ProcessKey, ProcessKey], Event] = {}
+        self._last: dict[tuple[ProcessKey, int, int], Event] = {}  # of each view and item, by place
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
         return {DELIVER: self.on_deliver}
 
@@ -44,7 +44,7 @@ class SemanticIntegrity:
         if self._by_place and event.position:
             self._compare_places(process, event)
 
-    def _compare_places(self, process: Process, event: Event) -> None:
+    def _compare_places(self, process: ProcessKey, event: Event) -> None:
         source = self._history.source(event)
         declared = None if source is None else declared_by(source)
         if declared is None or declared.item is None:
@@ -68,14 +68,14 @@ class PurgesInViews:
 
     __slots__ = ("_by_place", "_claims", "_history", "_ledger", "_places")
 
-    def __init__(self, history: History, ledger: Ledger, *, by_place: bool) -> None:
+    def __init__(self, history: History, ledger: ViolationLog, *, by_place: bool) -> None:
         self._history = history
         self._ledger = ledger
         self._by_place = by_place
-        self._places: dict[tuple[Process, Seq], tuple[int, int]] = {}
-        self._claims: list[tuple[Event, Process]] = []  # that need the places of messages
+        self._places: dict[tuple[ProcessKey, Seq], tuple[int, int]] = {}
+        self._claims: list[tuple[Event, ProcessKey]] = []  # that need the places of messages
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
         return {PURGE: self.on_purge, DELIVER: self.on_place}
 

@@ -12,8 +12,8 @@ notice that the message was purged, so a frontier that jumps is a violation too.
 
 from collections.abc import Mapping
 
-from semcast.specs.history import History, Watch
-from semcast.specs.violations import Ledger
+from semcast.specs.history import EventHandler, History
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import (
     DELIVERY,
     MULTICAST,
@@ -43,7 +43,7 @@ class PurgeSafety:
         "_safe",
     )
 
-    def __init__(self, history: History, ledger: Ledger, *, f: int, replicated: bool) -> None:
+    def __init__(self, history: History, ledger: ViolationLog, *, f: int, replicated: bool) -> None:
         """`replicated`: processes other than the sender keep a message for recovery."""
         n = history.n
         self._history = history
@@ -55,7 +55,7 @@ class PurgeSafety:
         self._safe: list[Seq] = [0] * n  # the safe frontier, as of when it was last needed
         self._purged: list[set[Seq]] = [set() for _ in range(n)]
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
         return {
             MULTICAST: self.on_multicast,

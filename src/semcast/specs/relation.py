@@ -18,11 +18,11 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from semcast.terms.declared import Declared
-from semcast.terms.errors import one_of
+from semcast.terms.errors import unknown_value
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
-Id: TypeAlias = tuple[tuple[Rank, int], Seq]  # the life of the sender, and the number
+MessageId: TypeAlias = tuple[tuple[Rank, int], Seq]  # the life of the sender, and the number
 Stream: TypeAlias = Rank | tuple[Rank, int]  # a sender, or one life of it
 
 
@@ -39,13 +39,13 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 Direct: TypeAlias = Callable[[Known, Known], bool]
-Sweep: TypeAlias = Callable[[Iterable[Known], Collection[Seq]], list[Seq]]
+ClosureSweep: TypeAlias = Callable[[Iterable[Known], Collection[Seq]], list[Seq]]
 
 _NO_MESSAGES: Final[dict[Seq, Known]] = {}
 _NOTHING: Final[frozenset[Seq]] = frozenset()
 
 
-class Obsolescence:
+class ObsolescenceRelation:
     """The relation over one run's multicasts.  Learns a message once, those of a sender in the
     order of their numbers; never forgets one."""
 
@@ -55,7 +55,7 @@ class Obsolescence:
         """`name` may carry a parameter of the implementation ("bitmap:32"), which is ignored."""
         self.name = name.partition(":")[0]
         if self.name not in _RELATIONS:
-            raise one_of("relation", name, RELATIONS)
+            raise unknown_value("relation", name, RELATIONS)
         self._direct, self._sweep = _RELATIONS[self.name]
         self._messages: dict[Stream, dict[Seq, Known]] = {}
         self._requests: dict[Stream, tuple[Seq, set[int]]] = {}  # the open ones
@@ -122,40 +122,40 @@ class Obsolescence:
         return False
 
 
-class AmongSenders(Protocol):
+class ViewRelation(Protocol):
     """The relation over what several senders multicast; a sender is a life."""
 
-    def on_multicast(self, name: Id, declared: Declared) -> None:
+    def on_multicast(self, name: MessageId, declared: Declared) -> None:
         """Learn a message; the first one under a name counts."""
         ...
 
-    def on_place(self, name: Id, position: int) -> None:
+    def on_position(self, name: MessageId, position: int) -> None:
         """Learn the place of a message in the total order; the first one told counts."""
         ...
 
-    def unsatisfied(self, delivered: Collection[Id]) -> set[Id]:
+    def unsatisfied(self, delivered: Collection[MessageId]) -> set[MessageId]:
         """The messages m for which no m' ⊒ m is in `delivered`."""
         ...
 
 
-class ByStream:
+class StreamRelation:
     """Each sender's stream has its own relation; places mean nothing."""
 
     __slots__ = ("_name", "_streams")
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._streams: dict[tuple[Rank, int], Obsolescence] = {}
+        self._streams: dict[tuple[Rank, int], ObsolescenceRelation] = {}
 
-    def on_multicast(self, name: Id, declared: Declared) -> None:
+    def on_multicast(self, name: MessageId, declared: Declared) -> None:
         """Learn a message."""
         sender, _ = name
-        self._streams.setdefault(sender, Obsolescence(self._name)).on_multicast(declared)
+        self._streams.setdefault(sender, ObsolescenceRelation(self._name)).on_multicast(declared)
 
-    def on_place(self, name: Id, position: int) -> None:
+    def on_position(self, name: MessageId, position: int) -> None:
         """No message of another sender is newer."""
 
-    def unsatisfied(self, delivered: Collection[Id]) -> set[Id]:
+    def unsatisfied(self, delivered: Collection[MessageId]) -> set[MessageId]:
         """Stream by stream."""
         by_sender: dict[tuple[Rank, int], set[Seq]] = {sender: set() for sender in self._streams}
         for sender, seq in delivered:
@@ -168,7 +168,7 @@ class ByStream:
         }
 
 
-class ByPlace:
+class PositionRelation:
     """Items over one total order: a message makes every earlier one of its item obsolete.
 
     One that never had a place, since it was purged when it waited for it, would have had it before
@@ -178,20 +178,20 @@ class ByPlace:
     __slots__ = ("_messages", "_place")
 
     def __init__(self) -> None:
-        self._messages: dict[Id, Declared] = {}
-        self._place: dict[Id, int] = {}
+        self._messages: dict[MessageId, Declared] = {}
+        self._place: dict[MessageId, int] = {}
 
-    def on_multicast(self, name: Id, declared: Declared) -> None:
+    def on_multicast(self, name: MessageId, declared: Declared) -> None:
         """Learn a message."""
         self._messages.setdefault(name, declared)
 
-    def on_place(self, name: Id, position: int) -> None:
+    def on_position(self, name: MessageId, position: int) -> None:
         """Learn a place."""
         self._place.setdefault(name, position)
 
-    def unsatisfied(self, delivered: Collection[Id]) -> set[Id]:
+    def unsatisfied(self, delivered: Collection[MessageId]) -> set[MessageId]:
         """From the last place to the first."""
-        missing: set[Id] = set()
+        missing: set[MessageId] = set()
         settled: set[int | None] = set()
         for place, _, name in sorted(self._places(), reverse=True):
             m = self._messages[name]
@@ -203,7 +203,7 @@ class ByPlace:
                 missing.add(name)
         return missing
 
-    def _places(self) -> Iterator[tuple[int, Seq, Id]]:
+    def _places(self) -> Iterator[tuple[int, Seq, MessageId]]:
         """Each message with its place, or that of the next one that has, or 0."""
         following: dict[tuple[tuple[Rank, int], int | None], int] = {}
         for name in sorted(self._messages, reverse=True):
@@ -214,19 +214,19 @@ class ByPlace:
             yield following.get(line, 0), seq, name
 
 
-def among_senders(relation: str, order: str) -> AmongSenders:
+def make_view_relation(relation: str, order: str) -> ViewRelation:
     """The relation by which the members of a view may leave messages out."""
     is_by_place = order == "total" and relation.partition(":")[0] == "item"
-    return ByPlace() if is_by_place else ByStream(relation)
+    return PositionRelation() if is_by_place else StreamRelation(relation)
 
 
-def as_carried(message: Message) -> Declared:
+def as_carried(message: DataMessage) -> Declared:
     """A message of which was declared what it carries, as where nobody annotates."""
     obsoletes = tuple(message.seq - distance for distance in distances(message))
-    return Declared(message.sender, message.seq, message.item, message.keep, obsoletes)
+    return Declared(message.sender, message.seq, message.item, message.never_purge, obsoletes)
 
 
-def distances(message: Message) -> tuple[int, ...]:
+def distances(message: DataMessage) -> tuple[int, ...]:
     """How far back the messages lie that `message` lists or marks as obsolete."""
     if isinstance(message.covers, tuple):
         return message.covers
@@ -307,7 +307,7 @@ def _sweep_requests(newest_first: Iterable[Known], delivered: Collection[Seq]) -
 
 
 # Direct relation and sweep; only lists differ from their closure.
-_RELATIONS: Final[dict[str, tuple[Direct, Sweep]]] = {
+_RELATIONS: Final[dict[str, tuple[Direct, ClosureSweep]]] = {
     "none": (_never, _sweep_none),
     "item": (_same_item, _sweep_items),
     "bitmap": (_listed, _sweep_lists),

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from semcast.specs.automaton import Action
-from semcast.specs.relation import Obsolescence, as_carried
-from semcast.specs.violations import Ledger
+from semcast.specs.relation import ObsolescenceRelation, as_carried
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 INTEREST: Final = "interest"
 Time: TypeAlias = Mapping[Rank, Seq]
@@ -30,10 +30,10 @@ class ReliableMulticast:
     """The processes 0 to n - 1, none of which crashes.  `events` is the trace of an execution
     under `execute`."""
 
-    def __init__(self, n: int, relation: str, ledger: Ledger) -> None:
+    def __init__(self, n: int, relation: str, ledger: ViolationLog) -> None:
         self.n = n
-        self.relation = Obsolescence(relation)
-        self.sent: list[dict[Seq, Message]] = [{} for _ in range(n)]
+        self.relation = ObsolescenceRelation(relation)
+        self.sent: list[dict[Seq, DataMessage]] = [{} for _ in range(n)]
         self.received: list[list[set[Seq]]] = [[set() for _ in range(n)] for _ in range(n)]
         self.dropped: list[list[set[Seq]]] = [[set() for _ in range(n)] for _ in range(n)]
         self.buffer: list[list[set[Seq]]] = [[set() for _ in range(n)] for _ in range(n)]
@@ -41,11 +41,11 @@ class ReliableMulticast:
         self._is_running = False
         self._ledger = ledger
 
-    def actions(self, plan: Sequence[Sequence[Message]]) -> tuple[Action, ...]:
+    def actions(self, plan: Sequence[Sequence[DataMessage]]) -> tuple[Action, ...]:
         """What may happen when process i multicasts `plan[i]`, in that order."""
         self._is_running = True
 
-        def planned() -> Iterator[tuple[Rank, Message]]:
+        def planned() -> Iterator[tuple[Rank, DataMessage]]:
             return ((i, m) for i in range(self.n) for m in plan[i])
 
         return (
@@ -53,7 +53,7 @@ class ReliableMulticast:
             Action("receive", self.waiting, self.can_receive, self.receive, fair=True),
         )
 
-    def watches(self) -> Mapping[str, Callable[[Event], None]]:
+    def handlers(self) -> Mapping[str, Callable[[Event], None]]:
         """The events that are its actions."""
         return {MULTICAST: self.on_multicast, DELIVER: self.on_deliver, SKIP: self.on_skip}
 
@@ -92,11 +92,11 @@ class ReliableMulticast:
         """What j must still deliver of i."""
         return self.buffer[i][j]
 
-    def can_send(self, i: Rank, m: Message) -> bool:
+    def can_send(self, i: Rank, m: DataMessage) -> bool:
         """A number is given once, by its sender [RPB §3.1, Property 3.1]."""
         return m.sender == i and m.seq not in self.sent[i]
 
-    def send(self, i: Rank, m: Message) -> None:
+    def send(self, i: Rank, m: DataMessage) -> None:
         """Effect: m waits for everybody."""
         self.sent[i][m.seq] = m
         self.relation.on_multicast(as_carried(m))
@@ -134,7 +134,7 @@ class ReliableMulticast:
         return any(by > seq and self.relation.obsoletes(i, seq, by) for by in others)
 
     def _tell(
-        self, kind: str, pid: Rank, m: Message | None = None, sender: Rank = -1, note: str = ""
+        self, kind: str, pid: Rank, m: DataMessage | None = None, sender: Rank = -1, note: str = ""
     ) -> None:
         if self._is_running:  # A trace that is checked exists already.
             seq = 0 if m is None else m.seq
@@ -143,7 +143,7 @@ class ReliableMulticast:
                 event.declared = as_carried(m).obsoletes
             self.events.append(event)
 
-    def _is_next(self, i: Rank, m: Message) -> bool:
+    def _is_next(self, i: Rank, m: DataMessage) -> bool:
         return self.can_send(i, m) and all(seq in self.sent[i] for seq in range(1, m.seq))
 
     def _holds(self, enabled: bool, action: str, event: Event) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from semcast.specs.interleaving import Causes, FrontierCauses, Interleaving, MessageCauses
-from semcast.specs.monitors import REPLICATED, Facts, Monitors
+from semcast.specs.monitors import REPLICATED, Monitors, RunFacts
 from semcast.specs.verdict import (
     BY_CLOCKS,
     EXAMPLES,
@@ -37,7 +37,7 @@ class RecordedRun:
     `absent` those whose record is missing."""
 
     run_id: int
-    facts: Facts
+    facts: RunFacts
     correct: frozenset[int]
     absent: tuple[int, ...] = ()
     complete: bool = False
@@ -143,7 +143,7 @@ def _may_judge(name: str, run: RecordedRun, results: CheckResults) -> bool:
     return not reason
 
 
-def causes_of(facts: Facts, names: frozenset[str]) -> Causes:
+def causes_of(facts: RunFacts, names: frozenset[str]) -> Causes:
     """What the events of a run have to wait for, by the properties that it promises."""
     if "purge_safety" in names and "view_order" not in names:
         return FrontierCauses(facts.n, facts.f, replicated=facts.protocol in REPLICATED)

@@ -8,8 +8,8 @@ is what FIFO Order leaves of itself for members that let a newer value take an o
 from collections import defaultdict
 from collections.abc import Mapping
 
-from semcast.specs.history import History, Process, Watch
-from semcast.specs.violations import Ledger
+from semcast.specs.history import EventHandler, History, ProcessKey
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import DELIVER, MULTICAST, Event
 
 
@@ -18,11 +18,11 @@ class Integrity:
 
     __slots__ = ("_history", "_ledger")
 
-    def __init__(self, history: History, ledger: Ledger) -> None:
+    def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
         return {MULTICAST: self.on_multicast, DELIVER: self.on_deliver}
 
@@ -60,11 +60,11 @@ class AtMostOnce:
 
     __slots__ = ("_history", "_ledger")
 
-    def __init__(self, history: History, ledger: Ledger) -> None:
+    def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
         return {DELIVER: self.on_deliver}
 
@@ -81,12 +81,12 @@ class FifoOrder:
 
     __slots__ = ("_history", "_last", "_ledger")
 
-    def __init__(self, history: History, ledger: Ledger) -> None:
+    def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
-        self._last: defaultdict[Process, dict[Process, Event]] = defaultdict(dict)
+        self._last: defaultdict[ProcessKey, dict[ProcessKey, Event]] = defaultdict(dict)
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
         return {DELIVER: self.on_deliver}
 
@@ -99,7 +99,7 @@ class FifoOrder:
         else:
             row[sender] = event
 
-    def begin_life(self, event: Event) -> None:
+    def on_restart(self, event: Event) -> None:
         """The order starts anew."""
         self._last.pop(event.pid, None)
 
@@ -110,13 +110,13 @@ class ItemOrder:
 
     __slots__ = ("_history", "_ledger", "_seen")
 
-    def __init__(self, history: History, ledger: Ledger) -> None:
+    def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
-        self._seen: defaultdict[Process, defaultdict[Process, _Seen]]
+        self._seen: defaultdict[ProcessKey, defaultdict[ProcessKey, _Seen]]
         self._seen = defaultdict(lambda: defaultdict(_Seen))
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
         return {DELIVER: self.on_deliver}
 
@@ -126,7 +126,7 @@ class ItemOrder:
         if message is None:
             return
         seen = self._seen[self._history.process(event)][self._history.sender(event)]
-        is_fixed = message.item is None or message.keep
+        is_fixed = message.item is None or message.never_purge
         barrier = seen.newest if is_fixed else seen.fixed
         if barrier is not None and event.seq < barrier.seq:
             which = "the first" if is_fixed else "the second"
@@ -142,7 +142,7 @@ class ItemOrder:
         if seen.newest is None or seen.newest.seq < event.seq:
             seen.newest = event
 
-    def begin_life(self, event: Event) -> None:
+    def on_restart(self, event: Event) -> None:
         """The order starts anew."""
         self._seen.pop(event.pid, None)
 

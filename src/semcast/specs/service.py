@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TypeAlias
 
-from semcast.specs.history import Watch
-from semcast.specs.violations import Ledger
+from semcast.specs.history import EventHandler
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import EXECUTE, JOIN, RECOVER, REPLY, UPDATE, Event
 from semcast.terms.ids import Rank
 
-Request: TypeAlias = tuple[int, int]  # the client and its number
+RequestId: TypeAlias = tuple[int, int]  # the client and its number
 
-WITNESSLESS = "positions and versions were not recorded, and without them it is NP-complete"
+NO_WITNESS = "positions and versions were not recorded, and without them it is NP-complete"
 
 
 class ExactlyOnceRequests:
@@ -32,14 +32,14 @@ class ExactlyOnceRequests:
 
     __slots__ = ("_executed", "_ledger", "_placed", "_replied", "_updated")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
-        self._executed: set[Request] = set()
-        self._updated: dict[tuple[Rank, int, Request], Event] = {}
-        self._placed: dict[Request, Event] = {}
-        self._replied: dict[Request, Event] = {}
+        self._executed: set[RequestId] = set()
+        self._updated: dict[tuple[Rank, int, RequestId], Event] = {}
+        self._placed: dict[RequestId, Event] = {}
+        self._replied: dict[RequestId, Event] = {}
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
         return {EXECUTE: self.on_execute, REPLY: self.on_reply}
 
@@ -84,17 +84,17 @@ class SequentialConsistency:
 
     __slots__ = ("_at", "_found", "_ledger", "_placed", "_read", "_replied", "_version", "reason")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
         self.reason = ""  # why it cannot be judged, if so
         self._found: list[tuple[str, Event | None, Event]] = []
         self._version: defaultdict[Rank, int] = defaultdict(int)
         self._at: dict[int, Event] = {}
-        self._placed: dict[Request, Event] = {}
-        self._read: set[tuple[Request, int]] = set()
-        self._replied: dict[Request, Event] = {}
+        self._placed: dict[RequestId, Event] = {}
+        self._read: set[tuple[RequestId, int]] = set()
+        self._replied: dict[RequestId, Event] = {}
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
         return {
             EXECUTE: self.on_execute,
@@ -143,15 +143,15 @@ class SequentialConsistency:
         for (_, before), (request, after) in pairwise(sorted(self._replied.items())):
             if before.client != after.client:
                 continue
-            least = before.version + (request in self._placed)
-            if after.version < least:
+            version_min = before.version + (request in self._placed)
+            if after.version < version_min:
                 why = f"after {_name(before)} was by version {before.version}"
                 self._add(after, f"answered by version {after.version} {why}", before)
         if not self.reason:
             for found, first, event in self._found:
                 self._ledger.add("sequential_consistency", f"request {found}", first, event)
 
-    def _judge_origin(self, request: Request, reply: Event) -> None:
+    def _judge_origin(self, request: RequestId, reply: Event) -> None:
         placed = self._placed.get(request)
         if placed is None:
             if (request, reply.version) not in self._read:
@@ -164,7 +164,7 @@ class SequentialConsistency:
 
     def _needs_witness(self, present: bool) -> None:
         if not present:
-            self.reason = WITNESSLESS
+            self.reason = NO_WITNESS
 
     def _add(self, event: Event, what: str, first: Event | None = None) -> None:
         self._found.append((f"{_name(event)} was {what} at process {event.pid}", first, event))

@@ -21,7 +21,7 @@ from typing import Final
 from semcast.specs.relation import distances
 from semcast.terms.events import DEFAULTS, DELIVER, EVENT_FIELDS, MULTICAST, Event
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 NOTHING: Final = "none"
 _LEFT_OUT: Final = ("n", "ts_ns", "buffered")
@@ -64,7 +64,7 @@ def line(event: Event) -> str:
     return " ".join(words)
 
 
-def _annotation(message: Message) -> Iterable[str]:
+def _annotation(message: DataMessage) -> Iterable[str]:
     if message.item is not None:
         yield f"item={message.item}"
     if message.covers:
@@ -72,7 +72,7 @@ def _annotation(message: Message) -> Iterable[str]:
             yield "list=" + ",".join(map(str, message.covers))
         else:
             yield f"bitmap={message.covers.hex()}"
-    if message.keep:
+    if message.never_purge:
         yield "keep"
     if message.payload:
         yield f"payload={message.payload.hex()}"
@@ -80,7 +80,7 @@ def _annotation(message: Message) -> Iterable[str]:
 
 def parse(text: str) -> list[Event]:
     """The events of a transcript.  Empty lines and what follows a # are ignored."""
-    multicast: dict[tuple[Rank, int, Seq], Message] = {}
+    multicast: dict[tuple[Rank, int, Seq], DataMessage] = {}
     events = []
     for row in text.splitlines():
         words = row.partition("#")[0].split()
@@ -89,7 +89,7 @@ def parse(text: str) -> list[Event]:
     return events
 
 
-def _event(words: list[str], multicast: dict[tuple[Rank, int, Seq], Message]) -> Event:
+def _event(words: list[str], multicast: dict[tuple[Rank, int, Seq], DataMessage]) -> Event:
     pid, kind, *rest = words
     event = Event(kind=kind, pid=int(pid))
     if rest and "=" not in rest[0]:
@@ -124,24 +124,24 @@ def _option(word: str) -> tuple[str, str]:
     return name, value
 
 
-def _message(sender: Rank, seq: Seq, options: dict[str, str]) -> Message:
+def _message(sender: Rank, seq: Seq, options: dict[str, str]) -> DataMessage:
     unknown = options.keys() - {"item", "list", "bitmap", "keep", "payload"}
     if unknown:
         raise ValueError(f"{sender}:{seq}: unknown {', '.join(sorted(unknown))}")
     covers: bytes | tuple[int, ...] = bytes.fromhex(options.get("bitmap", ""))
     if "list" in options:
         covers = tuple(int(distance) for distance in options["list"].split(","))
-    return Message(
+    return DataMessage(
         sender=sender,
         seq=seq,
         item=int(options["item"]) if "item" in options else None,
         covers=covers,
-        keep="keep" in options,
+        never_purge="keep" in options,
         payload=bytes.fromhex(options.get("payload", "")),
     )
 
 
-def _listed(message: Message) -> tuple[Seq, ...]:
+def _listed(message: DataMessage) -> tuple[Seq, ...]:
     return tuple(sorted(message.seq - distance for distance in distances(message)))
 
 

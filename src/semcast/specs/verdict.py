@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from semcast.specs.liveness import LIVENESS
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.events import (
     ACKNOWLEDGE,
     CONFIRM,
@@ -117,7 +117,7 @@ def check_names(names: Iterable[str]) -> None:
     """Raise `ConfigError` unless all are names of properties."""
     for name in names:
         if name not in PROPERTIES:
-            raise one_of("property", name, sorted(PROPERTIES))
+            raise unknown_value("property", name, sorted(PROPERTIES))
 
 
 def reason_against(

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from semcast.specs.automaton import Action
-from semcast.specs.history import Life
-from semcast.specs.violations import Ledger
+from semcast.specs.history import Incarnation
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, ORDER, Event
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
-Id: TypeAlias = tuple[Life, Seq]
+MessageId: TypeAlias = tuple[Incarnation, Seq]
 
 
 class ViewService:
@@ -31,21 +31,21 @@ class ViewService:
     Invariant: next_safe[q, g] <= next[r, g] <= len(queue[g]) + 1 for all members q and r of g.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ViolationLog) -> None:
         self.created: dict[int, tuple[Rank, ...]] = {}
-        self.current_viewid: defaultdict[Life, int] = defaultdict(int)
-        self.pending: defaultdict[tuple[Life, int], deque[Seq]] = defaultdict(deque)
-        self.queue: defaultdict[int, list[Id]] = defaultdict(list)
+        self.current_viewid: defaultdict[Incarnation, int] = defaultdict(int)
+        self.pending: defaultdict[tuple[Incarnation, int], deque[Seq]] = defaultdict(deque)
+        self.queue: defaultdict[int, list[MessageId]] = defaultdict(list)
         self.next: defaultdict[tuple[Rank, int], int] = defaultdict(lambda: 1)
         self.next_safe: defaultdict[tuple[Rank, int], int] = defaultdict(lambda: 1)
         self.events: list[Event] = []
         self._life: dict[tuple[Rank, int], int] = {}
-        self._place: dict[tuple[int, Id], int] = {}
-        self._message: dict[Id, Message] = {}
+        self._place: dict[tuple[int, MessageId], int] = {}
+        self._message: dict[MessageId, DataMessage] = {}
         self._is_running = False
         self._ledger = ledger
 
-    def watches(self) -> Mapping[str, Callable[[Event], None]]:
+    def handlers(self) -> Mapping[str, Callable[[Event], None]]:
         """The events that are its actions."""
         return {
             INSTALL: self.on_install,
@@ -111,7 +111,7 @@ class ViewService:
         """Eff: created := created ∪ {v}."""
         self.created[g] = members
 
-    def can_newview(self, p: Life, g: int, members: tuple[Rank, ...]) -> bool:
+    def can_newview(self, p: Incarnation, g: int, members: tuple[Rank, ...]) -> bool:
         """Pre: v is created, p in v.set, v.id > current_viewid[p]."""
         return (
             self.created.get(g) == members
@@ -120,43 +120,43 @@ class ViewService:
             and self._life.get((p[0], g), p[1]) == p[1]
         )
 
-    def newview(self, p: Life, g: int) -> None:
+    def newview(self, p: Incarnation, g: int) -> None:
         """Eff: current_viewid[p] := v.id."""
         self.current_viewid[p] = g
         self._life[p[0], g] = p[1]
         self._tell(Event(INSTALL, p[0], inc=p[1], view=g, members=self.created[g]))
 
-    def is_in(self, p: Life, g: int) -> bool:
+    def is_in(self, p: Incarnation, g: int) -> bool:
         """Whether g is the current view of p, which is in one."""
         return g == self.current_viewid[p] != 0
 
-    def gpsnd(self, p: Life, seq: Seq) -> None:
+    def gpsnd(self, p: Incarnation, seq: Seq) -> None:
         """Eff: append m to pending[p, current_viewid[p]]."""
         g = self.current_viewid[p]
         self.pending[p, g].append(seq)
         self._tell(Event(MULTICAST, p[0], p[0], seq, self._message.get((p, seq)), view=g))
 
-    def can_order(self, p: Life, g: int, seq: Seq) -> bool:
+    def can_order(self, p: Incarnation, g: int, seq: Seq) -> bool:
         """Pre: m is head of pending[p, g]."""
         pending = self.pending[p, g]
         return bool(pending) and pending[0] == seq
 
-    def order(self, p: Life, g: int, seq: Seq) -> None:
+    def order(self, p: Incarnation, g: int, seq: Seq) -> None:
         """Eff: remove it from pending[p, g], append (m, p) to queue[g]."""
         self.pending[p, g].popleft()
         self.queue[g].append((p, seq))
         self._place[g, (p, seq)] = len(self.queue[g])
 
-    def can_gprcv(self, q: Life, g: int, place: int) -> bool:
+    def can_gprcv(self, q: Incarnation, g: int, place: int) -> bool:
         """Pre: g = current_viewid[q], the place is next[q, g] and in queue[g]."""
         return self.is_in(q, g) and place == self.next[q[0], g] <= len(self.queue[g])
 
-    def gprcv(self, q: Life, g: int, place: int) -> None:
+    def gprcv(self, q: Incarnation, g: int, place: int) -> None:
         """Eff: next[q, g] := next[q, g] + 1."""
         self.next[q[0], g] = place + 1
         self._tell_of(DELIVER, q, g, place)
 
-    def can_safe(self, q: Life, g: int, place: int) -> bool:
+    def can_safe(self, q: Incarnation, g: int, place: int) -> bool:
         """Pre: g = current_viewid[q], it is in queue[g] and not behind next_safe[q, g], and
         next[r, g] > place for all members r."""
         return (
@@ -165,27 +165,29 @@ class ViewService:
             and all(self.next[r, g] > place for r in self.created[g])
         )
 
-    def safe(self, q: Life, g: int, place: int) -> None:
+    def safe(self, q: Incarnation, g: int, place: int) -> None:
         """Eff: next_safe[q, g] := place + 1."""
         self.next_safe[q[0], g] = place + 1
         self._tell_of(CONFIRM, q, g, place)
 
     def actions(
-        self, plan: Sequence[Sequence[Message]], views: Mapping[int, tuple[Rank, ...]]
+        self, plan: Sequence[Sequence[DataMessage]], views: Mapping[int, tuple[Rank, ...]]
     ) -> tuple[Action, ...]:
         """What may happen when process i multicasts `plan[i]` and `views` may be created."""
         self._is_running = True
         self._message = {((m.sender, 1), m.seq): m for row in plan for m in row}
         left = {(i, 1): deque(m.seq for m in row) for i, row in enumerate(plan)}
 
-        def heads(queues: Mapping[Life, deque[Seq]]) -> Iterator[tuple[Life, Seq]]:
+        def heads(queues: Mapping[Incarnation, deque[Seq]]) -> Iterator[tuple[Incarnation, Seq]]:
             return ((p, seqs[0]) for p, seqs in queues.items() if seqs)
 
-        def send(p: Life, seq: Seq) -> None:
+        def send(p: Incarnation, seq: Seq) -> None:
             left[p].popleft()
             self.gpsnd(p, seq)
 
-        def places(following: Mapping[tuple[Rank, int], int]) -> Iterator[tuple[Life, int, int]]:
+        def places(
+            following: Mapping[tuple[Rank, int], int],
+        ) -> Iterator[tuple[Incarnation, int, int]]:
             return ((q, g, following[q[0], g]) for q, g in list(self.current_viewid.items()))
 
         return (
@@ -214,12 +216,12 @@ class ViewService:
         (sender, _), seq = self.queue[g][place - 1]
         return f"{sender}:{seq}"
 
-    def _tell_of(self, kind: str, q: Life, g: int, place: int) -> None:
+    def _tell_of(self, kind: str, q: Incarnation, g: int, place: int) -> None:
         (sender, inc), seq = self.queue[g][place - 1]
-        told = Event(kind, q[0], sender, seq, inc=q[1], sender_inc=inc, view=g, position=place)
+        event = Event(kind, q[0], sender, seq, inc=q[1], sender_inc=inc, view=g, position=place)
         if kind == DELIVER:
-            told.message = self._message.get(((sender, inc), seq))
-        self._tell(told)
+            event.message = self._message.get(((sender, inc), seq))
+        self._tell(event)
 
     def _tell(self, event: Event) -> None:
         if self._is_running:  # A trace that is checked exists already.

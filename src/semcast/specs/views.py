@@ -11,9 +11,18 @@ views [VSD §1].
 from collections.abc import Mapping
 from itertools import pairwise
 
-from semcast.specs.history import Life, Watch
-from semcast.specs.violations import Ledger
-from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MULTICAST, ORDER, Event
+from semcast.specs.history import EventHandler, Incarnation
+from semcast.specs.violations import ViolationLog
+from semcast.terms.events import (
+    CONFIRM,
+    DELIVER,
+    INSTALL,
+    LEAVE,
+    MULTICAST,
+    NOT_PRIMARY,
+    ORDER,
+    Event,
+)
 from semcast.terms.ids import Rank, Seq
 
 
@@ -24,13 +33,13 @@ class ViewOrder:
 
     __slots__ = ("_current", "_first", "_ledger", "_misplaced")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
-        self._current: dict[Life, Event] = {}
+        self._current: dict[Incarnation, Event] = {}
         self._first: dict[int, Event] = {}  # by view
-        self._misplaced: set[tuple[Life, int]] = set()
+        self._misplaced: set[tuple[Incarnation, int]] = set()
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
         inside = dict.fromkeys((MULTICAST, DELIVER, CONFIRM), self.on_inside)
         return {INSTALL: self.on_install, **inside}
@@ -73,11 +82,11 @@ class SendingViewDelivery:
 
     __slots__ = ("_ledger", "_multicast")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
         self._multicast: dict[tuple[Rank, int, Seq], Event] = {}
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
         return {MULTICAST: self.on_multicast, DELIVER: self.on_deliver}
 
@@ -105,13 +114,13 @@ class PrimaryOrder:
 
     __slots__ = ("_leaving", "_ledger", "_primary", "_servers")
 
-    def __init__(self, ledger: Ledger, servers: int | None) -> None:
+    def __init__(self, ledger: ViolationLog, servers: int | None) -> None:
         self._ledger = ledger
         self._servers = servers
         self._primary: dict[int, tuple[Event, frozenset[Rank]]] = {}
         self._leaving: dict[Rank, int] = {}  # and in which incarnation
 
-    def watches(self) -> Mapping[str, Watch]:
+    def handlers(self) -> Mapping[str, EventHandler]:
         """The events it learns from."""
         return {INSTALL: self.on_install, LEAVE: self.on_leave}
 
@@ -124,7 +133,7 @@ class PrimaryOrder:
         """Learn a primary view, and who was leaving when it came."""
         if event.inc > self._leaving.get(event.pid, event.inc):
             del self._leaving[event.pid]  # It came back.
-        if event.note != MINORITY and event.view not in self._primary:
+        if event.note != NOT_PRIMARY and event.view not in self._primary:
             self._primary[event.view] = event, frozenset(self._leaving)
 
     def on_end(self) -> None:

@@ -21,18 +21,18 @@ class Violation(msgspec.Struct, frozen=True):
         return f"{self.property}: {self.explanation}\n{lines(self.events)}"
 
 
-class Ledger:
+class ViolationLog:
     """All violations of one run, counted; the first few of each property, kept."""
 
-    __slots__ = ("counts", "kept")
+    __slots__ = ("counts", "stored")
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        self.kept: list[Violation] = []
+        self.stored: list[Violation] = []
 
     def add(self, name: str, explanation: str, *events: Event | None) -> None:
         """Record a violation; None stands for evidence that the trace does not hold."""
         count = self.counts[name] = self.counts.get(name, 0) + 1
         if count <= KEPT_PER_PROPERTY:
             evidence = tuple(event for event in events if event is not None)
-            self.kept.append(Violation(name, explanation, evidence))
+            self.stored.append(Violation(name, explanation, evidence))

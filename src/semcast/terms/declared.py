@@ -13,7 +13,7 @@ import msgspec
 
 from semcast.terms.events import Event
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 
 DECLARES: Final = re.compile(r"(?:item(?:=(-?\d{1,19}))?)?(?: ?never_purge=([01]))?")
 
@@ -31,11 +31,11 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
 def declared_by(event: Event) -> Declared:
     """What a `multicast` event tells of its message."""
     message = event.message
-    item, keep = (None, False) if message is None else (message.item, message.keep)
-    if event.declares and (said := DECLARES.fullmatch(event.declares)) is not None:
+    item, keep = (None, False) if message is None else (message.item, message.never_purge)
+    if event.declares and (parts := DECLARES.fullmatch(event.declares)) is not None:
         if event.declares.startswith("item"):
-            item = None if said[1] is None else int(said[1])
-        keep = keep if said[2] is None else said[2] == "1"
+            item = None if parts[1] is None else int(parts[1])
+        keep = keep if parts[2] is None else parts[2] == "1"
     return Declared(event.sender, event.seq, item, keep, event.declared)
 
 
@@ -45,14 +45,14 @@ def declare(event: Event, submission: Submission) -> None:
     assert message is not None
     if submission.obsoletes:
         event.declared = tuple(submission.obsoletes)
-    if submission.item != message.item or submission.never_purge != message.keep:
+    if submission.item != message.item or submission.never_purge != message.never_purge:
         event.declares = _difference(submission, message)
 
 
-def _difference(submission: Submission, message: Message) -> str:
+def _difference(submission: Submission, message: DataMessage) -> str:
     words = []
     if submission.item != message.item:
         words.append("item" if submission.item is None else f"item={submission.item}")
-    if submission.never_purge != message.keep:
+    if submission.never_purge != message.never_purge:
         words.append(f"never_purge={submission.never_purge:d}")
     return " ".join(words)

@@ -57,7 +57,7 @@ class ReentryError(InternalError):
     """An effect of a machine tried to give the machine its next input."""
 
 
-def one_of(field: str, value: object, allowed: Iterable[object]) -> ConfigError:
+def unknown_value(field: str, value: object, allowed: Iterable[object]) -> ConfigError:
     """The error for a value outside a list, with the nearest one that is allowed."""
     names = [str(each) for each in allowed]
     nearest = get_close_matches(str(value), names, n=1, cutoff=NEAR)

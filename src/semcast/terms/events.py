@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import msgspec
 
-from semcast.terms.errors import one_of
-from semcast.terms.messages import Message
+from semcast.terms.errors import unknown_value
+from semcast.terms.messages import DataMessage
 
 MULTICAST: Final = "multicast"
 RECEIVE: Final = "receive"
@@ -82,7 +82,7 @@ DRAINED: Final = "drained"
 ORDER: Final = "order"
 AGE: Final = "age"
 DISK: Final = "disk"
-MINORITY: Final = "0"
+NOT_PRIMARY: Final = "0"
 UPDATE: Final = "update"
 QUERY: Final = "query"
 
@@ -164,7 +164,7 @@ class Event(msgspec.Struct, gc=False):
             journal=FIRST,
         ),
     ] = 0
-    message: Message | None = None
+    message: DataMessage | None = None
     by_seq: Annotated[
         int,
         _number(
@@ -352,4 +352,4 @@ def kind_fault(kind: str) -> str | None:
 
     Kinds become names of files, so every reader and writer asks before it uses one.
     """
-    return None if kind in KINDS else str(one_of("kind", kind[:_SHOWN], sorted(KINDS)))
+    return None if kind in KINDS else str(unknown_value("kind", kind[:_SHOWN], sorted(KINDS)))

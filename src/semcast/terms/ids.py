@@ -29,7 +29,7 @@ NEVER: Final = float("inf")  # a deadline that does not come
 NO_LINEAGE: Final = 0  # of a process in no view, and of partitionable views, which nobody founds
 
 
-class Life(NamedTuple):
+class Incarnation(NamedTuple):
     """One incarnation of a process."""
 
     pid: Pid

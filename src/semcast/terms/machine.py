@@ -13,15 +13,15 @@ import msgspec
 
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.ids import Life, Lineage, Pid, Rank, Seq, ViewId
+from semcast.terms.ids import Incarnation, Lineage, Pid, Rank, Seq, ViewId
 from semcast.terms.messages import Submission
-from semcast.terms.views import MEMBER, NO_VIEW, View
+from semcast.terms.views import MEMBER, NO_VIEW, GroupView
 
 
 class FoundGroup(msgspec.Struct, frozen=True, tag=True):
     """Begin with the first primary view; every founder must say the same."""
 
-    lives: tuple[Life, ...]
+    lives: tuple[Incarnation, ...]
     lineage: Lineage
 
 
@@ -86,8 +86,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     is_blocked: bool = False
     is_drained: bool = True
     owes_nothing: bool = True
-    view: View = NO_VIEW
-    shown: View = NO_VIEW
+    view: GroupView = NO_VIEW
+    shown: GroupView = NO_VIEW
     suspects: Collection[Pid] = ()
     silent_s: Mapping[Pid, float] = {}
     donor: Pid | None = None

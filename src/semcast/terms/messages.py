@@ -1,6 +1,6 @@
 """What travels between members.
 
-`Message` is one application message with its obsolescence annotation; the rest are datagrams.
+`DataMessage` is one application message with its obsolescence annotation; the rest are datagrams.
 All are immutable and array-like on the wire, so that msgspec checks hostile bytes for us.
 Ranks (places in the fixed membership) name members; `seq` starts at 1 and is dense per sender.
 Lists inside a message have a greatest length, so that a large datagram cannot be all list.  Numbers
@@ -21,13 +21,13 @@ COVERS_MAX: Final = 1 << 12  # distances that one message may list
 AFTER_MAX: Final = 1 << 16
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class DataMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One application message.
 
     `item` is its item tag.  `covers` says which earlier messages of the same sender it makes
     obsolete when the relation is richer than items: bytes are a little-endian bitmap whose
     n-th bit (counted from 1) names the n-th preceding message [SRM §3.2]; a tuple lists
-    distances.  `keep` means that no later message makes this one obsolete.  It comes
+    distances.  `never_purge` means that no later message makes this one obsolete.  It comes
     `after` messages of other senders: under causal order the last that its sender had delivered of
     each, and under total order a marker comes after what it puts into place.
     `name` is what the application calls the item; no rule looks at it.
@@ -37,7 +37,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     seq: Positive
     item: int | None = None
     covers: bytes | Annotated[tuple[int, ...], msgspec.Meta(max_length=COVERS_MAX)] = b""
-    keep: bool = False
+    never_purge: bool = False
     after: Annotated[tuple[tuple[Rank, Seq], ...], msgspec.Meta(max_length=AFTER_MAX)] = ()
     payload: bytes = b""
     name: str = ""
@@ -58,20 +58,20 @@ class MessageRun(Protocol):
     @property
     def payload_bytes(self) -> int: ...
 
-    def part(self, start: int, stop: int) -> "MessageRun":
+    def slice_run(self, start: int, stop: int) -> "MessageRun":
         """The messages from one place to another."""
         ...
 
-    def messages(self) -> Sequence[Message]:
+    def messages(self) -> Sequence[DataMessage]:
         """Each by itself."""
         ...
 
-    def letters(self, make: Callable[..., T], sender: str, position: int) -> list[T]:
+    def app_messages(self, make: Callable[..., T], sender: str, position: int) -> list[T]:
         """What the application gets; `position` is that of the first, 0 if there is none."""
         ...
 
 
-class Purged(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PurgeNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The notice that messages `first` to `last` of `sender` were purged as obsolete.
 
     `witness` is at or after each message that superseded one of them, and was safe (under S-SM:
@@ -85,27 +85,27 @@ class Purged(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Data(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """A batch: first transmission when `answers` is 0, otherwise repair for that `Nack`.
+    """A batch: first transmission when `nack_number` is 0, otherwise repair for that `Nack`.
 
     `safe` is how far the own stream of a first transmission's sender is safe, if it knows.
     """
 
-    messages: tuple[Message, ...]  # or a run, which is a sequence of them, too
-    purged: tuple[Purged, ...] = ()
-    answers: Count = 0
+    messages: tuple[DataMessage, ...]  # or a run, which is a sequence of them, too
+    notices: tuple[PurgeNotice, ...] = ()
+    nack_number: Count = 0
     safe: Seq = 0
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """A receiver asks for at most `limit` messages of `sender` among the missing `ranges`."""
+    """A receiver asks for at most `limit` messages of `sender` among the missing `spans`."""
 
     sender: Rank
-    ranges: tuple[Span, ...]
+    spans: tuple[Span, ...]
     limit: Count
     number: Positive  # 0 marks a first transmission
 
 
-class Ballot(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class FrontierVote(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one member knows of one stream: how far it got itself, the candidate under vote,
     who reached that candidate (a little-endian bit mask of ranks), and what was agreed."""
 
@@ -119,13 +119,13 @@ class Ballot(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class StabilityGossip(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     """Ballots that need the vote of every member."""
 
-    ballots: tuple[Ballot, ...]
+    votes: tuple[FrontierVote, ...]
 
 
 class SafetyGossip(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     """Ballots that need f + 1 votes."""
 
-    ballots: tuple[Ballot, ...]
+    votes: tuple[FrontierVote, ...]
 
 
 class WindowEmpty(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
@@ -145,14 +145,14 @@ Datagram: TypeAlias = Data | Nack | StabilityGossip | SafetyGossip | WindowEmpty
 Checks: TypeAlias = Mapping[type, Callable[[Any], None]]  # by type of datagram
 
 
-def check_messages(messages: Iterable[Message]) -> None:
+def check_messages(messages: Iterable[DataMessage]) -> None:
     """Refuse a message that obsoletes what is no earlier message."""
     for message in messages:
         if message.covers:
             _check_covers(message)
 
 
-def _check_covers(message: Message) -> None:
+def _check_covers(message: DataMessage) -> None:
     seq, covers = message.seq, message.covers
     if isinstance(covers, bytes):
         reach = int.from_bytes(covers, "little").bit_length()
@@ -162,7 +162,7 @@ def _check_covers(message: Message) -> None:
         raise RemoteProtocolError(f"covers: message {seq} must list earlier messages")
 
 
-def check_purged(notices: Iterable[Purged]) -> None:
+def check_purged(notices: Iterable[PurgeNotice]) -> None:
     """Refuse a notice whose numbers contradict each other."""
     for notice in notices:
         # What supersedes `last` comes after it, and the witness is no earlier than that.
@@ -172,11 +172,11 @@ def check_purged(notices: Iterable[Purged]) -> None:
 
 def _check_data(data: Data) -> None:
     check_messages(data.messages)
-    check_purged(data.purged)
+    check_purged(data.notices)
 
 
 def _check_nack(nack: Nack) -> None:
-    for first, last in nack.ranges:
+    for first, last in nack.spans:
         if first > last:
             raise RemoteProtocolError(f"ranges out of range: {(first, last)!r}")
 

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from semcast.terms.ids import NO_LINEAGE, Lineage, Rank, Seq, ViewId
-from semcast.terms.messages import Message, MessageRun
-from semcast.terms.views import View
+from semcast.terms.messages import DataMessage, MessageRun
+from semcast.terms.views import GroupView
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -40,7 +40,7 @@ class Installed(msgspec.Struct, frozen=True, gc=False):
     """The application enters a view.  `state` is what a joiner starts from, None for who goes on;
     `wants_state` asks for a snapshot as of now."""
 
-    view: View
+    view: GroupView
     state: bytes | None
     wants_state: bool
 
@@ -84,7 +84,7 @@ Output: TypeAlias = (
 ROOM: Final = Room()
 
 
-def delivered(outputs: Iterable[Output]) -> list[Message]:
+def delivered(outputs: Iterable[Output]) -> list[DataMessage]:
     """The messages among outputs, one by one."""
     runs = [output.run for output in outputs if isinstance(output, Delivery)]
     return [message for run in runs for message in run.messages()]

@@ -13,7 +13,7 @@ View Synchrony takes its place.
 from collections.abc import Mapping
 from typing import Final
 
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 
 PROTOCOLS: Final = ("s-sm", "s-rm", "sm", "rm")
 ORDERS: Final = ("fifo", "item", "causal")
@@ -66,9 +66,9 @@ COMBINATIONS: Final = tuple(
 def promised(protocol: str, order: str) -> frozenset[str]:
     """The names of the properties that `protocol` under `order` guarantees."""
     if protocol not in _BY_PROTOCOL:
-        raise one_of("protocol", protocol, _BY_PROTOCOL)
+        raise unknown_value("protocol", protocol, _BY_PROTOCOL)
     if order not in _BY_ORDER:
-        raise one_of("order", order, _BY_ORDER)
+        raise unknown_value("order", order, _BY_ORDER)
     promises, orders = _BY_PROTOCOL[protocol]
     if order == "causal" and protocol in ("s-sm", "sm"):
         raise ConfigError(f"order: causal needs protocol s-rm or rm, not {protocol}")
@@ -87,7 +87,7 @@ def refuse_impossible(protocol: str, order: str) -> None:
 def check_runnable(protocol: str, order: str) -> None:
     """Raise `ConfigError` unless a group can be run with this protocol and order."""
     if protocol not in PROTOCOLS:
-        raise one_of("protocol", protocol, PROTOCOLS)
+        raise unknown_value("protocol", protocol, PROTOCOLS)
     if order not in ORDERS:
-        raise one_of("order", order, ORDERS)
+        raise unknown_value("order", order, ORDERS)
     promised(protocol, order)

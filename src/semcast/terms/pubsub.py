@@ -14,7 +14,7 @@ import msgspec
 
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import SEQ_MAX, Count, Positive, Rank, Seq, Span, Unsigned
-from semcast.terms.messages import Checks, Message, Purged, check_messages, check_purged
+from semcast.terms.messages import Checks, DataMessage, PurgeNotice, check_messages, check_purged
 
 SPANS_MAX: Final = 1 << 8  # ranges of one stream that a datagram names
 STREAMS_MAX: Final = 1 << 12  # streams that a datagram names; processes from here on cannot publish
@@ -30,14 +30,14 @@ Signature: TypeAlias = Unsigned
 Spans: TypeAlias = Annotated[tuple[Span, ...], msgspec.Meta(max_length=SPANS_MAX)]
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StreamSpans(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Some messages of one stream, by number."""
 
     sender: Rank
     spans: Spans
 
 
-class Heard(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StreamStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a process knows of a stream: the last number, and up to where it lacks nothing."""
 
     sender: Rank
@@ -45,18 +45,18 @@ class Heard(msgspec.Struct, frozen=True, array_like=True, gc=False):
     frontier: Seq
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class MemberEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is said of a process: `status` is MEMBER, DISCONNECTED or LEFT [RPB §5.3]."""
 
     pid: Rank
     status: Annotated[int, msgspec.Meta(ge=MEMBER, le=LEFT)]
-    fresh: Fresh
+    freshness: Fresh
 
 
-Parts: TypeAlias = Annotated[tuple[Part, ...], msgspec.Meta(max_length=STREAMS_MAX)]
-Streams: TypeAlias = Annotated[tuple[Heard, ...], msgspec.Meta(max_length=STREAMS_MAX)]
-Entries: TypeAlias = Annotated[tuple[Entry, ...], msgspec.Meta(max_length=ENTRIES_MAX)]
-Messages: TypeAlias = Annotated[tuple[Message, ...], msgspec.Meta(max_length=MESSAGES_MAX)]
+Parts: TypeAlias = Annotated[tuple[StreamSpans, ...], msgspec.Meta(max_length=STREAMS_MAX)]
+Streams: TypeAlias = Annotated[tuple[StreamStatus, ...], msgspec.Meta(max_length=STREAMS_MAX)]
+Entries: TypeAlias = Annotated[tuple[MemberEntry, ...], msgspec.Meta(max_length=ENTRIES_MAX)]
+Messages: TypeAlias = Annotated[tuple[DataMessage, ...], msgspec.Meta(max_length=MESSAGES_MAX)]
 
 
 class Publication(msgspec.Struct, frozen=True, array_like=True, tag=64, gc=False):
@@ -73,7 +73,7 @@ class Repair(msgspec.Struct, frozen=True, array_like=True, tag=65, gc=False):
     """
 
     messages: Messages
-    purged: Annotated[tuple[Purged, ...], msgspec.Meta(max_length=MESSAGES_MAX)] = ()
+    purged: Annotated[tuple[PurgeNotice, ...], msgspec.Meta(max_length=MESSAGES_MAX)] = ()
     load: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
 
 
@@ -87,29 +87,29 @@ class PublisherHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=66, g
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=67, gc=False):
     """Messages wanted from whoever is asked [RPB §3.3]."""
 
-    lacks: Parts
+    missing: Parts
 
 
 class Gossip(msgspec.Struct, frozen=True, array_like=True, tag=68, gc=False):
     """Negative gossip: what the gossiper lacks and two signatures [RPB §4.1, §5.1, §5.3].
 
     To a logger, `streams` lists every sender that is active or of which something is missing;
-    `heard` is then the signature of all others, of which nothing is missing.  `is_whole` is false
-    if the list is not complete, and no acknowledgement can be derived.  To anyone else there is no
-    list, and `heard` is the signature of the idle senders.  `is_probe` asks for any answer, to
-    measure the round trip.
+    `heard` is then the signature of all others, of which nothing is missing.  `is_complete` is
+    false if the list is not complete, and no acknowledgement can be derived.  To anyone else there
+    is no list, and `heard` is the signature of the idle senders.  `is_probe` asks for any answer,
+    to measure the round trip.
     """
 
-    fresh: Fresh
+    freshness: Fresh
     members: Signature
     heard: Signature
-    lacks: Parts = ()
+    missing: Parts = ()
     streams: Streams = ()
-    is_whole: bool = False
+    is_complete: bool = False
     is_probe: bool = False
 
 
-class Digest(msgspec.Struct, frozen=True, array_like=True, tag=69, gc=False):
+class GossipDigest(msgspec.Struct, frozen=True, array_like=True, tag=69, gc=False):
     """Positive gossip: what the gossiper holds, as intervals [RPB §7.4]."""
 
     members: Signature
@@ -122,20 +122,20 @@ class Collected(msgspec.Struct, frozen=True, array_like=True, tag=70, gc=False):
     parts: Parts
 
 
-class Lasts(msgspec.Struct, frozen=True, array_like=True, tag=71, gc=False):
+class StatusList(msgspec.Struct, frozen=True, array_like=True, tag=71, gc=False):
     """Every stream that the sender of this knows; `wants_answer` if it is behind in some.
 
-    `is_whole` is false of a logger that lost its disk and does not count yet.
+    `is_complete` is false of a logger that lost its disk and does not count yet.
     """
 
-    fresh: Fresh
+    freshness: Fresh
     members: Signature
     streams: Streams
     wants_answer: bool
-    is_whole: bool = True
+    is_complete: bool = True
 
 
-class Members(msgspec.Struct, frozen=True, array_like=True, tag=72, gc=False):
+class MemberList(msgspec.Struct, frozen=True, array_like=True, tag=72, gc=False):
     """What is known of the processes `first` to `last` beyond that they are founders."""
 
     first: Rank
@@ -147,27 +147,27 @@ class Members(msgspec.Struct, frozen=True, array_like=True, tag=72, gc=False):
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=73, gc=False):
     """A process asks for sponsors [RPB §5.3]."""
 
-    fresh: Fresh
+    freshness: Fresh
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=74, gc=False):
-    """A sponsor has accepted the join `fresh`, at the time that `lasts` says [RPB §5.3]."""
+    """A sponsor has accepted the join `freshness`, at the time that `lasts` says [RPB §5.3]."""
 
-    fresh: Fresh
+    freshness: Fresh
     lasts: Streams
 
 
-class Leave(msgspec.Struct, frozen=True, array_like=True, tag=75, gc=False):
+class LeaveRequest(msgspec.Struct, frozen=True, array_like=True, tag=75, gc=False):
     """A member asks to be struck; `members` is what it knows, itself as left included."""
 
-    fresh: Fresh
+    freshness: Fresh
     members: Signature
 
 
 class LeaveAck(msgspec.Struct, frozen=True, array_like=True, tag=76, gc=False):
-    """The leave `fresh` was accepted."""
+    """The leave `freshness` was accepted."""
 
-    fresh: Fresh
+    freshness: Fresh
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=77, gc=False):
@@ -176,45 +176,45 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=77, gc=False):
     `inc` is its life: one that lost its disk does not stand by what the lives before said.
     """
 
-    part: Part
+    part: StreamSpans
     inc: Count = 0
 
 
-class Census(msgspec.Struct, frozen=True, array_like=True, tag=78, gc=False):
+class RecoveryQuery(msgspec.Struct, frozen=True, array_like=True, tag=78, gc=False):
     """A publisher that crashed asks a logger what it keeps of its stream in `span`."""
 
     span: Span
 
 
-class Holds(msgspec.Struct, frozen=True, array_like=True, tag=79, gc=False):
+class RecoveryReply(msgspec.Struct, frozen=True, array_like=True, tag=79, gc=False):
     """The answer: `part` is what is settled at this logger, of `span`."""
 
     span: Span
-    part: Part
+    part: StreamSpans
 
 
-class Gap(msgspec.Struct, frozen=True, array_like=True, tag=80, gc=False):
+class UnusedSeqs(msgspec.Struct, frozen=True, array_like=True, tag=80, gc=False):
     """These numbers are nobody's: their publisher crashed before it used them [RPB §6.2]."""
 
-    part: Part
+    part: StreamSpans
 
 
-class Gone(msgspec.Struct, frozen=True, array_like=True, tag=81, gc=False):
+class LostSeqs(msgspec.Struct, frozen=True, array_like=True, tag=81, gc=False):
     """A logger no longer has these and cannot get them: they are lost to who still lacks them."""
 
-    part: Part
+    part: StreamSpans
 
 
-class Resync(msgspec.Struct, frozen=True, array_like=True, tag=82, gc=False):
+class ResyncRequest(msgspec.Struct, frozen=True, array_like=True, tag=82, gc=False):
     """A logger that lost its disk, in its life `inc`, asks for everything that others know."""
 
     inc: Count
 
 
-class Absent(msgspec.Struct, frozen=True, array_like=True, tag=83, gc=False):
+class NotHeld(msgspec.Struct, frozen=True, array_like=True, tag=83, gc=False):
     """The answer to a logger that asked: these are not held here either, and not to come."""
 
-    part: Part
+    part: StreamSpans
 
 
 PubsubDatagram: TypeAlias = (
@@ -223,21 +223,21 @@ PubsubDatagram: TypeAlias = (
     | PublisherHeartbeat
     | RepairRequest
     | Gossip
-    | Digest
+    | GossipDigest
     | Collected
-    | Lasts
-    | Members
+    | StatusList
+    | MemberList
     | Join
     | Welcome
-    | Leave
+    | LeaveRequest
     | LeaveAck
     | Ack
-    | Census
-    | Holds
-    | Gap
-    | Gone
-    | Resync
-    | Absent
+    | RecoveryQuery
+    | RecoveryReply
+    | UnusedSeqs
+    | LostSeqs
+    | ResyncRequest
+    | NotHeld
 )
 
 
@@ -246,7 +246,7 @@ def _check_span(span: Span) -> None:
         raise RemoteProtocolError(f"span out of range: {span!r}")
 
 
-def _check_part(part: Part) -> None:
+def _check_part(part: StreamSpans) -> None:
     after = 0
     for first, last in part.spans:
         if not after < first <= last:
@@ -273,11 +273,11 @@ def _check_repair(repair: Repair) -> None:
 
 
 def _check_gossip(gossip: Gossip) -> None:
-    _check_parts(gossip.lacks)
+    _check_parts(gossip.missing)
     _check_streams(gossip.streams)
 
 
-def _check_holds(holds: Holds) -> None:
+def _check_holds(holds: RecoveryReply) -> None:
     _check_span(holds.span)
     _check_part(holds.part)
 
@@ -285,22 +285,22 @@ def _check_holds(holds: Holds) -> None:
 PUBSUB_CHECKS: Final[Checks] = {
     Publication: lambda publication: check_messages(publication.messages),
     Repair: _check_repair,
-    RepairRequest: lambda request: _check_parts(request.lacks),
+    RepairRequest: lambda request: _check_parts(request.missing),
     Gossip: _check_gossip,
-    Digest: lambda digest: _check_parts(digest.holds),
+    GossipDigest: lambda digest: _check_parts(digest.holds),
     Collected: lambda collected: _check_parts(collected.parts),
-    Lasts: lambda lasts: _check_streams(lasts.streams),
+    StatusList: lambda lasts: _check_streams(lasts.streams),
     Welcome: lambda welcome: _check_streams(welcome.lasts),
     Ack: lambda ack: _check_part(ack.part),
-    Census: lambda census: _check_span(census.span),
-    Holds: _check_holds,
-    Gap: lambda gap: _check_part(gap.part),
-    Gone: lambda gone: _check_part(gone.part),
-    Absent: lambda absent: _check_part(absent.part),
+    RecoveryQuery: lambda census: _check_span(census.span),
+    RecoveryReply: _check_holds,
+    UnusedSeqs: lambda gap: _check_part(gap.part),
+    LostSeqs: lambda gone: _check_part(gone.part),
+    NotHeld: lambda absent: _check_part(absent.part),
 }
 
 
-class Reserved(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+class ReservedBlock(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A publisher may use numbers up to `upto`; of those up to `settled` it need not ask again."""
 
     upto: Seq
@@ -310,7 +310,7 @@ class Reserved(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
 class Appended(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """A logger keeps this message."""
 
-    message: Message
+    message: DataMessage
 
 
 class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
@@ -324,7 +324,7 @@ class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
 class ResolvedSeqs(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     """Nothing is to be kept of `part`: a gap, or lost if `is_lost`."""
 
-    part: Part
+    part: StreamSpans
     is_lost: bool
 
 
@@ -335,16 +335,16 @@ class Reclaimed(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
     upto: Seq
 
 
-class Admitted(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+class MemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     """A logger was told this of a process."""
 
-    entry: Entry
+    entry: MemberEntry
 
 
-class Joined(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
     """A subscriber's membership: from here on it is owed what comes after `lasts`."""
 
-    fresh: Fresh
+    freshness: Fresh
     lasts: Streams
 
 
@@ -364,13 +364,13 @@ class Synchronised(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False
 
 
 Record: TypeAlias = (
-    Reserved
+    ReservedBlock
     | Appended
     | Superseded
     | ResolvedSeqs
     | Reclaimed
-    | Admitted
-    | Joined
+    | MemberRecord
+    | SubscriptionRecord
     | Cursor
     | Unsubscribed
     | Synchronised

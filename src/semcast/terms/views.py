@@ -1,12 +1,12 @@
 """Views, and what processes say to each other to agree on them.
 
 A process is named by a number that it keeps (`Pid`) and its incarnation; together they are one
-`Life`.  Who recovers is a new process [SVS §2].  Every founding of a group draws a random number,
-its *lineage*, which all later views inherit.  View numbers start at 1 in every lineage, so each
-datagram travels in a `Stamped` that says which lineage and which life it comes from.
-`Enclosed` carries the datagrams that the members of one view exchange by rank; everything else is
-about views themselves.  All are immutable and array-like on the wire; lists have a greatest length.
-VIEW_CHECKS has the rules over several fields.
+`Incarnation`.  Who recovers is a new process [SVS §2].  Every founding of a group draws a random
+number, its *lineage*, which all later views inherit.  View numbers start at 1 in every lineage, so
+each datagram travels in a `Stamped` that says which lineage and which life it comes from.
+`ViewEnvelope` carries the datagrams that the members of one view exchange by rank; everything else
+is about views themselves.  All are immutable and array-like on the wire; lists have a greatest
+length. VIEW_CHECKS has the rules over several fields.
 """
 
 from functools import lru_cache
@@ -19,7 +19,7 @@ from semcast.terms.ids import (
     NO_LINEAGE,
     BallotNumber,
     Count,
-    Life,
+    Incarnation,
     Lineage,
     Pid,
     Rank,
@@ -46,44 +46,44 @@ LEFT: Final = "left"
 EXCLUDED: Final = "excluded"  # the group went on without this life
 
 
-Lives: TypeAlias = Annotated[tuple[Life, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
+Incarnations: TypeAlias = Annotated[tuple[Incarnation, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 Seqs: TypeAlias = Annotated[tuple[Seq, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 
 
-class View(msgspec.Struct, frozen=True, array_like=True):
+class GroupView(msgspec.Struct, frozen=True, array_like=True):
     """A membership with an id; a member's place in `members` is its rank.
 
-    `bases` has, by rank, how many messages each member had sent in the views before: numbers are
-    dense over a life, and in a view every stream goes on after its base.  `lineage` is that
+    `seq_bases` has, by rank, how many messages each member had sent in the views before: numbers
+    are dense over a life, and in a view every stream goes on after its base.  `lineage` is that
     of the founding.
     """
 
     id: ViewId
-    members: Lives
-    bases: Seqs
+    members: Incarnations
+    seq_bases: Seqs
     lineage: Lineage = NO_LINEAGE
 
 
-NO_VIEW: Final = View(0, (), ())
+NO_VIEW: Final = GroupView(0, (), ())
 
 
 @lru_cache(maxsize=8)  # Simulated groups are large, and every member has it.
-def fixed_view(members: int) -> View:
+def fixed_view(members: int) -> GroupView:
     """A group whose members are their ranks for ever."""
-    return View(0, tuple(Life(rank, 0) for rank in range(members)), (0,) * members)
+    return GroupView(0, tuple(Incarnation(rank, 0) for rank in range(members)), (0,) * members)
 
 
-class Proposal(msgspec.Struct, frozen=True, array_like=True):
+class ViewProposal(msgspec.Struct, frozen=True, array_like=True):
     """The next view, and how far each stream of this one goes.
 
-    `stateless` are those of its members that have yet to get the application's state; `donor`
+    `without_state` are those of its members that have yet to get the application's state; `donor`
     is the one that keeps it for them as it is when the view begins.
     """
 
-    next: View
+    next: GroupView
     cut: Seqs
     donor: Pid
-    stateless: Lives
+    without_state: Incarnations
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=32):
@@ -96,15 +96,15 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=32):
 
     inc: Count
     view: ViewId
-    stateful: bool = False
+    has_state: bool = False
     leaving: bool = False
-    expels: Lives = ()
+    to_exclude: Incarnations = ()
     held: Seq = 0
     delivered: Count = 0
     primary: bool = False
 
 
-class Enclosed(msgspec.Struct, frozen=True, array_like=True, tag=33):
+class ViewEnvelope(msgspec.Struct, frozen=True, array_like=True, tag=33):
     """What one member of a view says to others as such."""
 
     view: ViewId
@@ -129,16 +129,16 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=35):
 
 class Promise(msgspec.Struct, frozen=True, array_like=True, tag=36):
     """A member has stopped.  `frontier` is by rank, `sent` its own last number;
-    `stateful` whether its application has its state; `accepted` the proposal of the highest
+    `has_state` whether its application has its state; `accepted` the proposal of the highest
     ballot that it accepted, if any."""
 
     view: ViewId
     ballot: BallotNumber
     frontier: Seqs
     sent: Seq
-    stateful: bool
+    has_state: bool
     accepted_ballot: BallotNumber = 0
-    accepted: Proposal | None = None
+    accepted: ViewProposal | None = None
 
 
 class Propose(msgspec.Struct, frozen=True, array_like=True, tag=37):
@@ -146,7 +146,7 @@ class Propose(msgspec.Struct, frozen=True, array_like=True, tag=37):
 
     view: ViewId
     ballot: BallotNumber
-    proposal: Proposal
+    proposal: ViewProposal
     holders: Annotated[tuple[Rank, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 
 
@@ -161,7 +161,7 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag=39):
     """The view after `view` is decided; the member of rank `holder` has everything to the cut."""
 
     view: ViewId
-    proposal: Proposal
+    proposal: ViewProposal
     holder: Rank
 
 
@@ -183,7 +183,7 @@ class Invite(msgspec.Struct, frozen=True, array_like=True, tag=42):
     """Partitionable views: a coordinator asks whether to make a view of `members`."""
 
     view: ViewId
-    members: Lives
+    members: Incarnations
 
 
 class Consent(msgspec.Struct, frozen=True, array_like=True, tag=43):
@@ -197,10 +197,10 @@ class Consent(msgspec.Struct, frozen=True, array_like=True, tag=43):
 class Formed(msgspec.Struct, frozen=True, array_like=True, tag=44):
     """Partitionable views: the view as it is installed."""
 
-    view: View
+    view: GroupView
 
 
-class WantState(msgspec.Struct, frozen=True, array_like=True, tag=45):
+class StateRequest(msgspec.Struct, frozen=True, array_like=True, tag=45):
     """A joiner asks for the state that the application had when `view` was installed, from
     `offset` on."""
 
@@ -219,7 +219,7 @@ class StateChunk(msgspec.Struct, frozen=True, array_like=True, tag=46):
 
 ViewDatagram: TypeAlias = (
     Heartbeat
-    | Enclosed
+    | ViewEnvelope
     | OrderProgress
     | Prepare
     | Promise
@@ -231,7 +231,7 @@ ViewDatagram: TypeAlias = (
     | Invite
     | Consent
     | Formed
-    | WantState
+    | StateRequest
     | StateChunk
 )
 
@@ -261,26 +261,26 @@ def _check_stamped(stamped: Stamped) -> None:
         raise RemoteProtocolError(f"view {view.id}: lineage differs from that of its sender")
 
 
-def _check_enclosed(enclosed: Enclosed) -> None:
+def _check_enclosed(enclosed: ViewEnvelope) -> None:
     check = CHECKS.get(type(enclosed.datagram))
     if check is not None:
         check(enclosed.datagram)
 
 
-def _check_lives(lives: Lives) -> None:
+def _check_lives(lives: Incarnations) -> None:
     if len({life.pid for life in lives}) < len(lives):
         raise RemoteProtocolError("members: a process appears twice")
 
 
-def _check_view(view: View) -> None:
+def _check_view(view: GroupView) -> None:
     _check_lives(view.members)
-    if not 0 < len(view.members) == len(view.bases):
+    if not 0 < len(view.members) == len(view.seq_bases):
         raise RemoteProtocolError(f"view {view.id}: {len(view.members)} members")
 
 
-def _check_proposal(proposal: Proposal) -> None:
+def _check_proposal(proposal: ViewProposal) -> None:
     _check_view(proposal.next)
-    _check_lives(proposal.stateless)
+    _check_lives(proposal.without_state)
 
 
 def _check_promise(promise: Promise) -> None:
@@ -296,8 +296,8 @@ def _check_chunk(chunk: StateChunk) -> None:
 
 
 _INSIDE: Final[Checks] = {
-    Heartbeat: lambda heartbeat: _check_lives(heartbeat.expels),
-    Enclosed: _check_enclosed,
+    Heartbeat: lambda heartbeat: _check_lives(heartbeat.to_exclude),
+    ViewEnvelope: _check_enclosed,
     Promise: _check_promise,
     Propose: lambda propose: _check_proposal(propose.proposal),
     Decided: lambda decided: _check_proposal(decided.proposal),

@@ -8,8 +8,8 @@ message marked `keep` never becomes obsolete.
 from array import array
 from typing import Final
 
-from semcast.terms.errors import one_of
-from semcast.terms.messages import Message
+from semcast.terms.errors import unknown_value
+from semcast.terms.messages import DataMessage
 
 _BY_COVERS: Final = ("bitmap", "list", "update-fin")
 BITMAP_BYTES_MAX: Final = 1 << 16
@@ -24,34 +24,34 @@ class DistanceTracker:
         """`relation` may carry a parameter ("bitmap:32"), which is ignored."""
         self._relation = relation.partition(":")[0]
         if self._relation not in RELATIONS:
-            raise one_of("relation", relation, RELATIONS)
+            raise unknown_value("relation", relation, RELATIONS)
         self._streams: dict[int, _Stream] = {}
 
-    def on_multicast(self, message: Message) -> None:
+    def on_multicast(self, message: DataMessage) -> None:
         """Learn a message; those of a sender come in the order of their sequence numbers."""
         stream = self._streams.setdefault(message.sender, _Stream())
         stream.reach(message.seq)
-        stream.kept[message.seq] = message.keep
+        stream.never_purged[message.seq] = message.never_purge
         stream.nearest[message.seq] = self._nearest(stream, message)
 
-    def of(self, message: Message) -> int | None:
+    def of(self, message: DataMessage) -> int | None:
         """None where it makes nothing obsolete, or where its multicast was not seen."""
         stream = self._streams.get(message.sender)
         if stream is None or message.seq >= len(stream.nearest):
             return None
         return stream.nearest[message.seq] or None
 
-    def _nearest(self, stream: "_Stream", message: Message) -> int:
+    def _nearest(self, stream: "_Stream", message: DataMessage) -> int:
         if self._relation in _BY_COVERS:
             for distance in distances_covered(message):
-                if distance < message.seq and not stream.kept[message.seq - distance]:
+                if distance < message.seq and not stream.never_purged[message.seq - distance]:
                     return distance
             return 0
         if self._relation == "none" or (self._relation == "item" and message.item is None):
             return 0
         item = message.item if self._relation == "item" else None  # under `all`: one for all
         distance = message.seq - stream.latest.get(item, message.seq)
-        if not message.keep:
+        if not message.never_purge:
             stream.latest[item] = message.seq
         return distance
 
@@ -61,17 +61,17 @@ class _Stream:
 
     def __init__(self) -> None:
         self.nearest = array("i")
-        self.kept = bytearray()
+        self.never_purged = bytearray()
         self.latest: dict[int | None, int] = {}
 
     def reach(self, seq: int) -> None:
-        missing = seq + 1 - len(self.kept)
+        missing = seq + 1 - len(self.never_purged)
         if missing > 0:
             self.nearest.extend([0] * missing)
-            self.kept.extend(bytes(missing))
+            self.never_purged.extend(bytes(missing))
 
 
-def distances_covered(message: Message) -> tuple[int, ...]:
+def distances_covered(message: DataMessage) -> tuple[int, ...]:
     """The distances that `covers` names, nearest first."""
     if not message.covers:
         return ()

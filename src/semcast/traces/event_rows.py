@@ -23,7 +23,7 @@ from semcast.terms.events import (
     MULTICAST,
     Event,
 )
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.arrow import pyarrow
 from semcast.traces.distance_tracker import (
     BITMAP_BYTES_MAX,
@@ -71,8 +71,8 @@ def columns_of(rows: Sequence[EventRow]) -> dict[str, Sequence[Any]]:
         column = COLUMNS[name]
         if column.beside:
             beside, nothing = raw[column.beside], DEFAULTS[column.beside]
-            there = zip(values, beside, strict=True)
-            cells[name] = [None if other == nothing else value for value, other in there]
+            pairs = zip(values, beside, strict=True)
+            cells[name] = [None if other == nothing else value for value, other in pairs]
         elif column.keeps_default or name not in DEFAULTS:
             cells[name] = values
         else:
@@ -118,8 +118,8 @@ def _wrong_numbers(table: Any) -> Iterable[tuple[int, str]]:
     for name, column in COLUMNS.items():
         if column.minimum is None or column.type in _LISTS:
             continue
-        least = pc.min(table[name]).as_py()
-        if least is not None and least < column.minimum:
+        minimum = pc.min(table[name]).as_py()
+        if minimum is not None and minimum < column.minimum:
             place = pc.index(pc.less(table[name], column.minimum), True).as_py()
             value = table[name][place].as_py()
             yield place, f"column {name} is {value}, must be {column.minimum} or more"
@@ -221,7 +221,7 @@ def _messages(
     cells: Mapping[str, Iterable[Any]],
     attrs: Sequence[dict[str, str] | None],
     relation: str,
-) -> tuple[list[Message | None], Sequence[int | None]]:
+) -> tuple[list[DataMessage | None], Sequence[int | None]]:
     """The messages of the rows that have one, and the digests of the others."""
     digests, rows = table["digest"].to_pylist(), table.num_rows
     senders, seqs = cells.get("sender", repeat(-1)), cells.get("seq", repeat(0))
@@ -232,11 +232,15 @@ def _messages(
         else repeat(covers_of(None, relation))
     )
     numbered = table["seq"].is_valid().to_pylist() if table["seq"].null_count else repeat(True)
-    kept = [each is not None and each.get("never_purge") == "1" for each in attrs] or repeat(False)
+    never_purged = [
+        each is not None and each.get("never_purge") == "1" for each in attrs
+    ] or repeat(False)
     deps = [_deps((each or {}).get("deps") or "") for each in attrs] or repeat(())
-    parts = zip(digests, numbered, senders, seqs, items, covers, kept, deps, strict=False)
+    parts = zip(digests, numbered, senders, seqs, items, covers, never_purged, deps, strict=False)
     messages = [
-        Message(sender, seq, item, annotation, keep, after, seen.to_bytes(8, "big", signed=True))
+        DataMessage(
+            sender, seq, item, annotation, keep, after, seen.to_bytes(8, "big", signed=True)
+        )
         if seen is not None and is_numbered
         else None
         for seen, is_numbered, sender, seq, item, annotation, keep, after in parts
@@ -259,7 +263,7 @@ def _attrs(event: Event) -> tuple[tuple[str, str], ...] | None:
     if event.declares:
         attrs.append(("declares", event.declares))
     message = event.message
-    if message is not None and message.keep:
+    if message is not None and message.never_purge:
         attrs.append(("never_purge", "1"))
     if message is not None and message.after:
         attrs.append(("deps", " ".join(f"{rank}:{seq}" for rank, seq in message.after)))

@@ -31,7 +31,7 @@ from semcast.terms.events import (
     in_journal,
     kind_fault,
 )
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.arrow import pyarrow
 from semcast.traces.files import new_file, new_folder, refuse_links
 from semcast.traces.journal_conversion import convert_journal
@@ -152,7 +152,7 @@ class Journal:
                     event.buffered,
                     message.item,
                     message.covers,
-                    message.keep,
+                    message.never_purge,
                     message.after,
                     len(payload),
                     digest,
@@ -220,7 +220,7 @@ class Journal:
         os.close(self._file)
         self._file = -1
 
-    def _named_now(self, message: Message) -> tuple[int | None, str]:
+    def _named_now(self, message: DataMessage) -> tuple[int | None, str]:
         if len(self._named) == _NAMES_MAX:
             self._named = {None}  # Some names are written again, which is harmless.
         self._named.add(message.item)

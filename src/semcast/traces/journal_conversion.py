@@ -23,7 +23,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from semcast.terms.events import CRASH, EVENT_FIELDS, FIRST, LATER, VIEWS, Event, in_journal
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.errors import BadFile
 from semcast.traces.event_rows import ROW, EventRow, row_of
@@ -131,7 +131,7 @@ def write_run(
         numbering, named = None, names
         if isinstance(named, Mapping):
             numbering = PidNumbering(path / JOURNALS, run_id)
-            numbering.introduce((name, pid) for pid, name in named.items())
+            numbering.assign((name, pid) for pid, name in named.items())
             numbering.save()
         else:
             named = dict(enumerate(named))
@@ -217,7 +217,7 @@ def _numbering(folder: Path, run_id: int) -> PidNumbering:
     """The numbers of a run, those included whose journals wait here."""
     headers = [read_journal(path)[0] for path in folder.glob(f"{run_id}-*{SUFFIX}")]
     numbering = PidNumbering(folder, run_id)
-    numbering.introduce((header.name, header.pid) for header in headers)
+    numbering.assign((header.name, header.pid) for header in headers)
     return numbering
 
 
@@ -316,7 +316,9 @@ class _EventFiles:
 def _event(event: JournalEvent, pid: int, n: int, ts_ns: int) -> Event:
     message = None
     if event.digest is not None:
-        message = Message(event.sender, event.seq, event.item, event.covers, event.keep, event.deps)
+        message = DataMessage(
+            event.sender, event.seq, event.item, event.covers, event.keep, event.deps
+        )
     made = Event(
         pid=pid,
         message=message,

@@ -106,13 +106,13 @@ def _bounded(name: str) -> Any:
     column, default = EVENT_FIELDS[name], DEFAULTS[name]
     if column.type == STRING:
         return str
-    least = column.minimum or 0
+    minimum = column.minimum or 0
     if column.type in (INT32_LIST, INT64_LIST):
-        most = _INT_MAX if column.type == INT32_LIST else SEQ_MAX
-        each = Annotated[int, Meta(ge=least, le=most)]
+        maximum = _INT_MAX if column.type == INT32_LIST else SEQ_MAX
+        each = Annotated[int, Meta(ge=minimum, le=maximum)]
         return Annotated[tuple[each, ...], Meta(max_length=LIST_MAX)]
-    most = _INT_MAX if column.type == INT32 else SEQ_MAX
-    return Annotated[int, Meta(ge=min(least, default), le=most)]
+    maximum = _INT_MAX if column.type == INT32 else SEQ_MAX
+    return Annotated[int, Meta(ge=min(minimum, default), le=maximum)]
 
 
 def _fields(part: str) -> list[tuple[str, Any, Any]]:

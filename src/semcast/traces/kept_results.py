@@ -27,7 +27,7 @@ def keep(trace: Path, name: str, facts: Mapping[str, object]) -> None:
             new_file(trace / name).write_bytes(msgspec.json.encode(facts, enc_hook=float))
 
 
-def kept(trace: Path, name: str) -> dict[str, Any] | None:
+def read_result(trace: Path, name: str) -> dict[str, Any] | None:
     """The last result of that name; None if there is none, or none of this trace."""
     path = trace / name
     try:

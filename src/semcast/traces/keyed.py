@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
-from semcast.terms.errors import one_of
+from semcast.terms.errors import unknown_value
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
 
@@ -46,7 +46,7 @@ def read_keyed(
     path = Path(path)
     suffix = next((s for s in SUFFIXES if path.name.lower().endswith(s)), None)
     if suffix is None:
-        raise one_of("file name ending", path.name, SUFFIXES)
+        raise unknown_value("file name ending", path.name, SUFFIXES)
     reader: _Reader = _parquet
     if suffix != ".parquet":
         reader = _csv if suffix.startswith(".csv") else _json_lines

@@ -32,7 +32,7 @@ class PidNumbering:
         if sorted(self._numbers.values()) != list(range(len(self._numbers))):
             raise BadFile(f"{self._path}: damaged: its numbers are not 0 to n - 1")
 
-    def introduce(self, named: Iterable[tuple[str, int]]) -> None:
+    def assign(self, named: Iterable[tuple[str, int]]) -> None:
         """Processes by name and own number, to be numbered in the order of the names."""
         for _, pid in sorted(named):
             self.of(pid)

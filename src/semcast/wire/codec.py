@@ -21,14 +21,14 @@ from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.ids import SEQ_MAX
 from semcast.terms.messages import CHECKS, Checks, Data, Datagram
 from semcast.terms.pubsub import PUBSUB_CHECKS, PubsubDatagram
-from semcast.terms.views import VIEW_CHECKS, Enclosed, Stamped, StateChunk
+from semcast.terms.views import VIEW_CHECKS, Stamped, StateChunk, ViewEnvelope
 
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
 LARGE_BYTES: Final = 256 << 10  # well over what several messages are put together to
 NOTICES_MAX: Final = 1 << 12
 SCANS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
 STAMPED: Final = b"\x94\x2f"  # an array of four, the first the tag of `Stamped`
-ENCLOSED: Final = b"\x93\x21"  # an array of three, the first the tag of `Enclosed`
+ENCLOSED: Final = b"\x93\x21"  # an array of three, the first the tag of `ViewEnvelope`
 NUMBERS: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}  # bytes that follow, in MessagePack
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def _packed(messages: Any) -> msgspec.Raw:
     """A run, which mostly is bytes already."""
     if not isinstance(messages, kernel.Run):
         raise TypeError(f"cannot encode {type(messages).__name__} in a datagram")
-    return msgspec.Raw(messages.packed())
+    return msgspec.Raw(messages.to_msgpack())
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_packed)
@@ -101,11 +101,11 @@ class Codec(Generic[T]):
         return datagram
 
 
-def decode_usual(data: bytes, begin: int = 0) -> Data | None:
+def decode_data_run(data: bytes, begin: int = 0) -> Data | None:
     """The usual first transmission, if that is what these bytes are from `begin` on."""
     if not SCANS or len(data) > LARGE_BYTES:
         return None
-    found: Any = kernel.scan(data, begin)
+    found: Any = kernel.parse_run(data, begin)
     return None if found is None else Data(found[0], (), 0, found[1])
 
 
@@ -120,8 +120,8 @@ def decode_usual_in_view(data: bytes) -> Stamped | None:
     view, place = _number(data, place + 2)
     if min(lineage, inc, view) < 0 or max(inc, view) > SEQ_MAX:
         return None
-    inside = decode_usual(data, place)
-    return None if inside is None else Stamped(lineage, inc, Enclosed(view, inside))
+    inside = decode_data_run(data, place)
+    return None if inside is None else Stamped(lineage, inc, ViewEnvelope(view, inside))
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:
@@ -142,7 +142,7 @@ class _Large(msgspec.Struct, array_like=True, tag=1):
     purged: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=NOTICES_MAX)] = ()
 
 
-class _LargeEnclosed(msgspec.Struct, array_like=True, tag=33):
+class _LargeViewEnvelope(msgspec.Struct, array_like=True, tag=33):
     """The same in a view."""
 
     view: int
@@ -154,10 +154,10 @@ class _LargeStamped(msgspec.Struct, array_like=True, tag=47):
 
     lineage: int
     inc: int
-    datagram: _LargeEnclosed | StateChunk
+    datagram: _LargeViewEnvelope | StateChunk
 
 
-GROUP_CODEC: Final[Codec[Datagram]] = Codec(Datagram, CHECKS, usual=decode_usual, large=_Large)
+GROUP_CODEC: Final[Codec[Datagram]] = Codec(Datagram, CHECKS, usual=decode_data_run, large=_Large)
 VIEW_CODEC: Final[Codec[Stamped]] = Codec(
     Stamped, VIEW_CHECKS, usual=decode_usual_in_view, large=_LargeStamped
 )

@@ -22,13 +22,13 @@ class Ancestry:
     """Of this process.  `forks` is one more in a child than in its parent."""
 
     forks = 0
-    told: ClassVar[WeakSet[Forkable]] = WeakSet()
+    listeners: ClassVar[WeakSet[Forkable]] = WeakSet()
 
     @classmethod
     def on_fork(cls) -> None:
         """This is the child."""
         cls.forks += 1
-        for each in cls.told:
+        for each in cls.listeners:
             each.on_fork()
 
 

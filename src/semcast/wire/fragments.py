@@ -38,7 +38,7 @@ def split(body: bytes, size: int, number: int) -> list[bytes]:
     ]
 
 
-class _Body:
+class _PartialBody:
     """A body on its way.  Once complete it holds no parts and only tells late ones apart."""
 
     __slots__ = ("count", "heard_at", "is_complete", "parts", "size")
@@ -57,7 +57,7 @@ class _Sender:
     __slots__ = ("bodies", "held_bytes")
 
     def __init__(self) -> None:
-        self.bodies: dict[int, _Body] = {}
+        self.bodies: dict[int, _PartialBody] = {}
         self.held_bytes = 0
 
     def keep(self, number: int, index: int, part: bytes, now: float) -> None:
@@ -68,7 +68,7 @@ class _Sender:
         body.size += len(part)
         self.held_bytes += len(part) + PART_COST_BYTES
 
-    def take(self, body: _Body) -> bytes:
+    def take(self, body: _PartialBody) -> bytes:
         """The whole body, of which nothing is held from now on."""
         whole = b"".join(body.parts[index] for index in range(body.count))
         self._release(body)
@@ -81,12 +81,12 @@ class _Sender:
         self._release(body)
         return not body.is_complete
 
-    def _release(self, body: _Body) -> None:
+    def _release(self, body: _PartialBody) -> None:
         self.held_bytes -= body.size + len(body.parts) * PART_COST_BYTES
         body.parts, body.size = {}, 0
 
 
-class Reassembly:
+class Reassembler:
     """Puts parts together, for every sender apart; `dropped` counts the bodies given up."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Reassembly:
         self._senders: dict[int, _Sender] = {}  # the latest heard comes last
 
     def __repr__(self) -> str:
-        return f"Reassembly(held_bytes={self.held_bytes}, dropped={self.dropped})"
+        return f"Reassembler(held_bytes={self.held_bytes}, dropped={self.dropped})"
 
     def add(self, sender: int, part: bytes, now: float) -> bytes | None:
         """The body that this part completes, if it does; raises `RemoteProtocolError`."""
@@ -138,7 +138,7 @@ class Reassembly:
         self._trim(source, now)
         body = source.bodies.get(number)
         if body is None:
-            body = source.bodies[number] = _Body(count, now)
+            body = source.bodies[number] = _PartialBody(count, now)
         elif body.count != count:
             raise RemoteProtocolError(
                 f"part {index} of {count}, but earlier parts said {body.count}"

@@ -22,7 +22,7 @@ HIGHEST: Final = 1
 GREETING: Final = 1  # for good
 
 # Kinds: what the body is.
-WHOLE: Final = 0  # one datagram of the protocol, as the codec writes it
+DATAGRAM: Final = 0  # one datagram of the protocol, as the codec writes it
 FRAGMENT: Final = 1  # a part of one
 HELLO: Final = 2  # discovery: who is here
 ROSTER: Final = 3  # discovery: who the members are
@@ -42,13 +42,15 @@ CHANNELS: Final = 3
 # salt, counter
 HEADER: Final = Struct("<2sBBIQQQQQ")
 HEADER_BYTES: Final = HEADER.size
-CHANNEL_PLACE: Final = 3
-KEY_PLACE: Final = 4
-COUNTER_PLACE: Final = 40
-MARK_PLACE: Final = 8  # of group, sender, incarnation, salt: by them a member knows its own frames
+CHANNEL_OFFSET: Final = 3
+KEY_OFFSET: Final = 4
+COUNTER_OFFSET: Final = 40
+SENDER_OFFSET: Final = (
+    8  # of group, sender, incarnation, salt: by them a member knows its own frames
+)
 TAG_BYTES: Final = 16
 FRAME_BYTES_MAX: Final = 65_507  # what UDP over IPv4 carries
-CLEAR: Final = 0  # the key id of a frame that is not sealed
+UNSEALED: Final = 0  # the key id of a frame that is not sealed
 
 
 class Claim(NamedTuple):
@@ -59,16 +61,16 @@ class Claim(NamedTuple):
     sender: int
 
 
-class Refused(RemoteProtocolError):
+class FrameRejected(RemoteProtocolError):
     """A frame that is not for us; `reason` is the word under which it is counted."""
 
-    def __init__(self, reason: str, told: str, claim: Claim | None = None) -> None:
-        super().__init__(told)
+    def __init__(self, reason: str, text: str, claim: Claim | None = None) -> None:
+        super().__init__(text)
         self.reason = reason
         self.claim = claim
 
 
-class Header(NamedTuple):
+class FrameHeader(NamedTuple):
     """The clear part of a frame."""
 
     kind: int
@@ -109,28 +111,28 @@ def member_id(name: str) -> int:
     return hash64(name, b"semcast-member")
 
 
-def pack(header: Header, version: int = LOWEST) -> bytes:
+def pack(header: FrameHeader, version: int = LOWEST) -> bytes:
     """The header's bytes."""
     kind, channel, *rest = header
     return HEADER.pack(MAGIC, version, kind | channel << 4, *rest)
 
 
-def parse(frame: bytes | memoryview) -> Header:
-    """Read the clear header, and nothing else; raises `Refused`."""
-    return Header._make(fields(frame))
+def parse(frame: bytes | memoryview) -> FrameHeader:
+    """Read the clear header, and nothing else; raises `FrameRejected`."""
+    return FrameHeader._make(fields(frame))
 
 
 def fields(frame: bytes | memoryview) -> tuple[int, int, int, int, int, int, int, int]:
     """As `parse`, but a plain tuple: making a named one takes longer than all the checks."""
     if len(frame) < HEADER_BYTES:
-        raise Refused("short", f"{len(frame)} bytes, a frame has at least {HEADER_BYTES}")
+        raise FrameRejected("short", f"{len(frame)} bytes, a frame has at least {HEADER_BYTES}")
     magic, version, both, key, group, sender, incarnation, salt, counter = HEADER.unpack_from(frame)
     kind, channel = both & 15, both >> 4
     if magic != MAGIC:
-        raise Refused("foreign", "not a frame of Semcast")
+        raise FrameRejected("foreign", "not a frame of Semcast")
     if not LOWEST <= version <= HIGHEST and (version != GREETING or kind not in GREETINGS):
-        told = f"version {version} of the protocol, this process speaks {LOWEST} to {HIGHEST}"
-        raise Refused("version", told, Claim(version, group, sender))
+        text = f"version {version} of the protocol, this process speaks {LOWEST} to {HIGHEST}"
+        raise FrameRejected("version", text, Claim(version, group, sender))
     if kind >= KINDS or channel >= CHANNELS:
-        raise Refused("kind", f"frame of unknown kind {both}")
+        raise FrameRejected("kind", f"frame of unknown kind {both}")
     return kind, channel, key, group, sender, incarnation, salt, counter

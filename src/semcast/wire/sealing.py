@@ -7,8 +7,8 @@ counts only after it is authenticated, and so do its place in the replay window 
 its header: forged frames change nothing.  Holders of the group's key trust each other: any of them
 could speak as another.
 Bounds: a member costs a window per channel and a cipher per key; of senders that are not members
-the latest `STRANGERS_MAX` are remembered, and new ones cost at most `STRANGERS_PER_S` derivations.
-Rejected: a random nonce, whose collisions limit how many frames a key may seal.
+the latest `UNKNOWN_SENDERS_MAX` are remembered, and new ones cost at most `UNKNOWN_SENDERS_PER_S`
+derivations. Rejected: a random nonce, whose collisions limit how many frames a key may seal.
 """
 
 import os
@@ -26,24 +26,24 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.wire.allowance import Allowance
 from semcast.wire.forks import Ancestry, forked
 from semcast.wire.frames import (
-    CHANNEL_PLACE,
+    CHANNEL_OFFSET,
     CHANNELS,
-    CLEAR,
-    COUNTER_PLACE,
+    COUNTER_OFFSET,
     GREETING,
     GREETINGS,
     HEADER_BYTES,
     HELLO,
-    KEY_PLACE,
+    KEY_OFFSET,
     KINDS,
     LOWEST,
     UDP,
-    Header,
-    Refused,
+    UNSEALED,
+    FrameHeader,
+    FrameRejected,
     fields,
     group_id,
     pack,
@@ -56,13 +56,13 @@ CIPHERS: Final[dict[str, type[AESGCM] | type[ChaCha20Poly1305]]] = {
 SECRET_BYTES: Final = 32
 KEY_ID_MAX: Final = 2**32 - 1
 
-WINDOW: Final = 1024  # a frame overtaken by as many on its channel is too late
-STRANGERS_MAX: Final = 1024
-STRANGERS_PER_S: Final = 2000.0  # about 2 % of a core
-STRANGERS_BURST: Final = 512
+REPLAY_WINDOW: Final = 1024  # a frame overtaken by as many on its channel is too late
+UNKNOWN_SENDERS_MAX: Final = 1024
+UNKNOWN_SENDERS_PER_S: Final = 2000.0  # about 2 % of a core
+UNKNOWN_SENDERS_BURST: Final = 512
 CLONES_MAX: Final = 64
 
-_WINDOW_BITS: Final = (1 << WINDOW) - 1
+_WINDOW_BITS: Final = (1 << REPLAY_WINDOW) - 1
 _NONCE: Final = Struct("<IQ")  # channel, counter
 _IDENTITY: Final = Struct("<QQQQ")  # group, sender, incarnation, salt
 _KEY: Final = Struct("<I")
@@ -83,7 +83,7 @@ class Key(msgspec.Struct, frozen=True):
         if not 1 <= self.id <= KEY_ID_MAX:
             raise ConfigError(f"id: {self.id} is not within 1..{KEY_ID_MAX}")
         if self.cipher not in CIPHERS:
-            raise one_of("cipher", self.cipher, CIPHERS)
+            raise unknown_value("cipher", self.cipher, CIPHERS)
         if len(self.secret) != SECRET_BYTES:
             raise ConfigError(f"secret: {len(self.secret)} bytes, must be {SECRET_BYTES}")
 
@@ -105,8 +105,8 @@ def fresh_salt() -> int:
 
     A machine that was cloned a moment ago may draw what its twin draws; so the clocks go in too.
     """
-    told = b"%d %d %d" % (time_ns(), monotonic_ns(), os.getpid())
-    drawn = blake2b(secrets.token_bytes(32) + told, digest_size=8, person=b"semcast-salt")
+    entropy = b"%d %d %d" % (time_ns(), monotonic_ns(), os.getpid())
+    drawn = blake2b(secrets.token_bytes(32) + entropy, digest_size=8, person=b"semcast-salt")
     return int.from_bytes(drawn.digest(), "little")
 
 
@@ -144,13 +144,13 @@ class Sealer:
         return f"Sealer(key={self._key}, counters={self._counters})"
 
     @property
-    def mark(self) -> bytes:
+    def sender_bytes(self) -> bytes:
         """What all frames made here, and no others, have at `MARK_PLACE`."""
         return _IDENTITY.pack(*self.identity)
 
     def use(self, key: Key | None) -> None:
         """Seal with this key from now on; without one, frames are in clear."""
-        self._key = CLEAR if key is None else key.id
+        self._key = UNSEALED if key is None else key.id
         self._cipher = None if key is None else derive(key, self.identity)
         self.speak(self.version)
 
@@ -165,7 +165,9 @@ class Sealer:
 
     def _beginning(self, kind: int, channel: int) -> bytes:
         version = GREETING if kind in GREETINGS else self.version
-        return pack(Header(kind, channel, self._key, *self.identity, 0), version)[:COUNTER_PLACE]
+        return pack(FrameHeader(kind, channel, self._key, *self.identity, 0), version)[
+            :COUNTER_OFFSET
+        ]
 
     def seal(self, kind: int, body: bytes, channel: int = UDP) -> bytes:
         """The frame of this body, ready to be sent; raises LocalProtocolError after a fork."""
@@ -196,7 +198,7 @@ class ReplayWindow:
         ahead = counter - self.highest
         if ahead > 0:
             self.highest = counter
-            if ahead >= WINDOW:
+            if ahead >= REPLAY_WINDOW:
                 self.missing = _WINDOW_BITS - 1
             elif ahead > 1 or self.missing:
                 self.missing = (self.missing << ahead | (1 << ahead) - 2) & _WINDOW_BITS
@@ -207,7 +209,7 @@ class ReplayWindow:
         return True
 
 
-class Peer:
+class SenderState:
     """What is known of one process; made once it is admitted, or a frame of it is believed."""
 
     __slots__ = ("ciphers", "incarnation", "salt", "windows")
@@ -219,7 +221,7 @@ class Peer:
         self.windows = tuple(ReplayWindow() for _ in range(CHANNELS))
 
 
-class Opened(msgspec.Struct, frozen=True, gc=False):
+class OpenedFrame(msgspec.Struct, frozen=True, gc=False):
     """A frame to be believed: authenticated and new, or, without keys, from this machine."""
 
     kind: int
@@ -234,7 +236,7 @@ def _decrypted(cipher: Cipher, key: int, channel: int, counter: int, frame: byte
     try:
         return cipher.decrypt(_NONCE.pack(channel, counter), body, header)
     except InvalidTag:
-        raise Refused("forged", f"not sealed with key {key}") from None
+        raise FrameRejected("forged", f"not sealed with key {key}") from None
 
 
 class Opener:
@@ -243,12 +245,14 @@ class Opener:
     def __init__(self, own: Identity, keys: Sequence[Key]) -> None:
         self._group, self._own, *_ = own
         self._life = own.incarnation, own.salt
-        self._members: dict[int, Peer] | None = None  # None: anybody may send
-        self._strangers: OrderedDict[int, Peer] = OrderedDict()  # the latest heard comes last
-        self._for_strangers = Allowance(STRANGERS_PER_S, STRANGERS_BURST)
+        self._members: dict[int, SenderState] | None = None  # None: anybody may send
+        self._strangers: OrderedDict[int, SenderState] = (
+            OrderedDict()
+        )  # the latest heard comes last
+        self._for_strangers = Allowance(UNKNOWN_SENDERS_PER_S, UNKNOWN_SENDERS_BURST)
         self._clones: set[tuple[int, int, int]] = set()  # sender, incarnation, salt
         # How frames of members begin that were believed: up to the counter they are all alike.
-        self._beginnings: dict[bytes, tuple[int, int, Peer]] = {}
+        self._known_prefixes: dict[bytes, tuple[int, int, SenderState]] = {}
         self.use(keys)
 
     def __repr__(self) -> str:
@@ -258,7 +262,7 @@ class Opener:
     def use(self, keys: Sequence[Key]) -> None:
         """Accept frames sealed with any of these keys, and no others; none: frames in clear."""
         self._keys = {key.id: key for key in keys}
-        self._beginnings.clear()
+        self._known_prefixes.clear()
         for peer in (*(self._members or {}).values(), *self._strangers.values()):
             peer.ciphers.clear()
 
@@ -270,49 +274,49 @@ class Opener:
             for peers in (self._members or {}, self._strangers)
             for sender, peer in peers.items()
         }
-        self._beginnings.clear()
+        self._known_prefixes.clear()
         self._members = {
-            sender: known.get((sender, incarnation, salt)) or Peer(incarnation, salt)
+            sender: known.get((sender, incarnation, salt)) or SenderState(incarnation, salt)
             for sender, incarnation, salt in members
         }
 
-    def open(self, frame: bytes, is_loopback: bool, now: float) -> Opened:
-        """What the frame says, or `Refused` with the word under which it is counted."""
-        beginning = frame[:COUNTER_PLACE]
-        known = self._beginnings.get(beginning)
+    def open(self, frame: bytes, is_loopback: bool, now: float) -> OpenedFrame:
+        """What the frame says, or `FrameRejected` with the word under which it is counted."""
+        beginning = frame[:COUNTER_OFFSET]
+        known = self._known_prefixes.get(beginning)
         if known is None or len(frame) < HEADER_BYTES or not (is_loopback or self._keys):
             opened, peer = self._open(frame, is_loopback, now)
             if self._members is not None and self._members.get(opened.sender) is peer:
-                self._beginnings[beginning] = opened.kind, opened.sender, peer
+                self._known_prefixes[beginning] = opened.kind, opened.sender, peer
             return opened
         kind, sender, peer = known
-        (counter,) = _COUNTER.unpack_from(frame, COUNTER_PLACE)
-        channel, body = frame[CHANNEL_PLACE] >> 4, frame[HEADER_BYTES:]
+        (counter,) = _COUNTER.unpack_from(frame, COUNTER_OFFSET)
+        channel, body = frame[CHANNEL_OFFSET] >> 4, frame[HEADER_BYTES:]
         if self._keys:
-            (key,) = _KEY.unpack_from(frame, KEY_PLACE)
+            (key,) = _KEY.unpack_from(frame, KEY_OFFSET)
             body = _decrypted(peer.ciphers[key], key, channel, counter, frame)
         if not peer.windows[channel].take(counter):
-            raise Refused("replay", f"frame {counter} again, or too late to tell")
-        return Opened(kind, sender, peer.incarnation, body, peer.salt)
+            raise FrameRejected("replay", f"frame {counter} again, or too late to tell")
+        return OpenedFrame(kind, sender, peer.incarnation, body, peer.salt)
 
-    def _open(self, frame: bytes, is_loopback: bool, now: float) -> tuple[Opened, Peer]:
+    def _open(self, frame: bytes, is_loopback: bool, now: float) -> tuple[OpenedFrame, SenderState]:
         """Also who sent it."""
         try:
             kind, channel, key, group, sender, incarnation, salt, counter = fields(frame)
-        except Refused as refused:
+        except FrameRejected as refused:
             if refused.claim is None or refused.claim.group == self._group:
                 raise
             group = refused.claim.group  # What others speak is not for us to tell.
         if group != self._group:
-            raise Refused("group", f"frame of another group, {group:016x}")
+            raise FrameRejected("group", f"frame of another group, {group:016x}")
         if sender == self._own and (incarnation, salt) == self._life:
-            raise Refused("own", "our own frame came back")
+            raise FrameRejected("own", "our own frame came back")
         if key not in self._keys:
             self._check_clear(key, is_loopback)
         peer = self._peer(kind, sender, incarnation, salt)
         cipher = None
         body = frame[HEADER_BYTES:]
-        if key != CLEAR:
+        if key != UNSEALED:
             cipher = peer.ciphers.get(key) if peer else None
             if cipher is None:
                 cipher = self._derive(key, (group, sender, incarnation, salt), peer, now)
@@ -324,20 +328,20 @@ class Opener:
         elif self._strangers.get(sender) is peer:
             self._strangers.move_to_end(sender)
         if not peer.windows[channel].take(counter):
-            raise Refused("replay", f"frame {counter} again, or too late to tell")
+            raise FrameRejected("replay", f"frame {counter} again, or too late to tell")
         if sender == self._own:  # only now: before, anybody could have written our name there
-            raise Refused("namesake", "of another process by our name")
-        return Opened(kind, sender, incarnation, body, salt), peer
+            raise FrameRejected("namesake", "of another process by our name")
+        return OpenedFrame(kind, sender, incarnation, body, salt), peer
 
     def _check_clear(self, key: int, is_loopback: bool) -> None:
-        if key != CLEAR:
-            raise Refused("key", f"sealed with unknown key {key}")
+        if key != UNSEALED:
+            raise FrameRejected("key", f"sealed with unknown key {key}")
         if self._keys:
-            raise Refused("clear", "in clear, though this group is sealed")
+            raise FrameRejected("clear", "in clear, though this group is sealed")
         if not is_loopback:
-            raise Refused("clear", "in clear, and not from this machine")
+            raise FrameRejected("clear", "in clear, and not from this machine")
 
-    def _peer(self, kind: int, sender: int, incarnation: int, salt: int) -> Peer | None:
+    def _peer(self, kind: int, sender: int, incarnation: int, salt: int) -> SenderState | None:
         """Who claims to have sent it; None if no such process is known."""
         newest = 0
         if self._members is not None:
@@ -345,7 +349,7 @@ class Opener:
             if member is not None and member.incarnation == incarnation:
                 return member if member.salt == salt else None
             if kind != HELLO:
-                raise Refused("stranger", f"{sender:016x} is no member")
+                raise FrameRejected("stranger", f"{sender:016x} is no member")
             newest = member.incarnation if member is not None else 0
         stranger = self._strangers.get(sender)
         if stranger is not None:
@@ -353,39 +357,39 @@ class Opener:
                 return stranger if stranger.salt == salt else None
             newest = max(newest, stranger.incarnation)
         if incarnation < newest:
-            raise Refused("replay", f"of an earlier incarnation of {sender:016x}")
+            raise FrameRejected("replay", f"of an earlier incarnation of {sender:016x}")
         return None
 
     def _derive(
-        self, key: int, identity: tuple[int, int, int, int], peer: Peer | None, now: float
+        self, key: int, identity: tuple[int, int, int, int], peer: SenderState | None, now: float
     ) -> Cipher:
         """A cipher not met before.  Only for a known peer is it kept before it proved right."""
         if peer is None:
             if identity[1:] in self._clones:  # which was authenticated, and is refused for good
                 raise self._clone(*identity[1:])
             if not self._for_strangers.take(now):
-                raise Refused("flood", "too many senders never heard of")
+                raise FrameRejected("flood", "too many senders never heard of")
         cipher = derive(self._keys[key], identity)
         if peer is not None:
             peer.ciphers[key] = cipher
         return cipher
 
-    def _welcome(self, sender: int, incarnation: int, salt: int) -> Peer:
+    def _welcome(self, sender: int, incarnation: int, salt: int) -> SenderState:
         """Remember a sender that is no member, in place of its earlier incarnation."""
         for known in ((self._members or {}).get(sender), self._strangers.get(sender)):
             if known is not None and known.incarnation == incarnation:
                 raise self._clone(sender, incarnation, salt)
-        peer = self._strangers[sender] = Peer(incarnation, salt)
+        peer = self._strangers[sender] = SenderState(incarnation, salt)
         self._strangers.move_to_end(sender)
-        if len(self._strangers) > STRANGERS_MAX:
+        if len(self._strangers) > UNKNOWN_SENDERS_MAX:
             self._strangers.popitem(last=False)
         return peer
 
-    def _clone(self, sender: int, incarnation: int, salt: int) -> Refused:
+    def _clone(self, sender: int, incarnation: int, salt: int) -> FrameRejected:
         """A second process with an incarnation that another one has: the first stays."""
         if len(self._clones) >= CLONES_MAX:
             self._clones.clear()
         self._clones.add((sender, incarnation, salt))
         if sender == self._own:
-            return Refused("namesake", "of another process by our name and incarnation")
-        return Refused("clone", f"of a second process by the incarnation of {sender:016x}")
+            return FrameRejected("namesake", "of another process by our name and incarnation")
+        return FrameRejected("clone", f"of a second process by the incarnation of {sender:016x}")

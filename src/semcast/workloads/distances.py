@@ -11,15 +11,15 @@ from typing import TypeAlias
 
 from semcast.terms.messages import Submission
 
-Link: TypeAlias = tuple[Hashable, bool]
+StreamLink: TypeAlias = tuple[Hashable, bool]
 
 
-def links(stream: Iterable[Submission]) -> Iterator[Link]:
+def links(stream: Iterable[Submission]) -> Iterator[StreamLink]:
     """The part of each submission that decides obsolescence under item tags."""
     return ((submission.item, submission.never_purge) for submission in stream)
 
 
-def distances(stream: Iterable[Link]) -> Iterator[int]:
+def distances(stream: Iterable[StreamLink]) -> Iterator[int]:
     """D of each message in turn; memory grows with the number of items only."""
     latest: dict[Hashable, int] = {}
     for place, (item, exempt) in enumerate(stream):
@@ -31,7 +31,7 @@ def distances(stream: Iterable[Link]) -> Iterator[int]:
             latest[item] = place
 
 
-def never_obsolete(stream: Iterable[Link]) -> float:
+def never_obsolete(stream: Iterable[StreamLink]) -> float:
     """The share of messages that no later message makes obsolete; 1 for an empty stream."""
     waiting: set[Hashable] = set()  # items whose latest message may still become obsolete
     messages = obsolete = 0

@@ -67,8 +67,10 @@ class Game:
         share = self.passing_modified
         _require(0 <= share <= 1, "passing_modified", share, "0 to 1")
         _require(self.update_bytes >= 0, "update_bytes", self.update_bytes, "0 or more")
-        least, most = self.reliable_bytes
-        _require(0 <= least <= most, "reliable_bytes", least, "the minimum, then the maximum")
+        minimum, maximum = self.reliable_bytes
+        _require(
+            0 <= minimum <= maximum, "reliable_bytes", minimum, "the minimum, then the maximum"
+        )
         _require(self.modified_mean >= 0, "modified_mean", self.modified_mean, "0 or more")
         busiest = max(self.lasting_probabilities()[0], self.passing_probability())
         _require(

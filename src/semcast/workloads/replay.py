@@ -15,7 +15,7 @@ into a payload [SRM §3.2].
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.messages import Submission
 from semcast.workloads.distances import distances
 from semcast.workloads.items import item_tag, numbered_payload
@@ -27,10 +27,10 @@ ONE_OFF: Final = "R"
 KINDS: Final = (UPDATE, CREATE, DELETE, ONE_OFF)
 
 # key, kind, time in µs if known, payload bytes
-Row: TypeAlias = tuple[str, str, int | None, int]
+ReplayRow: TypeAlias = tuple[str, str, int | None, int]
 
 
-def replay(rows: Iterable[Row]) -> Iterator[Submission]:
+def replay(rows: Iterable[ReplayRow]) -> Iterator[Submission]:
     """One submission per row; the payload has the row's size and begins with its number."""
     for number, (name, exempt, size) in enumerate(_named(rows)):
         yield Submission(
@@ -40,22 +40,22 @@ def replay(rows: Iterable[Row]) -> Iterator[Submission]:
         )
 
 
-def row_distances(rows: Iterable[Row]) -> Iterator[int]:
+def row_distances(rows: Iterable[ReplayRow]) -> Iterator[int]:
     """D of each row: places back to the row it supersedes, 0 if it supersedes none."""
     return distances(row_links(rows))
 
 
-def row_links(rows: Iterable[Row]) -> Iterator[tuple[str | None, bool]]:
+def row_links(rows: Iterable[ReplayRow]) -> Iterator[tuple[str | None, bool]]:
     """For each row the name of its item, if any, and whether it may never be superseded."""
     return ((name, exempt) for name, exempt, _ in _named(rows))
 
 
-def _named(rows: Iterable[Row]) -> Iterator[tuple[str | None, bool, int]]:
+def _named(rows: Iterable[ReplayRow]) -> Iterator[tuple[str | None, bool, int]]:
     """Item name, exemption and size of each row; checks the rows."""
     generations: dict[str, int] = {}
     for key, kind, _, size in rows:
         if kind not in KINDS:
-            raise one_of("kind", kind, KINDS)
+            raise unknown_value("kind", kind, KINDS)
         if size < 0:
             raise ConfigError(f"size: {size} is not allowed, must be 0 or more")
         generation = generations.get(key, 0)

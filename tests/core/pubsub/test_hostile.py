@@ -8,7 +8,7 @@ from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms import pubsub
 from semcast.terms.effects import Effects
 from semcast.terms.machine import JoinGroup
-from semcast.terms.messages import Message, Purged
+from semcast.terms.messages import DataMessage, PurgeNotice
 from semcast.terms.outputs import delivered
 from semcast.wire import PUBSUB_CODEC, encode
 
@@ -19,11 +19,11 @@ INCS = st.one_of(st.integers(0, 3), st.just(2**62))
 SPANS = st.lists(st.integers(1, 30), min_size=2, max_size=6, unique=True).map(
     lambda ns: tuple(zip(sorted(ns)[::2], sorted(ns)[1::2], strict=False))
 )
-PARTS = st.builds(pubsub.Part, PIDS, st.one_of(SPANS, st.just(((1, 2**63 - 1),))))
-HEARD = st.builds(lambda s, a, b: pubsub.Heard(s, max(a, b), min(a, b)), PIDS, SEQS, SEQS)
-ENTRIES = st.builds(pubsub.Entry, PIDS, st.integers(1, 3), FRESH)
-MESSAGES = st.builds(Message, PIDS, SEQS, st.one_of(st.none(), st.integers(0, 3)))
-PURGED = st.builds(Purged, PIDS, st.just(1), st.integers(1, 5), st.integers(6, 9))
+PARTS = st.builds(pubsub.StreamSpans, PIDS, st.one_of(SPANS, st.just(((1, 2**63 - 1),))))
+HEARD = st.builds(lambda s, a, b: pubsub.StreamStatus(s, max(a, b), min(a, b)), PIDS, SEQS, SEQS)
+ENTRIES = st.builds(pubsub.MemberEntry, PIDS, st.integers(1, 3), FRESH)
+MESSAGES = st.builds(DataMessage, PIDS, SEQS, st.one_of(st.none(), st.integers(0, 3)))
+PURGED = st.builds(PurgeNotice, PIDS, st.just(1), st.integers(1, 5), st.integers(6, 9))
 SIGNATURES = st.sampled_from([0, 1, 2**64 - 1])
 
 
@@ -46,21 +46,21 @@ DATAGRAMS = st.one_of(
         st.booleans(),
         st.booleans(),
     ),
-    st.builds(pubsub.Digest, SIGNATURES, some(PARTS)),
+    st.builds(pubsub.GossipDigest, SIGNATURES, some(PARTS)),
     st.builds(pubsub.Collected, some(PARTS)),
-    st.builds(pubsub.Lasts, FRESH, SIGNATURES, some(HEARD), st.booleans()),
-    st.builds(pubsub.Members, PIDS, PIDS, some(ENTRIES), st.booleans()),
+    st.builds(pubsub.StatusList, FRESH, SIGNATURES, some(HEARD), st.booleans()),
+    st.builds(pubsub.MemberList, PIDS, PIDS, some(ENTRIES), st.booleans()),
     st.builds(pubsub.Join, FRESH),
     st.builds(pubsub.Welcome, FRESH, some(HEARD)),
-    st.builds(pubsub.Leave, FRESH, SIGNATURES),
+    st.builds(pubsub.LeaveRequest, FRESH, SIGNATURES),
     st.builds(pubsub.LeaveAck, FRESH),
     st.builds(pubsub.Ack, PARTS, INCS),
-    st.builds(pubsub.Census, st.just((1, 2**63 - 1))),
-    st.builds(pubsub.Holds, st.just((1, 5)), PARTS),
-    st.builds(pubsub.Gap, PARTS),
-    st.builds(pubsub.Gone, PARTS),
-    st.builds(pubsub.Resync, INCS),
-    st.builds(pubsub.Absent, PARTS),
+    st.builds(pubsub.RecoveryQuery, st.just((1, 2**63 - 1))),
+    st.builds(pubsub.RecoveryReply, st.just((1, 5)), PARTS),
+    st.builds(pubsub.UnusedSeqs, PARTS),
+    st.builds(pubsub.LostSeqs, PARTS),
+    st.builds(pubsub.ResyncRequest, INCS),
+    st.builds(pubsub.NotHeld, PARTS),
 )
 RECIPES = [
     PubsubRecipe(members=5, protocol="lbrm", loggers=(0, 1), copies=2),

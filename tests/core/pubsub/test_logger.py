@@ -2,9 +2,17 @@
 
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.machine import LeaveGroup
-from semcast.terms.messages import Purged
+from semcast.terms.messages import PurgeNotice
 from semcast.terms.outputs import PassedOver
-from semcast.terms.pubsub import Ack, Gone, Heard, Lasts, Part, Repair, RepairRequest
+from semcast.terms.pubsub import (
+    Ack,
+    LostSeqs,
+    Repair,
+    RepairRequest,
+    StatusList,
+    StreamSpans,
+    StreamStatus,
+)
 
 
 def away(wire, pid: int) -> None:
@@ -24,7 +32,7 @@ def test_the_last_word_comes_with_the_notice(group) -> None:
         wire.send(1, item)
         wire.run(0.01)
     assert [(e.seq, e.by_seq) for e in wire.kinds("purge", 0)] == [(1, 3), (3, 4)]
-    out = wire.hand(2, 0, RepairRequest((Part(1, ((1, 1), (3, 3))),)))
+    out = wire.hand(2, 0, RepairRequest((StreamSpans(1, ((1, 1), (3, 3))),)))
     (repair,) = [d for _, d in out.send if isinstance(d, Repair)]
     assert [m.seq for m in repair.messages] == [4]
     assert [(p.first, p.last, p.witness) for p in repair.purged] == [(1, 1, 4), (3, 3, 4)]
@@ -38,7 +46,7 @@ def test_the_last_word_comes_with_the_notice(group) -> None:
 def test_a_notice_without_its_witness_skips_nothing(group) -> None:
     wire = group(PubsubRecipe(members=3, relation="item", retain="latest"), sync_s=0.0)
     wire.lose = lambda source, target, datagram: True
-    wire.hand(0, 2, Repair((), (Purged(1, 1, 2, 5),)))
+    wire.hand(0, 2, Repair((), (PurgeNotice(1, 1, 2, 5),)))
     assert not wire.kinds("skip", 2)
 
 
@@ -51,7 +59,7 @@ def test_nothing_is_purged_for_a_message_that_is_not_durable(group) -> None:
     wire.sync_s = 9.0
     wire.send(1, 7)
     wire.run(1)
-    assert list(wire.people[0].keeping.log.volumes[1].messages) == [1, 2]
+    assert list(wire.people[0].logger_role.log.volumes[1].messages) == [1, 2]
     assert not wire.kinds("purge", 0)
 
 
@@ -76,7 +84,7 @@ def test_age_is_the_fail_safe_and_who_lacks_it_is_told(group) -> None:
     assert wire.seqs(2, 1) == []
     assert [(e.seq, e.note) for e in wire.kinds("skip", 2)] == [(1, "age"), (2, "age")]
     assert wire.passed_over[2] == [PassedOver(1, 1, 2, "age")]
-    assert wire.sends(Gone)
+    assert wire.sends(LostSeqs)
 
 
 def test_a_leaver_is_struck_from_all_waits(group) -> None:
@@ -99,14 +107,14 @@ def test_a_claim_counts_only_in_the_life_and_membership_that_the_logger_knows(gr
     wire.lose = lambda source, target, datagram: target == 2 or source == 2
     wire.send(1, None)
     wire.run(0.1)
-    keeping = wire.people[0].keeping
+    keeping = wire.people[0].logger_role
     signature = wire.people[0].roster.signature
-    wire.hand(2, 0, Lasts(5, signature, (Heard(1, 1, 1),), False))
-    assert 2 not in keeping.collector.claims.get(1, {}), "of another life"
-    wire.hand(2, 0, Lasts(0, signature + 1, (Heard(1, 1, 1),), False))
-    assert 2 not in keeping.collector.claims.get(1, {}), "it knows other members"
-    wire.hand(2, 0, Lasts(0, signature, (Heard(1, 1, 1),), False))
-    assert keeping.collector.claims[1][2] == 1
+    wire.hand(2, 0, StatusList(5, signature, (StreamStatus(1, 1, 1),), False))
+    assert 2 not in keeping.collector.acknowledged.get(1, {}), "of another life"
+    wire.hand(2, 0, StatusList(0, signature + 1, (StreamStatus(1, 1, 1),), False))
+    assert 2 not in keeping.collector.acknowledged.get(1, {}), "it knows other members"
+    wire.hand(2, 0, StatusList(0, signature, (StreamStatus(1, 1, 1),), False))
+    assert keeping.collector.acknowledged[1][2] == 1
 
 
 def test_loggers_catch_up_with_each_other(group) -> None:
@@ -133,12 +141,12 @@ def test_a_logger_that_lost_its_disk_acknowledges_nothing_until_it_has_everythin
     wire.send(3, None)
     before = len(wire.sends(Ack, 1))
     wire.run(2)
-    assert not wire.people[1].keeping.log.is_complete
+    assert not wire.people[1].logger_role.log.is_complete
     assert len(wire.sends(Ack, 1)) == before
     assert [e.seq for e in wire.kinds("acknowledge")] == [1, 2, 3, 4, 5]
     back(wire)
     wire.run(3)
-    assert wire.people[1].keeping.log.is_complete
+    assert wire.people[1].logger_role.log.is_complete
     assert [e.seq for e in wire.kinds("acknowledge")] == [1, 2, 3, 4, 5, 6]
     assert len(wire.seqs(1, 3)) == len(set(wire.seqs(1, 3)))
 
@@ -168,11 +176,11 @@ def test_a_logger_recovers_its_log_from_disk(group) -> None:
     for item in (1, 2, 1, 3):
         wire.send(1, item)
         wire.run(0.05)
-    kept = wire.people[0].keeping.log.volumes[1]
+    kept = wire.people[0].logger_role.log.volumes[1]
     wire.crash(0)
     wire.recover(0)
-    again = wire.people[0].keeping.log.volumes[1]
-    assert (again.messages, again.by) == (kept.messages, kept.by)
+    again = wire.people[0].logger_role.log.volumes[1]
+    assert (again.messages, again.superseded_by) == (kept.messages, kept.superseded_by)
     back(wire)
     wire.run(5)
     assert sorted(wire.seqs(2, 1)) == [2, 3, 4]

@@ -10,7 +10,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.events import DISCARD
 from semcast.terms.machine import JoinGroup
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.terms.pubsub import STREAMS_MAX, Join, Publication, Welcome
 
 RECIPE = PubsubRecipe(members=STREAMS_MAX + 10, protocol="pbcast")
@@ -31,7 +31,7 @@ def test_one_too_many_cannot_publish_and_says_so() -> None:
 
 def test_what_it_sends_all_the_same_is_recorded_as_discarded() -> None:
     out = Effects(recording=True)
-    message = Message(STREAMS_MAX, 1, payload=b"x")
+    message = DataMessage(STREAMS_MAX, 1, payload=b"x")
     member(0).on_datagram(STREAMS_MAX, Publication((message,)), 0.0, out)
     assert [event.kind for event in out.events or ()] == [DISCARD]
 
@@ -39,7 +39,7 @@ def test_what_it_sends_all_the_same_is_recorded_as_discarded() -> None:
 def test_all_others_are_followed_and_a_welcome_names_every_one() -> None:
     follower = member(0)
     for sender in range(1, STREAMS_MAX):
-        published = Publication((Message(sender, 1, payload=b"x"),))
+        published = Publication((DataMessage(sender, 1, payload=b"x"),))
         follower.on_datagram(sender, published, 0.0, Effects(recording=False))
     assert len(follower.tracker.streams) == STREAMS_MAX - 1
     follower.membership._is_sampled = lambda: True  # type: ignore[method-assign]

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcast.core.pubsub.membership import Roster
+from semcast.core.pubsub.member_table import MemberTable
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.selection import Selection
+from semcast.core.pubsub.target_selection import TargetSelection
 from semcast.terms.machine import JoinGroup, LeaveGroup
-from semcast.terms.pubsub import DISCONNECTED, ENTRIES_MAX, LEFT, MEMBER, Entry, Members
+from semcast.terms.pubsub import DISCONNECTED, ENTRIES_MAX, LEFT, MEMBER, MemberEntry, MemberList
 
 RECIPE = PubsubRecipe(members=12, founders=6, loggers=(0, 8))
 ENTRIES = st.builds(
-    Entry,
+    MemberEntry,
     st.integers(0, 11),
     st.sampled_from([MEMBER, DISCONNECTED, LEFT]),
     st.integers(0, 5),
@@ -24,27 +24,27 @@ ENTRIES = st.builds(
 
 @given(st.lists(ENTRIES, max_size=30), st.randoms())
 def test_merging_gives_the_same_in_any_order(entries, shuffled) -> None:
-    one, other = Roster(RECIPE, 0), Roster(RECIPE, 1)
+    one, other = MemberTable(RECIPE, 0), MemberTable(RECIPE, 1)
     for entry in entries:
         one.merge(entry)
     again = entries * 2
     shuffled.shuffle(again)
     for entry in again:
         other.merge(entry)
-    assert one.beyond == other.beyond
+    assert one.overrides == other.overrides
     assert one.signature == other.signature
     everybody = [one.entry(pid) for pid in range(12)]
     assert one.owed == sum(e is not None and e.status != LEFT for e in everybody)
     there = {e.pid for e in everybody if e is not None and e.status == MEMBER and e.pid}
     rng = Random(1)
-    drawn = {one.draw(rng) for _ in range(400)}
+    drawn = {one.random_peer(rng) for _ in range(400)}
     assert drawn == (there or {None})
 
 
 @given(st.lists(ENTRIES, max_size=30), st.lists(ENTRIES, max_size=30), st.sets(st.integers(1, 5)))
 def test_one_exchange_makes_two_rosters_equal(known, knows, strangers) -> None:
     """[RPB §5.3]: full information is exchanged when signatures disagree."""
-    one, other = Roster(RECIPE, 7, strangers), Roster(RECIPE, 6)
+    one, other = MemberTable(RECIPE, 7, strangers), MemberTable(RECIPE, 6)
     for entry in known:
         one.merge(entry)
     for entry in knows:
@@ -52,19 +52,19 @@ def test_one_exchange_makes_two_rosters_equal(known, knows, strangers) -> None:
     for members in one.digest(wants_answer=True):
         for entry in members.entries:
             other.merge(entry)
-        for entry in other.fresher(members):
+        for entry in other.newer_entries(members):
             one.merge(entry)
     assert one.signature == other.signature
-    assert one.beyond == other.beyond
+    assert one.overrides == other.overrides
 
 
 def test_a_large_roster_is_told_in_parts() -> None:
     recipe = PubsubRecipe(members=3000, founders=1)
-    roster, other = Roster(recipe, 0), Roster(recipe, 1)
+    roster, other = MemberTable(recipe, 0), MemberTable(recipe, 1)
     for pid in range(1, 3000, 2):
-        roster.merge(Entry(pid, MEMBER, 1))
+        roster.merge(MemberEntry(pid, MEMBER, 1))
     for pid in range(2, 3000, 2):
-        other.merge(Entry(pid, MEMBER, 1))
+        other.merge(MemberEntry(pid, MEMBER, 1))
     parts = roster.digest(wants_answer=True)
     assert len(parts) > 1
     assert all(len(part.entries) <= ENTRIES_MAX for part in parts)
@@ -72,7 +72,7 @@ def test_a_large_roster_is_told_in_parts() -> None:
     for part in parts:
         for entry in part.entries:
             other.merge(entry)
-    assert sum(len(other.fresher(part)) for part in parts) >= ENTRIES_MAX
+    assert sum(len(other.newer_entries(part)) for part in parts) >= ENTRIES_MAX
 
 
 def test_who_leaves_takes_no_knowledge_of_its_sponsored_along(group) -> None:
@@ -111,9 +111,9 @@ def test_leaving_and_joining_again_delivers_nothing_twice(group) -> None:
 
 def test_of_itself_each_process_alone_knows(group) -> None:
     wire = group(PubsubRecipe(members=3), sync_s=0.0)
-    wire.hand(1, 2, Members(2, 2, (Entry(2, LEFT, 7),), False))
+    wire.hand(1, 2, MemberList(2, 2, (MemberEntry(2, LEFT, 7),), False))
     wire.run(10)
-    assert wire.people[2].membership.fresh > 7
+    assert wire.people[2].membership.freshness > 7
     assert all(p.roster.entry(2).status == MEMBER for p in wire.people)
 
 
@@ -122,7 +122,7 @@ def test_wrong_beginnings_are_corrected_by_gossip(group) -> None:
     assert wire.people[1].roster.entry(3).status == LEFT
     wire.run(30)
     assert len({p.roster.signature for p in wire.people}) == 1
-    assert wire.people[1].roster.entry(3) == Entry(3, MEMBER, 0)
+    assert wire.people[1].roster.entry(3) == MemberEntry(3, MEMBER, 0)
 
 
 def test_near_members_are_drawn_more_often() -> None:
@@ -130,11 +130,11 @@ def test_near_members_are_drawn_more_often() -> None:
     shares = {}
     for bias in ("uniform", "linear", "quadratic"):
         recipe = PubsubRecipe(members=5, selection=bias)
-        selection = Selection(recipe, Roster(recipe, 0), Random(1))
+        selection = TargetSelection(recipe, MemberTable(recipe, 0), Random(1))
         for peer, trip in ((1, 0.01), (2, 0.02), (3, 0.1)):
             selection.on_asked(peer, 0.0)
             selection.on_answer(peer, trip)
-        drawn = Counter(selection.draw() for _ in range(4000))
+        drawn = Counter(selection.pick() for _ in range(4000))
         assert 0 not in drawn
         shares[bias] = [drawn[peer] / 4000 for peer in (1, 2, 3, 4)]
     near, _, far, unknown = zip(*shares.values(), strict=True)
@@ -160,13 +160,13 @@ def test_every_peer_has_its_share_and_a_logger_an_equal_one(bias: str, loggers) 
     recipe = PubsubRecipe(
         members=17, loggers=loggers, copies=1, selection=bias, selection_power=1.5
     )
-    selection = Selection(recipe, Roster(recipe, 0), Random(7))
+    selection = TargetSelection(recipe, MemberTable(recipe, 0), Random(7))
     trips = {peer: TRIPS[peer % len(TRIPS)] for peer in range(1, 17)}
     for peer, trip in trips.items():
         selection.on_asked(peer, 0.0)
         selection.on_answer(peer, trip)
     draws, alike = 60_000, 1 / len(trips)
-    drawn = Counter(selection.draw() for _ in range(draws))
+    drawn = Counter(selection.pick() for _ in range(draws))
     weights = {p: WEIGHTS[bias](trip) for p, trip in trips.items() if p not in loggers}
     rest = (1 - len(loggers) * alike) / sum(weights.values())
     for peer in trips:
@@ -176,8 +176,8 @@ def test_every_peer_has_its_share_and_a_logger_an_equal_one(bias: str, loggers) 
 
 def test_where_all_others_are_loggers_one_is_drawn() -> None:
     recipe = PubsubRecipe(members=3, loggers=(1, 2), copies=1, selection="linear")
-    selection = Selection(recipe, Roster(recipe, 0), Random(7))
+    selection = TargetSelection(recipe, MemberTable(recipe, 0), Random(7))
     for peer, trip in ((1, 0.01), (2, 0.1)):
         selection.on_asked(peer, 0.0)
         selection.on_answer(peer, trip)
-    assert {selection.draw() for _ in range(100)} == {1, 2}
+    assert {selection.pick() for _ in range(100)} == {1, 2}

@@ -5,7 +5,7 @@ import pytest
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.messages import Submission
-from semcast.terms.pubsub import Ack, Gossip, Part, Publication, Reserved, Resync
+from semcast.terms.pubsub import Ack, Gossip, Publication, ReservedBlock, ResyncRequest, StreamSpans
 
 
 def test_subscribers_never_hold_a_publisher_up(group) -> None:
@@ -53,7 +53,7 @@ def test_no_number_leaves_before_its_block_is_on_disk(group) -> None:
     assert wire.send(1, *[None] * 10) == 10
     for _ in range(40):
         wire.run(0.01)
-        promised = max((r.upto for r in wire.durable[1] if isinstance(r, Reserved)), default=0)
+        promised = max((r.upto for r in wire.durable[1] if isinstance(r, ReservedBlock)), default=0)
         sent = [m.seq for _, _, d in wire.sends(Publication, 1) for m in d.messages]
         assert max(sent, default=0) <= promised
     assert sorted(wire.seqs(0, 1)) == list(range(1, 11))
@@ -86,12 +86,12 @@ def test_an_acknowledgement_of_a_disk_that_is_gone_does_not_count(group) -> None
     wire.lose = lambda source, target, datagram: True
     wire.send(3, None)
     wire.run(0.1)
-    ack = Ack(Part(3, ((1, 1),)))
+    ack = Ack(StreamSpans(3, ((1, 1),)))
     wire.hand(0, 3, ack)
-    wire.hand(0, 3, Resync(1))
+    wire.hand(0, 3, ResyncRequest(1))
     wire.hand(1, 3, ack)
     assert not wire.kinds("acknowledge"), "the first of the two copies was lost"
     wire.hand(0, 3, ack)
     assert not wire.kinds("acknowledge"), "it was on its way before"
-    wire.hand(0, 3, Ack(Part(3, ((1, 1),)), 1))
+    wire.hand(0, 3, Ack(StreamSpans(3, ((1, 1),)), 1))
     assert [e.seq for e in wire.kinds("acknowledge")] == [1]

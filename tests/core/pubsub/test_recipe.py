@@ -42,7 +42,7 @@ def test_impossible_settings_name_their_field(given, field) -> None:
 
 def test_defaults_fit_a_group_of_one() -> None:
     assert PubsubRecipe(members=1).sponsors == 1
-    assert PubsubRecipe(members=1, protocol="pbcast").keepers == ()
+    assert PubsubRecipe(members=1, protocol="pbcast").logger_pids == ()
 
 
 def test_a_process_beyond_the_group_is_refused() -> None:

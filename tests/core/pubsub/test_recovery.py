@@ -3,13 +3,7 @@
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import GoOffline, GoOnline
-from semcast.terms.pubsub import (
-    Part,
-    Publication,
-    PublisherHeartbeat,
-    Repair,
-    RepairRequest,
-)
+from semcast.terms.pubsub import Publication, PublisherHeartbeat, Repair, RepairRequest, StreamSpans
 
 
 def miss(wire, *pids: int) -> None:
@@ -30,7 +24,7 @@ def test_the_application_decides_whether_a_message_is_worth_recovering(group) ->
         wire.run(5)
         assert wire.seqs(2, 1) == [2, 4, 6]
         assert [e.seq for e in wire.kinds("skip", 2) if e.note == "interest"] == [1, 3, 5]
-        asked = {n for *_, d in wire.sends(RepairRequest, 2) for p in d.lacks for a, _ in p.spans
+        asked = {n for *_, d in wire.sends(RepairRequest, 2) for p in d.missing for a, _ in p.spans
                  for n in [a]}  # fmt: skip
         assert asked <= {2, 4}
 
@@ -59,7 +53,7 @@ def test_loggers_are_asked_first_while_they_are_not_busy(group) -> None:
         wire.hand(pid, 5, PublisherHeartbeat(pid, 2))
     asked = [target for _, target, d in wire.sends(RepairRequest, 5)][1:]
     assert set(asked) != {0}
-    assert len(wire.people[5].recovery.since) == 4
+    assert len(wire.people[5].recovery.gossip_phase) == 4
     wire.run(0.2)
     wire.now += 5
     wire.hand(2, 5, PublisherHeartbeat(2, 9))
@@ -80,7 +74,7 @@ def test_what_many_ask_for_is_multicast_once(group) -> None:
     wire.lose = lambda source, target, d: True
     wire.send(1, None)
     wire.run(0.1)
-    wanted = RepairRequest((Part(1, ((1, 1),)),))
+    wanted = RepairRequest((StreamSpans(1, ((1, 1),)),))
     targets = [[t for t, d in wire.hand(pid, 1, wanted).send if isinstance(d, Repair)]
                for pid in (0, 2, 2, 3, 4, 3)]  # fmt: skip
     assert targets == [[(0,)], [(2,)], [(2,)], [EVERYONE], [], [(3,)]]
@@ -107,7 +101,7 @@ def test_fifo_holds_no_more_than_its_bound(group) -> None:
     for _ in range(50):
         wire.send(1, None)
         wire.run(0.01)
-        assert wire.people[2].reception.waiting <= 8
+        assert wire.people[2].delivery.waiting <= 8
     wire.lose = lambda source, target, d: False
     wire.run(10)
     assert wire.seqs(2, 1) == list(range(1, 51))

@@ -9,7 +9,7 @@ import pytest
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.effects import Effects
-from semcast.terms.ids import EVERYONE, Life
+from semcast.terms.ids import EVERYONE, Incarnation
 from semcast.terms.machine import FoundGroup, SupplyState
 from semcast.terms.messages import Submission
 from semcast.terms.outputs import Confirmed, Installed, delivered
@@ -39,14 +39,16 @@ class World:
         self._rng = Random(1)
 
     def start(self, pids, *, founders=True):
-        lives = tuple(Life(pid, 1) for pid in pids)
+        lives = tuple(Incarnation(pid, 1) for pid in pids)
         for life in lives:
             self.add(*life, founders=lives if founders and self.recipe.is_primary else ())
         self.run(0.3)
         return self
 
     def add(self, pid, inc=1, founders=(), ready=1 << 60, lineage=LINEAGE):
-        member = self.members[pid] = ViewMember(self.recipe, Life(pid, inc), Random(pid), self.now)
+        member = self.members[pid] = ViewMember(
+            self.recipe, Incarnation(pid, inc), Random(pid), self.now
+        )
         self.log.setdefault(pid, [])
         self.confirmed.setdefault(pid, [])
         if founders:

@@ -6,39 +6,39 @@ from semcast.core.views.lineage import RIVALS_MAX, LineageGuard
 from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.ids import Life
-from semcast.terms.messages import Data, Message, Submission
+from semcast.terms.ids import Incarnation
+from semcast.terms.messages import Data, DataMessage, Submission
 from semcast.terms.outputs import Rival
 from semcast.terms.views import (
     EXCLUDED,
     MEMBER,
     MINORITY,
     Decided,
-    Enclosed,
+    GroupView,
     Heartbeat,
     OrderProgress,
     Prepare,
-    Proposal,
     Stamped,
-    View,
-    WantState,
+    StateRequest,
+    ViewEnvelope,
+    ViewProposal,
 )
 
 RECIPE = ViewRecipe(timeout_s=0.5, timeout_max_s=2.0, patience_s=1.0)
-VIEW = View(3, (Life(1, 5), Life(2, 7)), (0, 0), lineage=40)
+VIEW = GroupView(3, (Incarnation(1, 5), Incarnation(2, 7)), (0, 0), lineage=40)
 BEAT = Heartbeat(7, 3, primary=True)
-SAID = Enclosed(3, Data((Message(0, 1),)))
+SAID = ViewEnvelope(3, Data((DataMessage(0, 1),)))
 
 
 def guard(view=VIEW):
-    made = LineageGuard(RECIPE, Life(1, 5))
+    made = LineageGuard(RECIPE, Incarnation(1, 5))
     if view is not None:
         made.enter(view)
     return made
 
 
 @pytest.mark.parametrize(
-    "datagram", [SAID, BEAT, OrderProgress(3, 1, 1), Prepare(3, 2), WantState(3, 0)]
+    "datagram", [SAID, BEAT, OrderProgress(3, 1, 1), Prepare(3, 2), StateRequest(3, 0)]
 )
 def test_the_own_lineage_is_admitted(datagram):
     made = guard()
@@ -47,7 +47,7 @@ def test_the_own_lineage_is_admitted(datagram):
 
 
 @pytest.mark.parametrize(
-    "datagram", [SAID, BEAT, OrderProgress(3, 1, 1), Prepare(3, 2), WantState(3, 0)]
+    "datagram", [SAID, BEAT, OrderProgress(3, 1, 1), Prepare(3, 2), StateRequest(3, 0)]
 )
 def test_another_lineage_is_discarded_and_counted(datagram):
     made = guard()
@@ -63,7 +63,7 @@ def test_of_who_has_no_lineage_only_the_heartbeat_is_heard():
 
 def test_a_joiner_hears_every_lineage():
     made = guard(None)
-    proposal = Proposal(VIEW, (0, 0), 1, ())
+    proposal = ViewProposal(VIEW, (0, 0), 1, ())
     assert made.admits(2, Stamped(41, 7, BEAT), 0.0)
     assert made.admits(2, Stamped(40, 7, Decided(2, proposal, 0)), 0.0)
 
@@ -161,7 +161,7 @@ def test_what_goes_to_each_member_by_unicast_is_one_entry(world):
     first = len(group.sent)
     group.send(1, 7)
     group.run(0.001)
-    told = [(to, said) for _, _, to, said in group.sent[first:] if isinstance(said, Enclosed)]
+    told = [(to, said) for _, _, to, said in group.sent[first:] if isinstance(said, ViewEnvelope)]
     assert [to for to, said in told if isinstance(said.datagram, Data)] == [[2, 3]]
 
 
@@ -171,7 +171,7 @@ def test_a_member_that_slept_through_a_new_founding_follows_it(world):
     sleeper = group.members.pop(1)
     for pid in (2, 3):
         group.crash(pid)
-    lives = (Life(2, 2), Life(3, 2), Life(4, 1))
+    lives = (Incarnation(2, 2), Incarnation(3, 2), Incarnation(4, 1))
     for life in lives:
         group.add(*life, founders=lives, lineage=77)
     group.send(3, 5, 6)
@@ -192,7 +192,7 @@ def test_a_member_that_slept_through_a_new_founding_follows_it(world):
 
 def test_two_primary_groups_stay_apart(world):
     group = world().start([1, 2])
-    lives = (Life(3, 1), Life(4, 1))
+    lives = (Incarnation(3, 1), Incarnation(4, 1))
     for life in lives:
         group.add(*life, founders=lives, lineage=77)
     group.run(15.0)

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semcast.core.views.failure_detector import FailureDetector
 from semcast.core.views.partitionable import PartitionableViews
 from semcast.core.views.recipe import ViewRecipe
-from semcast.core.views.suspicion import Suspicion
-from semcast.terms.ids import PID_MAX, SEQ_MAX, Life
+from semcast.terms.ids import PID_MAX, SEQ_MAX, Incarnation
 
 INC_MAX = 2**31 - 1  # what a trace can hold
 PIDS = st.integers(0, PID_MAX)
@@ -17,7 +17,7 @@ COUNT_MAX = 1 << 20
 def ids(pid: int, inc: int, heard: int = 0) -> tuple[int, int]:
     """The first view of a life, and one that it would form after it heard of another."""
     recipe = ViewRecipe()
-    views = PartitionableViews(recipe, Life(pid, inc), Suspicion(recipe, 0.0))
+    views = PartitionableViews(recipe, Incarnation(pid, inc), FailureDetector(recipe, 0.0))
     first = views.start().id
     views.highest = heard
     return first, views._new_id()

@@ -1,26 +1,26 @@
 """Positions: the same at every member, whatever it purged."""
 
-from semcast.core.order.total import PlacedQueue, QuorumCount
+from semcast.core.order.total import QuorumCount, TotalOrderQueue
 from semcast.core.recipe import Recipe
 from semcast.kernel import run_of
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 
 def queue(relation="item", members=3):
-    return PlacedQueue(Recipe(members=members, relation=relation))
+    return TotalOrderQueue(Recipe(members=members, relation=relation))
 
 
 def push(placed, sender, *seqs, item=None, keep=False):
     for seq in seqs:
-        placed.push(run_of([Message(sender, seq, item=item, keep=keep)]))
+        placed.push(run_of([DataMessage(sender, seq, item=item, never_purge=keep)]))
 
 
 def mark(placed, seq, *runs):
-    placed.push(run_of([Message(0, seq, keep=True, after=runs)]))
+    placed.push(run_of([DataMessage(0, seq, never_purge=True, after=runs)]))
 
 
 def drain(placed):
-    placed.open_to = placed.last
+    placed.final_upto = placed.last
     taken = []
     while placed.has_next:
         message = placed.pop()
@@ -31,7 +31,7 @@ def drain(placed):
 def test_what_waits_for_its_place_is_not_handed_out():
     placed = queue()
     push(placed, 1, 1, 2)
-    placed.open_to = 99
+    placed.final_upto = 99
     assert not placed.has_next
     assert len(placed) == 2
 
@@ -40,7 +40,7 @@ def test_runs_are_placed_one_after_the_other():
     placed = queue()
     push(placed, 1, 1, 2)
     push(placed, 2, 1)
-    placed.place([(2, 1), (1, 2)])
+    placed.assign_positions([(2, 1), (1, 2)])
     assert drain(placed) == [(1, 2, 1), (2, 1, 1), (3, 1, 2)]
 
 
@@ -49,9 +49,9 @@ def test_a_purged_message_leaves_its_position_empty():
     everything, purged = queue(), queue()
     for placed in (everything, purged):
         push(placed, 1, 1, 2, 3)
-    assert purged.withdraw([Message(1, 2), Message(1, 9)]) == 1
+    assert purged.remove_unordered([DataMessage(1, 2), DataMessage(1, 9)]) == 1
     for placed in (everything, purged):
-        placed.place([(1, 3)])
+        placed.assign_positions([(1, 3)])
     assert drain(everything) == [(1, 1, 1), (2, 1, 2), (3, 1, 3)]
     assert drain(purged) == [(1, 1, 1), (3, 1, 3)]
 
@@ -61,7 +61,7 @@ def test_order_messages_take_no_position():
     push(placed, 0, 1)
     mark(placed, 2, (0, 1))
     push(placed, 0, 3)
-    placed.place([(0, 3)])
+    placed.assign_positions([(0, 3)])
     assert drain(placed) == [(1, 0, 1), (2, 0, 3)]
 
 
@@ -69,9 +69,9 @@ def test_a_later_position_purges_an_earlier_one_of_another_sender():
     placed = queue()
     push(placed, 1, 1, item=7)
     push(placed, 2, 1, item=7)
-    placed.place([(1, 1), (2, 1)])
+    placed.assign_positions([(1, 1), (2, 1)])
     assert placed.purge() == [], "their order is not final"
-    placed.open_to = 2
+    placed.final_upto = 2
     ((old, position, by),) = placed.purge()
     assert (old.sender, position, by.sender) == (1, 1, 2)
     assert not placed.holds(old)
@@ -85,8 +85,8 @@ def test_nothing_purges_a_message_that_is_to_be_kept_nor_with_the_empty_relation
     push(strict, 1, 1, item=7)
     push(strict, 2, 1, item=7)
     for placed in (kept, strict):
-        placed.place([(1, 1), (2, 1)])
-        placed.open_to = 2
+        placed.assign_positions([(1, 1), (2, 1)])
+        placed.final_upto = 2
         assert placed.purge() == []
         assert drain(placed) == [(1, 1, 1), (2, 2, 1)]
 
@@ -94,11 +94,11 @@ def test_nothing_purges_a_message_that_is_to_be_kept_nor_with_the_empty_relation
 def test_what_was_handed_out_is_not_purged_any_more():
     placed = queue()
     push(placed, 1, 1, item=7)
-    placed.place([(1, 1)])
+    placed.assign_positions([(1, 1)])
     assert drain(placed) == [(1, 1, 1)]
     push(placed, 2, 1, item=7)
-    placed.place([(2, 1)])
-    placed.open_to = 2
+    placed.assign_positions([(2, 1)])
+    placed.final_upto = 2
     assert placed.purge() == []
 
 

@@ -10,9 +10,9 @@ from semcast.terms.views import (
     MEMBER,
     MINORITY,
     Accepted,
-    Enclosed,
     Propose,
     StateChunk,
+    ViewEnvelope,
 )
 
 
@@ -76,7 +76,7 @@ def test_nothing_fetched_is_delivered_before_the_decision(world):
     group.send(1, 7)
     group.run(0.002)
     group.crash(1)
-    group.lose = lambda source, to, datagram: isinstance(datagram, Enclosed)
+    group.lose = lambda source, to, datagram: isinstance(datagram, ViewEnvelope)
     while not any(isinstance(sent[3], Propose) for sent in group.sent):
         group.run(0.001)
     group.lose = lambda source, to, datagram: isinstance(datagram, Accepted)
@@ -203,7 +203,7 @@ def test_the_flush_costs_what_is_live_not_what_was_sent(world):
     for updates in (60, 600):
         group = world(timeout_s=60.0, timeout_max_s=60.0, multicast={"buffer": 64})
         group.start([1, 2, 3, 4])
-        group.lose = lambda source, to, d: to == 3 and isinstance(d, Enclosed)
+        group.lose = lambda source, to, d: to == 3 and isinstance(d, ViewEnvelope)
         for update in range(updates):
             group.send(1, update % 10)
             group.run(0.02)
@@ -216,7 +216,7 @@ def test_the_flush_costs_what_is_live_not_what_was_sent(world):
         repaired = [
             len(d.datagram.messages)
             for _, _, to, d in group.sent[before:]
-            if to == 3 and isinstance(d, Enclosed) and isinstance(d.datagram, Data)
+            if to == 3 and isinstance(d, ViewEnvelope) and isinstance(d.datagram, Data)
         ]
         costs.append(sum(repaired))
     assert max(costs) <= 30, "ten items are live"
@@ -225,7 +225,7 @@ def test_the_flush_costs_what_is_live_not_what_was_sent(world):
 def test_a_member_that_holds_up_a_full_buffer_is_put_out_only_if_that_was_chosen(world):
     for overflow, members in (("block", [1, 2, 3]), ("exclude", [1, 2])):
         group = world(overflow=overflow, multicast={"buffer": 8}).start([1, 2, 3])
-        group.lose = lambda source, to, d: to == 3 and isinstance(d, Enclosed)
+        group.lose = lambda source, to, d: to == 3 and isinstance(d, ViewEnvelope)
         for item in range(30):
             group.send(1, item)
             group.run(0.1)

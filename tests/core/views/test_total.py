@@ -4,7 +4,7 @@ import pytest
 
 from semcast.terms.events import DELIVER, MULTICAST
 from semcast.terms.outputs import Confirmed, Delivery
-from semcast.terms.views import MEMBER, Enclosed, OrderProgress
+from semcast.terms.views import MEMBER, OrderProgress, ViewEnvelope
 
 PIDS = (1, 2, 3)
 
@@ -47,7 +47,7 @@ def test_the_last_word_across_senders_is_the_same_everywhere(world):
 def test_nothing_is_delivered_before_enough_hold_it(world):
     """A sequencer cut off from the others must not deliver in an order that dies with it."""
     group = world(order="total").start(PIDS)
-    group.lose = lambda source, to, datagram: source == 1 and isinstance(datagram, Enclosed)
+    group.lose = lambda source, to, datagram: source == 1 and isinstance(datagram, ViewEnvelope)
     group.send(1, 5)
     group.run(0.2)
     assert places(group, 1) == []

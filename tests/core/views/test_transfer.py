@@ -3,13 +3,13 @@
 import pytest
 
 from semcast.core.views.recipe import ViewRecipe
-from semcast.core.views.transfer import Transfer
+from semcast.core.views.state_transfer import StateTransfer
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.ids import Life
-from semcast.terms.views import StateChunk, WantState
+from semcast.terms.ids import Incarnation
+from semcast.terms.views import StateChunk, StateRequest
 
-JOINER = Life(5, 1)
+JOINER = Incarnation(5, 1)
 
 
 class Wire:
@@ -17,7 +17,7 @@ class Wire:
 
     def __init__(self, chunk_bytes=4):
         recipe = ViewRecipe(chunk_bytes=chunk_bytes)
-        self.donor, self.joiner = Transfer(recipe), Transfer(recipe)
+        self.donor, self.joiner = StateTransfer(recipe), StateTransfer(recipe)
         self.donor.on_view(2, (JOINER,), gives=True)
         self.now = 0.0
         self.asked = []
@@ -27,15 +27,15 @@ class Wire:
             _, datagram = out.send.pop(0)
             if lose(datagram):
                 continue
-            if isinstance(datagram, WantState):
+            if isinstance(datagram, StateRequest):
                 self.asked.append(datagram.offset)
-                self.donor.on_want(5, datagram, out)
+                self.donor.on_state_request(5, datagram, out)
             else:
                 self.joiner.on_chunk(1, datagram, self.now, out)
 
     def want(self, **carry):
         out = Effects(recording=False)
-        self.joiner.want(2, 1, self.now, out)
+        self.joiner.request_state(2, 1, self.now, out)
         self.carry(out, **carry)
 
     def give(self, state, **carry):
@@ -57,11 +57,11 @@ def test_it_comes_whole(state):
     wire.want()
     assert wire.joiner.state == state
     assert not wire.joiner.is_waiting
-    wire.donor.on_stateful(Life(5, 2))
+    wire.donor.on_stateful(Incarnation(5, 2))
     assert 2 in wire.donor.states, "another life of it"
     wire.donor.on_stateful(JOINER)
     assert not wire.donor.states
-    assert not wire.donor.owed
+    assert not wire.donor.receivers
 
 
 def test_who_asks_before_the_application_gave_it_is_answered_then():
@@ -100,7 +100,7 @@ def test_an_offset_beyond_the_state_is_refused():
     wire = Wire()
     wire.give(b"abc")
     with pytest.raises(RemoteProtocolError, match="offset 9"):
-        wire.donor.on_want(5, WantState(2, 9), Effects(recording=False))
+        wire.donor.on_state_request(5, StateRequest(2, 9), Effects(recording=False))
 
 
 def test_a_state_is_kept_while_somebody_waits_for_it():
@@ -116,5 +116,5 @@ def test_nobody_else_gets_it():
     wire = Wire()
     wire.give(b"abc")
     out = Effects(recording=False)
-    wire.donor.on_want(6, WantState(2, 0), out)
+    wire.donor.on_state_request(6, StateRequest(2, 0), out)
     assert not out.send

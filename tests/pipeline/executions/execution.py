@@ -7,7 +7,7 @@ from typing import Any
 from semcast.specs.monitors import Monitors
 from semcast.specs.relation import as_carried
 from semcast.terms.events import INSTALL, MULTICAST, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.event_rows import events_of, row_of
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
@@ -79,7 +79,7 @@ class Execution:
         return monitors
 
 
-def random_message(rng: Random, relation: str, sender: int, seq: int) -> Message:
+def random_message(rng: Random, relation: str, sender: int, seq: int) -> DataMessage:
     """A message with the annotation that the relation asks for."""
     item, covers, keep = None, b"", rng.random() < 0.1
     if relation == "item" and rng.random() < 0.8:
@@ -89,4 +89,4 @@ def random_message(rng: Random, relation: str, sender: int, seq: int) -> Message
         covers = tuple(distances)
     elif relation == "bitmap":
         covers = bytes([sum(1 << (d - 1) for d in distances)])
-    return Message(sender, seq, item, covers, keep, payload=bytes([sender, seq % 256]))
+    return DataMessage(sender, seq, item, covers, keep, payload=bytes([sender, seq % 256]))

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from semcast.specs.relation import Obsolescence, as_carried
+from semcast.specs.relation import ObsolescenceRelation, as_carried
 from semcast.terms.events import (
     ACKNOWLEDGE,
     AGE,
@@ -42,7 +42,7 @@ class Topic:
         self.rng, self.copies = rng, rng.randint(1, 2)
         parameters = {"copies": str(self.copies)}
         self.run = Execution("rpbcast", "none", relation, 7, parameters=parameters)
-        self.relation = Obsolescence(relation)
+        self.relation = ObsolescenceRelation(relation)
         self.sent = {sender: [] for sender in SENDERS}
         self.stored = {logger: set() for logger in LOGGERS}
         self.acknowledged = set()

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from semcast.pipeline.check import causality, streams
-from semcast.specs.relation import Obsolescence, as_carried
+from semcast.specs.relation import ObsolescenceRelation, as_carried
 from semcast.terms.events import CRASH, DELIVERY, RETRANSMISSION, Event
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 from .execution import Execution
 
@@ -41,15 +41,15 @@ class Group:
         self.rng, self.n = rng, n
         f, complete = rng.randrange(n), rng.random() < 0.9
         self.run = Faulty(protocol, order, relation, n, f=f, complete=complete)
-        self.relation = Obsolescence(relation)
-        self.messages: list[list[Message]] = [[] for _ in range(n)]
-        self.needs: dict[Message, list[int]] = {}
+        self.relation = ObsolescenceRelation(relation)
+        self.messages: list[list[DataMessage]] = [[] for _ in range(n)]
+        self.needs: dict[DataMessage, list[int]] = {}
         self.frontier = [[0] * n for _ in range(n)]  # [pid][sender]
-        self.queue: list[list[Message]] = [[] for _ in range(n)]
+        self.queue: list[list[DataMessage]] = [[] for _ in range(n)]
         self.purged: set[tuple[int, int]] = set()
         self.live = set(range(n))
 
-    def say(self, kind: str, pid: int, message: Message | None = None, **told: Any) -> None:
+    def say(self, kind: str, pid: int, message: DataMessage | None = None, **told: Any) -> None:
         self.run.events.append(Event(kind, pid, message=message, **told))
 
     def steps(self, count: int) -> None:
@@ -79,7 +79,7 @@ class Group:
                 (max(back, default=0) + 7) // 8, "big"
             )
         item = rng.choice((None, 1, 1, 2)) if relation == "item" else None
-        message = Message(pid, seq, item, covers, rng.random() < 0.1, payload=bytes([pid, seq]))
+        message = DataMessage(pid, seq, item, covers, rng.random() < 0.1, payload=bytes([pid, seq]))
         self.messages[pid].append(message)
         self.relation.on_multicast(as_carried(message))
         self.needs[message] = self.frontier[pid].copy()
@@ -104,7 +104,7 @@ class Group:
             self.say("receive", pid, sender=sender, seq=seq)
             self.enqueue(pid, message)
 
-    def enqueue(self, pid: int, message: Message) -> None:
+    def enqueue(self, pid: int, message: DataMessage) -> None:
         self.frontier[pid][message.sender] = message.seq
         self.queue[pid].append(message)
 
@@ -131,11 +131,13 @@ class Group:
             self.purged.add((sender, seq))
             self.say("purge", pid, note=RETRANSMISSION, **told)
 
-    def remove(self, queue: list[Message], old: Message, new: Message) -> None:
+    def remove(self, queue: list[DataMessage], old: DataMessage, new: DataMessage) -> None:
         place = queue.index(old)
         queue.remove(old)
         between = [m for m in queue[place : queue.index(new)] if m.sender == new.sender]
-        is_fixed = new.keep or any(m.keep or m.item in (None, new.item) for m in between)
+        is_fixed = new.never_purge or any(
+            m.never_purge or m.item in (None, new.item) for m in between
+        )
         if self.run.order == "item" and not is_fixed:
             queue.remove(new)  # The newer value takes the older one's place.
             queue.insert(place, new)

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from semcast.specs.relation import AmongSenders, among_senders, as_carried
+from semcast.specs.relation import ViewRelation, as_carried, make_view_relation
 from semcast.terms.events import (
     CONFIRM,
     CRASH,
@@ -10,8 +10,8 @@ from semcast.terms.events import (
     DELIVERY,
     INSTALL,
     LEAVE,
-    MINORITY,
     MULTICAST,
+    NOT_PRIMARY,
     ORDER,
     PURGE,
     RECOVER,
@@ -47,7 +47,7 @@ class Group:
         self.run = Execution(protocol, order, relation, rng.randint(2, 5), complete=complete)
         self.inc = dict.fromkeys(range(self.run.n), 1)
         self.seq: dict[tuple[int, int], int] = {}
-        self.relation: AmongSenders
+        self.relation: ViewRelation
         self.view = 0
 
     def play(self) -> None:
@@ -63,12 +63,12 @@ class Group:
 
     def in_view(self, members: list[int], *, is_last: bool) -> list[int]:
         rng, self.view = self.rng, self.view + rng_step(self.rng)
-        self.relation = among_senders(self.run.relation, self.run.order)
+        self.relation = make_view_relation(self.run.relation, self.run.order)
         is_minor = not self.is_synchronous and 2 * len(members) <= self.run.n
         late = rng.sample(members, len(members))
         for pid in late:
             told = {"view": self.view, "members": tuple(members)}
-            self.run.say(INSTALL, pid, inc=self.inc[pid], note=MINORITY * is_minor, **told)
+            self.run.say(INSTALL, pid, inc=self.inc[pid], note=NOT_PRIMARY * is_minor, **told)
         sent: list = []
         done = dict.fromkeys(members, 0)
         confirmed = 0
@@ -78,7 +78,7 @@ class Group:
                 self.multicast(pid, note=ORDER)
             elif rng.random() < 0.4:
                 sent.append(self.multicast(pid))
-                self.relation.on_place(name(sent[-1]), len(sent))
+                self.relation.on_position(name(sent[-1]), len(sent))
             elif done[pid] < len(sent):
                 self.deliver(pid, sent[done[pid]], done[pid] + 1)
                 done[pid] += 1

@@ -11,7 +11,7 @@ from semcast.core.order.causal import Causal
 from semcast.core.order.fifo import FifoQueue
 from semcast.core.order.item import ItemQueue
 from semcast.core.order.protocols import Ordering, Queue
-from semcast.core.order.total import PlacedQueue, SequencedOrder
+from semcast.core.order.total import SequencedOrder, TotalOrderQueue
 from semcast.core.recipe import Recipe
 from semcast.terms.ids import Seq
 
@@ -34,5 +34,5 @@ ORDERS: dict[str, Order] = {
     "fifo": Order(FifoQueue),
     "item": Order(ItemQueue),
     "causal": Order(FifoQueue, Causal),
-    "total": Order(PlacedQueue, SequencedOrder, gives_places=True),
+    "total": Order(TotalOrderQueue, SequencedOrder, gives_places=True),
 }

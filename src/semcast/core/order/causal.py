@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from semcast.core.order.protocols import After, Ordering
 from semcast.core.recipe import Recipe
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.views import View
+from semcast.terms.views import GroupView
 
 if TYPE_CHECKING:
-    from semcast.core.holdings import Holdings
+    from semcast.core.member_buffers import MemberBuffers
 
 
 class Causal(Ordering):
@@ -21,13 +21,13 @@ class Causal(Ordering):
     def __init__(
         self,
         recipe: Recipe,
-        view: View,
+        view: GroupView,
         rank: Rank,
-        holdings: "Holdings",
+        holdings: "MemberBuffers",
         frontier: Sequence[Seq],
     ) -> None:
         self.rank = rank
-        self.bases = view.bases
+        self.bases = view.seq_bases
         self.delivered = holdings.delivered  # shared with the holdings, which alone write it
 
     def after(self) -> After:

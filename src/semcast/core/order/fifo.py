@@ -8,11 +8,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from semcast.core.order.protocols import PurgedBy, Queue
-from semcast.core.purging import PurgingBuffer
+from semcast.core.purging_buffer import PurgingBuffer
 from semcast.core.recipe import Recipe
 from semcast.kernel import Run
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 
 class FifoQueue(Queue):
@@ -23,8 +23,8 @@ class FifoQueue(Queue):
     def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
         self.recipe = recipe
         self.eager = recipe.purge == "eager"
-        self.slots: OrderedDict[int, Message] = OrderedDict()
-        self.lanes: dict[Rank, PurgingBuffer] = {}
+        self.slots: OrderedDict[int, DataMessage] = OrderedDict()
+        self.by_sender: dict[Rank, PurgingBuffer] = {}
         self.slot_of: dict[Rank, dict[Seq, int]] = {}
         self.next_slot = 1
 
@@ -40,27 +40,27 @@ class FifoQueue(Queue):
         """Whether there is something to hand out."""
         return bool(self.slots)
 
-    def holds(self, message: Message) -> bool:
+    def holds(self, message: DataMessage) -> bool:
         """Whether this message waits here."""
-        lane = self.lanes.get(message.sender)
+        lane = self.by_sender.get(message.sender)
         return lane is not None and lane.holds(message.seq)
 
-    def is_clear_of(self, sender: Rank) -> bool:
+    def has_none_from(self, sender: Rank) -> bool:
         """Whether nothing of this sender waits here."""
-        lane = self.lanes.get(sender)
+        lane = self.by_sender.get(sender)
         return lane is None or not lane.held
 
-    def would_purge(self, message: Message) -> list[Message]:
+    def would_purge(self, message: DataMessage) -> list[DataMessage]:
         """What waits here and `message` would make obsolete."""
-        lane = self.lanes.get(message.sender)
+        lane = self.by_sender.get(message.sender)
         return [] if lane is None else lane.would_purge(message)
 
     def push(self, run: Run) -> list[PurgedBy]:
         """Queue the next messages of a stream, one by one; purge if eager: pairs (purged, by)."""
         sender = run.sender
-        lane = self.lanes.get(sender)
+        lane = self.by_sender.get(sender)
         if lane is None:
-            lane = self.lanes[sender] = PurgingBuffer(self.recipe)
+            lane = self.by_sender[sender] = PurgingBuffer(self.recipe)
             self.slot_of[sender] = {}
         all_purged: list[PurgedBy] = []
         for message in run.messages():
@@ -74,7 +74,7 @@ class FifoQueue(Queue):
             self.slot_of[sender][message.seq] = slot
         return all_purged
 
-    def _place(self, message: Message, purged: list[PurgedBy]) -> int:
+    def _place(self, message: DataMessage, purged: list[PurgedBy]) -> int:
         """The slot of a message that has purged these: the next one."""
         self.next_slot += 1
         return self.next_slot - 1
@@ -85,23 +85,23 @@ class FifoQueue(Queue):
             if slot != keeping:
                 del self.slots[slot]
 
-    def pop(self) -> Message:
+    def pop(self) -> DataMessage:
         """Hand out the message that waited longest."""
         message = self._pop()
-        self.lanes[message.sender].settle(message.seq)
+        self.by_sender[message.sender].drop_unapplied(message.seq)
         return message
 
-    def _pop(self) -> Message:
+    def _pop(self) -> DataMessage:
         _, message = self.slots.popitem(last=False)
         sender = message.sender
         del self.slot_of[sender][message.seq]
-        self.lanes[sender].remove(message.seq)
+        self.by_sender[sender].remove(message.seq)
         return message
 
-    def relieve(self) -> list[PurgedBy]:
+    def purge_obsolete(self) -> list[PurgedBy]:
         """Room is short: drop whatever is obsolete here, which is nothing if purging is eager."""
         purged: list[PurgedBy] = []
-        for lane in self.lanes.values():
+        for lane in self.by_sender.values():
             if lane.unapplied:
                 purged += lane.purge(lane.unapplied[-1].seq)
         self._vacate(purged, keeping=0)

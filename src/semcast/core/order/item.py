@@ -12,7 +12,7 @@ from semcast.core.order.fifo import FifoQueue
 from semcast.core.order.protocols import PurgedBy
 from semcast.core.recipe import Recipe
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 
 class ItemQueue(FifoQueue):
@@ -23,10 +23,10 @@ class ItemQueue(FifoQueue):
         # By sender, the slot of the last message not to be crossed.
         self.barrier: defaultdict[Rank, int] = defaultdict(int)
 
-    def _place(self, message: Message, purged: list[PurgedBy]) -> int:
+    def _place(self, message: DataMessage, purged: list[PurgedBy]) -> int:
         """The slot of the value this one supersedes, unless that means crossing a barrier."""
         sender = message.sender
-        if message.keep or message.item is None:
+        if message.never_purge or message.item is None:
             slot = self.barrier[sender] = super()._place(message, purged)
             return slot
         if purged:
@@ -35,6 +35,6 @@ class ItemQueue(FifoQueue):
                 return slot
         return super()._place(message, purged)
 
-    def pop(self) -> Message:
+    def pop(self) -> DataMessage:
         """Hand out the message that waited longest, or took the place of one that did."""
         return self._pop()  # Later ones may have gone before it, so it settles nothing.

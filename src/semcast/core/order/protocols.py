@@ -7,10 +7,10 @@ from typing import Protocol, TypeAlias
 from semcast.kernel import Run
 from semcast.terms.effects import Effects
 from semcast.terms.ids import NEVER, Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 
 After: TypeAlias = tuple[tuple[Rank, Seq], ...]  # by sender, what a message comes after
-PurgedBy: TypeAlias = tuple[Message, Seq]  # a message, and the later one that made it obsolete
+PurgedBy: TypeAlias = tuple[DataMessage, Seq]  # a message, and the later one that made it obsolete
 
 
 class Queue(Protocol):
@@ -29,12 +29,12 @@ class Queue(Protocol):
         ...
 
     @abstractmethod
-    def holds(self, message: Message) -> bool:
+    def holds(self, message: DataMessage) -> bool:
         """Whether this message waits here."""
         ...
 
     @abstractmethod
-    def is_clear_of(self, sender: Rank) -> bool:
+    def has_none_from(self, sender: Rank) -> bool:
         """Whether nothing of this sender waits here."""
         ...
 
@@ -44,19 +44,19 @@ class Queue(Protocol):
         ...
 
     @abstractmethod
-    def pop(self) -> Message:
+    def pop(self) -> DataMessage:
         """Hand out the next, which `has_next` has found."""
         ...
 
-    def would_purge(self, message: Message) -> Sequence[Message]:
+    def would_purge(self, message: DataMessage) -> Sequence[DataMessage]:
         """What waits here and `message` would make obsolete."""
         return ()
 
-    def relieve(self) -> Sequence[PurgedBy]:
+    def purge_obsolete(self) -> Sequence[PurgedBy]:
         """Room is short: drop whatever is obsolete here."""
         return ()
 
-    def withdraw(self, messages: Sequence[Message]) -> int:
+    def remove_unordered(self, messages: Sequence[DataMessage]) -> int:
         """Of messages that nobody keeps any more, drop what need not be seen here; how many."""
         return 0
 

@@ -4,8 +4,8 @@ Guarantees: positions are given to every message of the view but the sequencer's
 in each stream in its order; what was purged leaves its position empty.  So members that hold
 different messages give each the same place [SRM §4.4].
 Purging: while a message waits for its place, only by its sender's own relation once what supersedes
-it is safe, which is the retransmission store's doing.  Up to `open_to` positions are final and may
-be handed out; what still waits there is purged by any later one of the same item, whoever sent
+it is safe, which is the retransmission store's doing.  Up to `final_upto` positions are final and
+may be handed out; what still waits there is purged by any later one of the same item, whoever sent
 it, since now there is a last word across senders.  Purging earlier would be as right for who goes
 on to the next view, which contains every order it has seen; but who is ready would miss messages.
 Idea: the first member of a view is the sequencer.  Its *markers* are messages that come after what
@@ -22,81 +22,82 @@ from semcast.core.recipe import Recipe
 from semcast.kernel import Run
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, NEVER, SEQ_MAX, Rank, Seq
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.terms.outputs import Confirmed, Delivery
-from semcast.terms.views import OrderProgress, View
+from semcast.terms.views import GroupView, OrderProgress
 
 if TYPE_CHECKING:
-    from semcast.core.holdings import Holdings
+    from semcast.core.member_buffers import MemberBuffers
 
 
-class PlacedQueue(Queue):
-    """Lives as long as the view.  Invariant: what is in `placed` has a position <= `last`."""
+class TotalOrderQueue(Queue):
+    """Lives as long as the view.  Invariant: what is in `ordered` has a position <= `last`."""
 
     def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
         self.purges = recipe.relation == "item"
-        self.unplaced: list[dict[Seq, Message]] = [{} for _ in range(recipe.members)]
+        self.unordered: list[dict[Seq, DataMessage]] = [{} for _ in range(recipe.members)]
         # Up to where positions were given.
         self.reached: list[Seq] = list(bases) or [0] * recipe.members
         self.orders: set[Seq] = set()  # of the sequencer's stream, not yet passed over
         self.bounds: deque[tuple[Seq, int]] = deque()  # of order messages: their last position
-        self.placed: dict[int, Message] = {}
-        self.place_of: list[dict[Seq, int]] = [{} for _ in range(recipe.members)]
+        self.ordered: dict[int, DataMessage] = {}
+        self.position_of: list[dict[Seq, int]] = [{} for _ in range(recipe.members)]
         self.newest: dict[int | None, int] = {}  # by item, the position that a later one purges
         self.last_order: Seq = 0
         self.last = 0
         self.position = 0  # of what was handed out last
         self.cursor = 1  # the first position that may yet hold something
-        self.open_to = 0
-        self.purged_to = 0
+        self.final_upto = 0
+        self.purged_upto = 0
         self.confirms = recipe.confirms
         self.unconfirmed: deque[tuple[int, Rank, Seq]] = deque()  # handed out, by position
 
     def __repr__(self) -> str:
-        waiting = sum(map(len, self.unplaced))
-        return f"PlacedQueue(placed={list(self.placed)}, unplaced={waiting}, open={self.open_to})"
+        waiting = sum(map(len, self.unordered))
+        name = type(self).__name__
+        return f"{name}(placed={list(self.ordered)}, unplaced={waiting}, open={self.final_upto})"
 
     def __len__(self) -> int:
-        return len(self.placed) + sum(map(len, self.unplaced))
+        return len(self.ordered) + sum(map(len, self.unordered))
 
     @property
     def has_next(self) -> bool:
         """Whether there is something to hand out."""
-        placed, cursor = self.placed, self.cursor
-        while cursor <= self.open_to and cursor not in placed:
+        placed, cursor = self.ordered, self.cursor
+        while cursor <= self.final_upto and cursor not in placed:
             cursor += 1
         self.cursor = cursor
-        return cursor <= self.open_to
+        return cursor <= self.final_upto
 
-    def holds(self, message: Message) -> bool:
+    def holds(self, message: DataMessage) -> bool:
         """Whether this message waits here."""
         sender, seq = message.sender, message.seq
-        return seq in self.place_of[sender] or seq in self.unplaced[sender]
+        return seq in self.position_of[sender] or seq in self.unordered[sender]
 
-    def is_clear_of(self, sender: Rank) -> bool:
+    def has_none_from(self, sender: Rank) -> bool:
         """Whether nothing of this sender waits here."""
-        return not self.place_of[sender] and not self.unplaced[sender]
+        return not self.position_of[sender] and not self.unordered[sender]
 
     def push(self, run: Run) -> Sequence[PurgedBy]:
         """The next messages of a stream wait for their places; a marker comes by itself."""
         first = run.first
         if run.after:
-            self.place(run.after)
+            self.assign_positions(run.after)
             self._note_marker(first)
             return ()
         numbers = range(first, first + run.count)
-        self.unplaced[run.sender].update(zip(numbers, run.messages(), strict=True))
+        self.unordered[run.sender].update(zip(numbers, run.messages(), strict=True))
         return ()
 
-    def withdraw(self, messages: Sequence[Message]) -> int:
+    def remove_unordered(self, messages: Sequence[DataMessage]) -> int:
         """What waited for its place does no more."""
-        waiting = [m for m in messages if self.unplaced[m.sender].pop(m.seq, None) is not None]
+        waiting = [m for m in messages if self.unordered[m.sender].pop(m.seq, None) is not None]
         return len(waiting)
 
-    def place(self, runs: After) -> None:
+    def assign_positions(self, runs: After) -> None:
         """Give out positions, run by run."""
         for sender, upto in runs:
-            unplaced, place_of = self.unplaced[sender], self.place_of[sender]
+            unplaced, place_of = self.unordered[sender], self.position_of[sender]
             for seq in range(self.reached[sender] + 1, upto + 1):
                 if sender == 0 and seq in self.orders:
                     self.orders.remove(seq)
@@ -104,7 +105,7 @@ class PlacedQueue(Queue):
                 self.last += 1
                 message = unplaced.pop(seq, None)
                 if message is not None:
-                    self.placed[self.last] = message
+                    self.ordered[self.last] = message
                     place_of[seq] = self.last
             self.reached[sender] = max(self.reached[sender], upto)
 
@@ -117,35 +118,38 @@ class PlacedQueue(Queue):
     def finalize(self, order: Seq) -> None:
         """What markers up to `order` have placed may be handed out."""
         while self.bounds and self.bounds[0][0] <= order:
-            self.open_to = self.bounds.popleft()[1]
+            self.final_upto = self.bounds.popleft()[1]
 
-    def purge(self) -> list[tuple[Message, int, Message]]:
+    def purge(self) -> list[tuple[DataMessage, int, DataMessage]]:
         """Drop what waits though a later open position supersedes it: (purged, where, by)."""
-        purged: list[tuple[Message, int, Message]] = []
+        purged: list[tuple[DataMessage, int, DataMessage]] = []
         if self.purges:
-            for position in range(self.purged_to + 1, self.open_to + 1):
-                message = self.placed.get(position)
+            for position in range(self.purged_upto + 1, self.final_upto + 1):
+                message = self.ordered.get(position)
                 if message is not None and message.item is not None:
                     self._supersede(position, message, purged)
-        self.purged_to = self.open_to
+        self.purged_upto = self.final_upto
         return purged
 
     def _supersede(
-        self, position: int, message: Message, purged: list[tuple[Message, int, Message]]
+        self,
+        position: int,
+        message: DataMessage,
+        purged: list[tuple[DataMessage, int, DataMessage]],
     ) -> None:
         before = self.newest.pop(message.item, 0)
         if before:
-            old = self.placed.pop(before)
-            del self.place_of[old.sender][old.seq]
+            old = self.ordered.pop(before)
+            del self.position_of[old.sender][old.seq]
             purged.append((old, before, message))
-        if not message.keep:
+        if not message.never_purge:
             self.newest[message.item] = position
 
-    def pop(self) -> Message:
+    def pop(self) -> DataMessage:
         """Hand out the next, which `has_next` has found."""
         self.position = self.cursor
-        message = self.placed.pop(self.position)
-        del self.place_of[message.sender][message.seq]
+        message = self.ordered.pop(self.position)
+        del self.position_of[message.sender][message.seq]
         if self.newest.get(message.item) == self.position:
             del self.newest[message.item]
         if self.confirms:
@@ -179,12 +183,12 @@ class SequencedOrder(Ordering):
     def __init__(
         self,
         recipe: Recipe,
-        view: View,
+        view: GroupView,
         rank: Rank,
-        holdings: "Holdings",
+        holdings: "MemberBuffers",
         frontier: Sequence[Seq],
     ) -> None:
-        assert isinstance(holdings.queue, PlacedQueue)
+        assert isinstance(holdings.queue, TotalOrderQueue)
         members = len(view.members)
         self.rank = rank
         self.view = view.id
@@ -195,7 +199,7 @@ class SequencedOrder(Ordering):
         self.queue = holdings.queue
         self.holdings = holdings
         self.frontier = frontier  # shared with the reception, which alone writes it
-        self.ordered: list[Seq] = list(view.bases)
+        self.ordered: list[Seq] = list(view.seq_bases)
         self.order_at = NEVER
         self.order_last = -NEVER
         self.tell_at = NEVER  # when OrderProgress is due
@@ -203,13 +207,13 @@ class SequencedOrder(Ordering):
         self.last_report = OrderProgress(view.id, 0, 0)
         self.handed = 0  # a position that the application had before this input
         self.held = QuorumCount(members, 1 if recipe.confirms else recipe.f + 1)
-        self.taken = QuorumCount(members, members)
+        self.consumed = QuorumCount(members, members)
         self.polls = rank == 0
         if rank != 0:
-            holdings.wanted[0] = SEQ_MAX  # Markers must come through, however full it is.
+            holdings.exempt_upto[0] = SEQ_MAX  # Markers must come through, however full it is.
 
     def __repr__(self) -> str:
-        return f"SequencedOrder(ordered={self.ordered}, {self.held}, {self.taken})"
+        return f"SequencedOrder(ordered={self.ordered}, {self.held}, {self.consumed})"
 
     @property
     def progress(self) -> tuple[Seq, int]:
@@ -243,7 +247,7 @@ class SequencedOrder(Ordering):
     def on_progress(self, peer: Rank, held: Seq, delivered: int) -> None:
         """A peer holds markers up to `held`, and its application has what was `delivered`."""
         self.held.on_report(peer, held)
-        self.taken.on_report(peer, delivered)
+        self.consumed.on_report(peer, delivered)
 
     def settle(self, now: float, out: Effects) -> None:
         """Count the own progress, and tell the others soon."""
@@ -252,14 +256,14 @@ class SequencedOrder(Ordering):
             self.held.on_report(self.rank, self.frontier[0])
         if queue.bounds and queue.bounds[0][0] <= self.held.agreed:
             queue.finalize(self.held.agreed)
-        if queue.open_to >= queue.cursor and queue.has_next:
+        if queue.final_upto >= queue.cursor and queue.has_next:
             self._hand_over(out)
         # What was delivered before is with the application, unless it still lies in these outputs.
         if self.handed != queue.position and not any(type(o) is Delivery for o in out.outputs):
             self.handed = queue.position
-        if queue.position > self.taken.reports[self.rank]:
-            self.taken.on_report(self.rank, queue.position)
-        if queue.unconfirmed and queue.unconfirmed[0][0] <= self.taken.agreed:
+        if queue.position > self.consumed.reports[self.rank]:
+            self.consumed.on_report(self.rank, queue.position)
+        if queue.unconfirmed and queue.unconfirmed[0][0] <= self.consumed.agreed:
             self._confirm(out)
         last = self.last_report
         if queue.position > last.delivered if self.confirms else queue.last_order > last.held:
@@ -270,14 +274,14 @@ class SequencedOrder(Ordering):
 
     def _hand_over(self, out: Effects) -> None:
         """Positions have become final: deliver them, purge what has to wait."""
-        self.holdings.hand_over(out)
+        self.holdings.deliver_ready(out)
         for purged, position, by in self.queue.purge():
             self.holdings.left_queue(purged, out)
             self.holdings.trace.purged_at(position, purged, by, self.holdings.messages, out)
 
     def _confirm(self, out: Effects) -> None:
         """Everything up to a position was delivered at every member. [VSD app. A]"""
-        agreed, unconfirmed = self.taken.agreed, self.queue.unconfirmed
+        agreed, unconfirmed = self.consumed.agreed, self.queue.unconfirmed
         confirmed: dict[Rank, Seq] = {}
         while unconfirmed and unconfirmed[0][0] <= agreed:
             _, sender, seq = unconfirmed.popleft()
@@ -301,6 +305,6 @@ class SequencedOrder(Ordering):
     def close(self, cut: Sequence[Seq] | None, out: Effects) -> None:
         """With a cut, what has no place up to there gets one, sender by sender."""
         if cut is not None:
-            self.queue.place(tuple(enumerate(cut)))
-        self.queue.open_to = self.queue.last
+            self.queue.assign_positions(tuple(enumerate(cut)))
+        self.queue.final_upto = self.queue.last
         self._hand_over(out)

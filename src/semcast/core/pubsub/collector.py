@@ -10,63 +10,68 @@ member and stream says the same, and nobody waits for who left.
 
 from collections.abc import Iterable
 
-from semcast.core.pubsub.membership import Roster
+from semcast.core.pubsub.member_table import MemberTable
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.pubsub import MEMBER
 
 
 class Collector:
-    """One life of a logger.  Invariant: `claims` are of members that are owed, in this life."""
+    """One life of a logger.  Invariant: `acknowledged` are of members that are owed, in this
+    life."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: MemberTable) -> None:
         self.roster = roster
-        self.claims: dict[Rank, dict[Rank, Seq]] = {}  # sender → member → frontier
-        self.moved: dict[Rank, None] = {}  # streams in which somebody advanced since last asked
-        self.has_news = False  # then all of them: who left may have been the last to wait for
+        self.acknowledged: dict[Rank, dict[Rank, Seq]] = {}  # sender → member → frontier
+        self.changed_streams: dict[
+            Rank, None
+        ] = {}  # streams in which somebody advanced since last asked
+        self.membership_changed = (
+            False  # then all of them: who left may have been the last to wait for
+        )
 
     def __repr__(self) -> str:
-        return f"Collector({self.claims})"
+        return f"Collector({self.acknowledged})"
 
-    def on_claims(self, member: Rank, fresh: int, frontiers: Iterable[tuple[Rank, Seq]]) -> None:
+    def on_acked(self, member: Rank, fresh: int, frontiers: Iterable[tuple[Rank, Seq]]) -> None:
         """A member, whose membership agrees with ours, has these."""
-        self.on_news()
+        self.on_membership_change()
         entry = self.roster.entry(member)
         if (
             entry is None
             or entry.status != MEMBER
-            or entry.fresh != fresh
+            or entry.freshness != fresh
             or member == self.roster.pid
         ):
             return  # Of another life, or of nobody we know.
         for sender, frontier in frontiers:
-            claims = self.claims.setdefault(sender, {})
+            claims = self.acknowledged.setdefault(sender, {})
             if frontier > claims.get(member, -1):
                 claims[member] = frontier
-                self.moved[sender] = None
+                self.changed_streams[sender] = None
 
-    def on_news(self) -> None:
+    def on_membership_change(self) -> None:
         """Whoever joined, came back or left: its claims are void."""
-        for member in self.roster.news:
-            self.has_news = True
-            for claims in self.claims.values():
+        for member in self.roster.changed:
+            self.membership_changed = True
+            for claims in self.acknowledged.values():
                 claims.pop(member, None)
-        self.roster.news.clear()
+        self.roster.changed.clear()
 
-    def on_own(self, sender: Rank) -> None:
+    def on_own_progress(self, sender: Rank) -> None:
         """The logger itself advanced in a stream."""
-        self.moved[sender] = None
+        self.changed_streams[sender] = None
 
     def collectable(self, sender: Rank, own: Seq) -> Seq:
         """Up to here everyone has it, and the logger itself up to `own`."""
-        claims = self.claims.get(sender, {})
+        claims = self.acknowledged.get(sender, {})
         if len(claims) < self.roster.owed - 1:
             return 0
         return min(own, min(claims.values(), default=own))
 
-    def take_moved(self, streams: Iterable[Rank]) -> list[Rank]:
+    def take_changed(self, streams: Iterable[Rank]) -> list[Rank]:
         """Which of the streams to look at again."""
-        self.on_news()
-        moved = list(streams if self.has_news else self.moved)
-        self.moved.clear()
-        self.has_news = False
+        self.on_membership_change()
+        moved = list(streams if self.membership_changed else self.changed_streams)
+        self.changed_streams.clear()
+        self.membership_changed = False
         return moved

@@ -8,13 +8,13 @@ goes at once.  Whatever is gone is a logger's matter: who asks is told that it w
 from collections import deque
 
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.ranges import Ranges, spans_of
-from semcast.core.relation import index
-from semcast.core.relation.protocols import Index
+from semcast.core.relation import make_index
+from semcast.core.relation.protocols import SemanticIndex
+from semcast.core.span_set import SpanSet, spans_of
 from semcast.kernel import size_of
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
-from semcast.terms.pubsub import SPANS_MAX, Part
+from semcast.terms.messages import DataMessage
+from semcast.terms.pubsub import SPANS_MAX, StreamSpans
 
 
 class BufferedStream:
@@ -23,8 +23,8 @@ class BufferedStream:
     __slots__ = ("index", "indexed", "messages")
 
     def __init__(self, recipe: PubsubRecipe) -> None:
-        self.messages: dict[Seq, Message] = {}
-        self.index: Index = index(recipe.annotation)
+        self.messages: dict[Seq, DataMessage] = {}
+        self.index: SemanticIndex = make_index(recipe.annotation)
         self.indexed: dict[Seq, None] = {}
 
 
@@ -36,36 +36,36 @@ class GossipBuffer:
         self.limit_s = recipe.rounds * recipe.period_s
         self.purges = recipe.retain != "all" and recipe.relation != "none"
         self.streams: dict[Rank, BufferedStream] = {}
-        self.ages: deque[tuple[float, Message]] = deque()  # when to let go, oldest first
+        self.ages: deque[tuple[float, DataMessage]] = deque()  # when to let go, oldest first
         self.count = 0
         self.size = 0
 
     def __repr__(self) -> str:
-        held = {sender: list(kept.messages) for sender, kept in self.streams.items()}
+        held = {sender: list(stream.messages) for sender, stream in self.streams.items()}
         return f"GossipBuffer({held})"
 
-    def add(self, message: Message, now: float) -> None:
+    def add(self, message: DataMessage, now: float) -> None:
         """Keep a message that came for the first time."""
-        kept = self.streams.get(message.sender)
-        if kept is None:
-            kept = self.streams[message.sender] = BufferedStream(self.recipe)
-        kept.messages[message.seq] = message
+        stream = self.streams.get(message.sender)
+        if stream is None:
+            stream = self.streams[message.sender] = BufferedStream(self.recipe)
+        stream.messages[message.seq] = message
         self.ages.append((now + self.limit_s, message))
         self.count += 1
         self.size += size_of(message)
         if self.purges:
-            self._purge(kept, message)
+            self._purge(stream, message)
         self.on_time(now)
 
-    def _purge(self, kept: BufferedStream, message: Message) -> None:
-        newest = next(reversed(kept.indexed), 0)
+    def _purge(self, stream: BufferedStream, message: DataMessage) -> None:
+        newest = next(reversed(stream.indexed), 0)
         if message.seq < newest:
             return  # An index takes a stream in order; this one will go by age.
-        for seq in kept.index.obsoleted_by(message):
-            self._drop(kept, seq)
-        if not message.keep:
-            kept.index.add(message)
-            kept.indexed[message.seq] = None
+        for seq in stream.index.obsoleted_by(message):
+            self._drop(stream, seq)
+        if not message.never_purge:
+            stream.index.add(message)
+            stream.indexed[message.seq] = None
 
     def on_time(self, now: float) -> None:
         """Let go of what is too old, or too much."""
@@ -76,24 +76,24 @@ class GossipBuffer:
             or self.size > recipe.gossip_buffer_bytes
         ):
             _, message = ages.popleft()
-            kept = self.streams[message.sender]
-            if message.seq in kept.messages:
-                self._drop(kept, message.seq)
+            stream = self.streams[message.sender]
+            if message.seq in stream.messages:
+                self._drop(stream, message.seq)
 
-    def _drop(self, kept: BufferedStream, seq: Seq) -> None:
-        message = kept.messages.pop(seq)
+    def _drop(self, stream: BufferedStream, seq: Seq) -> None:
+        message = stream.messages.pop(seq)
         self.count -= 1
         self.size -= size_of(message)
-        if seq in kept.indexed:
-            del kept.indexed[seq]
-            kept.index.remove(message)
+        if seq in stream.indexed:
+            del stream.indexed[seq]
+            stream.index.remove(message)
 
-    def find(self, part: Part, limit: int) -> tuple[list[Message], Ranges]:
+    def find(self, part: StreamSpans, limit: int) -> tuple[list[DataMessage], SpanSet]:
         """At most `limit` of the messages named, and the numbers that are not held."""
-        found: list[Message] = []
-        absent = Ranges()
-        kept = self.streams.get(part.sender)
-        held = kept.messages if kept is not None else {}
+        found: list[DataMessage] = []
+        absent = SpanSet()
+        stream = self.streams.get(part.sender)
+        held = stream.messages if stream is not None else {}
         for first, last in part.spans:
             if last - first >= limit:
                 absent.add(first + limit, last)
@@ -106,11 +106,11 @@ class GossipBuffer:
                     found.append(message)
         return found, absent
 
-    def digest(self, parts_max: int) -> tuple[Part, ...]:
+    def digest(self, parts_max: int) -> tuple[StreamSpans, ...]:
         """What is held, as intervals, for the streams most recently begun [RPB §7.4]."""
         parts = [
-            Part(sender, spans_of(sorted(kept.messages))[-SPANS_MAX:])
-            for sender, kept in self.streams.items()
-            if kept.messages
+            StreamSpans(sender, spans_of(sorted(stream.messages))[-SPANS_MAX:])
+            for sender, stream in self.streams.items()
+            if stream.messages
         ]
         return tuple(parts[-parts_max:])

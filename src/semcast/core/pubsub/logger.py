@@ -7,32 +7,47 @@ message of its item and the notice, so nobody holds a notice without the last wo
 """
 
 from semcast.core.pubsub.collector import Collector
-from semcast.core.pubsub.log import Log, Volume
+from semcast.core.pubsub.message_log import LogStream, MessageLog
 from semcast.core.pubsub.publisher import Publisher
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.repairs import ANSWERS_MAX, Demand, multicast, repair
+from semcast.core.pubsub.repair_sending import (
+    ANSWERS_MAX,
+    RequestCounter,
+    multicast_repair,
+    send_repair,
+)
 from semcast.core.pubsub.storage import Storage
-from semcast.core.ranges import Ranges, spans_of
+from semcast.core.span_set import SpanSet, spans_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import AGE, RECLAIM, Event
 from semcast.terms.ids import NEVER, Rank, Seq, Span
-from semcast.terms.messages import Message, Purged
-from semcast.terms.pubsub import SPANS_MAX, Absent, Ack, Census, Gap, Gone, Holds, Part, Reclaimed
+from semcast.terms.messages import DataMessage, PurgeNotice
+from semcast.terms.pubsub import (
+    SPANS_MAX,
+    Ack,
+    LostSeqs,
+    NotHeld,
+    Reclaimed,
+    RecoveryQuery,
+    RecoveryReply,
+    StreamSpans,
+    UnusedSeqs,
+)
 
 
 class LoggerAnswer:
     """What a logger has to say to one part of a request."""
 
-    __slots__ = ("absent", "gaps", "gone", "messages", "superseded")
+    __slots__ = ("absent", "dropped", "gaps", "messages", "superseded")
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.superseded: dict[Seq, tuple[Message, list[Seq]]] = {}  # by witness
-        self.gaps = Ranges()
-        self.gone = Ranges()
-        self.absent = Ranges()
+        self.messages: list[DataMessage] = []
+        self.superseded: dict[Seq, tuple[DataMessage, list[Seq]]] = {}  # by witness
+        self.gaps = SpanSet()
+        self.dropped = SpanSet()
+        self.absent = SpanSet()
 
-    def look_up(self, volume: Volume, seq: Seq) -> None:
+    def look_up(self, volume: LogStream, seq: Seq) -> None:
         """What became of one number above the floor."""
         message = volume.messages.get(seq)
         witness = None if message is not None else volume.witness(seq)
@@ -43,7 +58,7 @@ class LoggerAnswer:
         elif seq in volume.gaps:
             self.gaps.add(seq, seq)
         elif seq in volume.lost:
-            self.gone.add(seq, seq)
+            self.dropped.add(seq, seq)
         else:
             self.absent.add(seq, seq)
 
@@ -56,7 +71,7 @@ class Logger:
         recipe: PubsubRecipe,
         storage: Storage,
         publisher: Publisher,
-        log: Log,
+        log: MessageLog,
         collector: Collector,
     ) -> None:
         self.recipe = recipe
@@ -65,9 +80,9 @@ class Logger:
         self.storage = storage
         self.log = log
         self.collector = collector
-        self.loggers = frozenset(recipe.keepers)
-        self.demand = Demand(recipe.multicast_at)
-        self.acks: dict[Rank, Ranges] = {}  # to be sent when the input has been handled
+        self.loggers = frozenset(recipe.logger_pids)
+        self.request_counts = RequestCounter(recipe.multicast_at)
+        self.acks: dict[Rank, SpanSet] = {}  # to be sent when the input has been handled
         self.served = 0  # since `window_at`
         self.window_at = 0.0
         self.rate = 0.0  # repairs a second, in the window before
@@ -83,7 +98,7 @@ class Logger:
         obsolete = self.log.obsolete
         return min(aged, obsolete[0][0]) if obsolete else aged
 
-    def on_messages(self, messages: tuple[Message, ...], now: float, out: Effects) -> None:
+    def on_messages(self, messages: tuple[DataMessage, ...], now: float, out: Effects) -> None:
         """Keep what is new, acknowledge again what is durable."""
         for message in messages:
             sender, seq = message.sender, message.seq
@@ -91,9 +106,9 @@ class Logger:
                 self._acknowledge(sender, seq, seq)
 
     def _acknowledge(self, sender: Rank, first: Seq, last: Seq) -> None:
-        self.acks.setdefault(sender, Ranges()).add(first, last)
+        self.acks.setdefault(sender, SpanSet()).add(first, last)
 
-    def on_purged(self, notices: tuple[Purged, ...], out: Effects) -> None:
+    def on_purged(self, notices: tuple[PurgeNotice, ...], out: Effects) -> None:
         """Another logger purged what is missing here."""
         for notice in notices:
             stream = self.log.tracker.streams.get(notice.sender)
@@ -102,29 +117,29 @@ class Logger:
                     for seq in range(first, min(last, first + ANSWERS_MAX) + 1):
                         self.log.supersede(notice.sender, seq, notice.witness, out)
 
-    def on_gap(self, part: Part, out: Effects) -> None:
+    def on_gap(self, part: StreamSpans, out: Effects) -> None:
         """These numbers are nobody's: write it down, spread it when asked [RPB §6.2]."""
-        self.log.settle(part, out, is_lost=False)
+        self.log.resolve(part, out, is_lost=False)
         for first, last in part.spans:
             for a, b in self._durable(part.sender, first, last):
                 self._acknowledge(part.sender, a, b)
 
-    def on_gone(self, part: Part, out: Effects) -> None:
+    def on_lost(self, part: StreamSpans, out: Effects) -> None:
         """Another logger dropped these for good; what is missing here will not come."""
         stream = self.log.tracker.streams.get(part.sender)
         if stream is not None:
             spans = [span for a, b in part.spans for span in stream.missing.within(a, b)]
-            self.log.settle(Part(part.sender, tuple(spans)), out, is_lost=True)
+            self.log.resolve(StreamSpans(part.sender, tuple(spans)), out, is_lost=True)
 
     def _durable(self, sender: Rank, first: Seq, last: Seq) -> list[Span]:
         """The numbers in a span of which everything there is to know is on disk."""
         stream = self.log.tracker.streams.get(sender)
         if stream is None or first > stream.last:
             return []
-        settled = Ranges([(first, min(last, stream.last))])
+        settled = SpanSet([(first, min(last, stream.last))])
         for a, b in stream.missing.within(first, last):
             settled.remove(a, b)
-        for a, b in self.log.volume(sender).pending.within(first, last):
+        for a, b in self.log.stream(sender).pending.within(first, last):
             settled.remove(a, b)
         return list(settled)
 
@@ -132,7 +147,7 @@ class Logger:
         """Persist, then acknowledge [RPB §3.2]."""
         for sender, first, last in self.log.on_persisted(now, out):
             self._acknowledge(sender, first, last)
-            self.collector.on_own(sender)
+            self.collector.on_own_progress(sender)
         self.send_acks(out)
 
     def send_acks(self, out: Effects) -> None:
@@ -140,30 +155,37 @@ class Logger:
         if self.acks and self.log.is_complete:
             for sender, spans in self.acks.items():
                 out.send.append(
-                    ((sender,), Ack(Part(sender, tuple(spans)[:SPANS_MAX]), self.storage.inc))
+                    (
+                        (sender,),
+                        Ack(StreamSpans(sender, tuple(spans)[:SPANS_MAX]), self.storage.inc),
+                    )
                 )
         self.acks.clear()
 
-    def on_census(self, peer: Rank, census: Census, out: Effects) -> None:
+    def on_recovery_query(self, peer: Rank, census: RecoveryQuery, out: Effects) -> None:
         """Tell a publisher that crashed what is kept of its stream, once it is on disk: what is
         on its way there must not be called a gap."""
-        if self.log.is_complete and not self.log.volume(peer).pending.within(*census.span):
+        if self.log.is_complete and not self.log.stream(peer).pending.within(*census.span):
             settled = tuple(self._durable(peer, *census.span))
-            out.send.append(((peer,), Holds(census.span, Part(peer, settled[:SPANS_MAX]))))
+            out.send.append(
+                ((peer,), RecoveryReply(census.span, StreamSpans(peer, settled[:SPANS_MAX])))
+            )
 
-    def on_request(self, peer: Rank, lacks: tuple[Part, ...], now: float, out: Effects) -> None:
+    def on_request(
+        self, peer: Rank, lacks: tuple[StreamSpans, ...], now: float, out: Effects
+    ) -> None:
         """Give what is here of what is asked for."""
         budget = ANSWERS_MAX
         load = self._load(now)
         for part in lacks:
             budget = self._answer(peer, part, budget, load, out)
 
-    def _answer(self, peer: Rank, part: Part, budget: int, load: int, out: Effects) -> int:
-        volume = self.log.volumes.get(part.sender) or Volume(self.recipe)
+    def _answer(self, peer: Rank, part: StreamSpans, budget: int, load: int, out: Effects) -> int:
+        volume = self.log.volumes.get(part.sender) or LogStream(self.recipe)
         answer = LoggerAnswer()
         for first, last in part.spans:
             if first <= volume.floor:
-                answer.gone.add(first, min(last, volume.floor))
+                answer.dropped.add(first, min(last, volume.floor))
                 first = volume.floor + 1
             last = min(last, first + budget - 1)
             for seq in range(first, last + 1):
@@ -175,23 +197,27 @@ class Logger:
     def _send(
         self, peer: Rank, sender: Rank, answer: LoggerAnswer, load: int, out: Effects
     ) -> None:
-        alone, everyone = self.demand.sort(peer, answer.messages)
+        alone, everyone = self.request_counts.split_answers(peer, answer.messages)
         superseded = [
-            (message, [Purged(sender, a, b, message.seq) for a, b in spans_of(seqs)])
+            (message, [PurgeNotice(sender, a, b, message.seq) for a, b in spans_of(seqs)])
             for message, seqs in answer.superseded.values()
         ]
-        repair((peer,), alone, superseded, self.recipe, load, out)
-        multicast(everyone, self.recipe, load, out)
+        send_repair((peer,), alone, superseded, self.recipe, load, out)
+        multicast_repair(everyone, self.recipe, load, out)
         self.served += len(alone) + len(everyone) + len(superseded)
         if answer.gaps:
-            out.send.append(((peer,), Gap(Part(sender, tuple(answer.gaps)[:SPANS_MAX]))))
-        if answer.gone:
-            out.send.append(((peer,), Gone(Part(sender, tuple(answer.gone)[:SPANS_MAX]))))
+            out.send.append(
+                ((peer,), UnusedSeqs(StreamSpans(sender, tuple(answer.gaps)[:SPANS_MAX])))
+            )
+        if answer.dropped:
+            out.send.append(
+                ((peer,), LostSeqs(StreamSpans(sender, tuple(answer.dropped)[:SPANS_MAX])))
+            )
         absent = list(answer.absent) if peer in self.loggers else []
         if sender == self.pid:  # It speaks as the publisher too.
-            absent = [span for a, b in absent for span in self.publisher.released(a, b)]
+            absent = [span for a, b in absent for span in self.publisher.no_longer_held(a, b)]
         if absent:
-            out.send.append(((peer,), Absent(Part(sender, tuple(absent[:SPANS_MAX])))))
+            out.send.append(((peer,), NotHeld(StreamSpans(sender, tuple(absent[:SPANS_MAX])))))
 
     def _load(self, now: float) -> int:
         """How busy it is, in percent of the repairs a second that it is made for."""
@@ -217,9 +243,9 @@ class Logger:
         """Reclaim what everyone has, and so have the other loggers [RPB §5.2]."""
         if not self.log.is_complete:
             return
-        for sender in self.collector.take_moved(self.log.tracker.streams):
+        for sender in self.collector.take_changed(self.log.tracker.streams):
             if sender in self.log.tracker.streams:
-                upto = self.collector.collectable(sender, self.log.claimed(sender))
+                upto = self.collector.collectable(sender, self.log.acked_upto(sender))
                 self._reclaim(sender, upto, "", out)
 
     def _reclaim(self, sender: Rank, upto: Seq, reason: str, out: Effects) -> None:

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from semcast.core.pubsub.gossip import Gossiper
 from semcast.core.pubsub.gossip_buffer import GossipBuffer
-from semcast.core.pubsub.holder import Holder
-from semcast.core.pubsub.joining import AWAY, IN, LEAVING, LIFE, Membership
-from semcast.core.pubsub.keeping import Keeping
-from semcast.core.pubsub.membership import Roster
+from semcast.core.pubsub.gossiper import Gossiper
+from semcast.core.pubsub.join_protocol import INC_SHIFT, JOINED, LEAVING, OFFLINE, JoinProtocol
+from semcast.core.pubsub.logger_role import LoggerRole
+from semcast.core.pubsub.member_table import MemberTable
 from semcast.core.pubsub.publisher import Publisher
-from semcast.core.pubsub.reception import BLOCK, SubscriberDelivery
+from semcast.core.pubsub.pubsub_validator import PubsubValidator
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.recovery import Recovery
-from semcast.core.pubsub.selection import Selection
-from semcast.core.pubsub.storage import Restored, Storage
+from semcast.core.pubsub.repair_server import RepairServer
+from semcast.core.pubsub.storage import RestoredState, Storage
 from semcast.core.pubsub.subscriber import Subscriber
-from semcast.core.pubsub.vetting import PubsubValidator
+from semcast.core.pubsub.subscriber_delivery import UNUSED_BLOCK, SubscriberDelivery
+from semcast.core.pubsub.target_selection import TargetSelection
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import AGE, DISCARD, Event
@@ -35,31 +35,31 @@ from semcast.terms.machine import (
     Machine,
     Status,
 )
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.terms.pubsub import (
-    Absent,
     Ack,
-    Census,
     Collected,
-    Digest,
-    Gap,
-    Gone,
     Gossip,
-    Heard,
-    Holds,
+    GossipDigest,
     Join,
-    Lasts,
-    Leave,
     LeaveAck,
-    Members,
-    Part,
+    LeaveRequest,
+    LostSeqs,
+    MemberList,
+    NotHeld,
     Publication,
     PublisherHeartbeat,
     PubsubDatagram,
     Record,
+    RecoveryQuery,
+    RecoveryReply,
     Repair,
     RepairRequest,
-    Resync,
+    ResyncRequest,
+    StatusList,
+    StreamSpans,
+    StreamStatus,
+    UnusedSeqs,
     Welcome,
 )
 from semcast.terms.views import JOINING, MEMBER
@@ -88,37 +88,36 @@ class Participant(Machine):
         if not 0 <= pid < recipe.members:
             raise ConfigError(f"pid: {pid} is not in 0..{recipe.members - 1}")
         records = tuple(records)
-        left = Restored(records)
-        self.recipe = recipe
-        self.pid = pid
-        self.loggers = frozenset(recipe.keepers)
+        left = RestoredState(records)
+        self.recipe, self.pid = recipe, pid
+        self.loggers = frozenset(recipe.logger_pids)
         self.vetting = PubsubValidator(recipe, pid)
-        self.storage = Storage(inc)
-        self.reception = SubscriberDelivery(recipe, pid, self.storage)
-        self.roster = Roster(recipe, pid, unaware_of if pid not in self.loggers else ())
+        storage = self.storage = Storage(inc)
+        self.delivery = SubscriberDelivery(recipe, pid, self.storage)
+        self.roster = MemberTable(recipe, pid, unaware_of if pid not in self.loggers else ())
         is_lost = pid in self.loggers and inc > 0 and not left.is_synchronised
-        self.publisher = Publisher(recipe, pid, self.storage, left, now, is_lost=is_lost)
-        self.keeping: Keeping | None = None
+        self.publisher = Publisher(recipe, pid, self.storage, left, now, lost_disk=is_lost)
+        self.logger_role: LoggerRole | None = None
         if pid in self.loggers:
-            self.keeping = Keeping(self.publisher, self.roster, records, left, now)
-        account = self.reception if self.keeping is None else self.keeping.log
+            self.logger_role = LoggerRole(self.publisher, self.roster, records, left, now)
+        account = self.delivery if self.logger_role is None else self.logger_role.log
         self.tracker = account.tracker
-        self.membership = Membership(recipe, pid, self.roster, self.tracker, self.storage, rng, inc)
-        self.selection = Selection(recipe, self.roster, rng)
-        wanted = interest if self.keeping is None else None
-        self.recovery = Recovery(recipe, pid, self.tracker, self.reception, rng, wanted)
+        self.membership = JoinProtocol(recipe, pid, self.roster, self.tracker, storage, rng, inc)
+        self.selection = TargetSelection(recipe, self.roster, rng)
+        wanted = interest if self.logger_role is None else None
+        self.recovery = Recovery(recipe, pid, self.tracker, self.delivery, rng, wanted)
         self.buffer = GossipBuffer(recipe)
         self.gossiper = Gossiper(
             recipe, account, self.roster, self.selection, self.recovery, self.buffer, rng
         )
-        self.holder = Holder(recipe, self.tracker, self.buffer, self.publisher)
+        self.holder = RepairServer(recipe, self.tracker, self.buffer, self.publisher)
         self.subscriber = Subscriber(
-            self.reception, self.membership, self.recovery, self.gossiper, left, now
+            self.delivery, self.membership, self.recovery, self.gossiper, left, now
         )
         self.deadline = self._next()
 
     def __repr__(self) -> str:
-        return f"Participant({self.pid}, {self.membership}, {self.reception}, {self.publisher})"
+        return f"Participant({self.pid}, {self.membership}, {self.delivery}, {self.publisher})"
 
     @property
     def sent(self) -> Seq:
@@ -141,12 +140,12 @@ class Participant(Machine):
 
     def status(self, now: float) -> Status:
         """How it is doing."""
-        streams, unsettled = self.reception.tracker.streams, self.publisher.unacknowledged
+        streams, unsettled = self.delivery.tracker.streams, self.publisher.unacknowledged
         return Status(
             phase=MEMBER if self.subscriber.is_open else JOINING,
             sent=self.sent,
             passed=sum(stream.frontier - stream.start for stream in streams.values()),
-            queued=self.reception.waiting,
+            queued=self.delivery.waiting,
             held=len(unsettled) + len(self.publisher.waiting),
             held_bytes=self.publisher.held_bytes,
             is_blocked=self.publisher.is_refusing,
@@ -156,28 +155,30 @@ class Participant(Machine):
 
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Publish; returns how many, from the front, were accepted."""
-        if self.membership.state == AWAY:
+        if self.membership.state == OFFLINE:
             return 0
         try:
             return self.publisher.multicast(submissions, now, out)
         finally:
             self._settle(now, out)
 
-    def _take(self, messages: tuple[Message, ...], source: Rank, now: float, out: Effects) -> None:
-        if self.keeping is not None:
-            self.keeping.logger.on_messages(messages, now, out)
+    def _take(
+        self, messages: tuple[DataMessage, ...], source: Rank, now: float, out: Effects
+    ) -> None:
+        if self.logger_role is not None:
+            self.logger_role.logger.on_messages(messages, now, out)
         if not self.subscriber.is_open:
             return
-        keeps = self.keeping is None and self.recipe.gossips
+        keeps = self.logger_role is None and self.recipe.has_gossip
         for message in messages:
-            if self.reception.on_message(message, source, out) and keeps:
+            if self.delivery.on_message(message, source, out) and keeps:
                 self.buffer.add(message, now)
 
     def on_datagram(self, source: Rank, datagram: PubsubDatagram, now: float, out: Effects) -> None:
         """Something came from `source`; what it cannot mean is discarded."""
-        if self.membership.state == AWAY:
+        if self.membership.state == OFFLINE:
             return
-        if not self.vetting.allows(source, datagram):
+        if not self.vetting.is_valid(source, datagram):
             if out.events is not None:
                 out.events.append(Event(DISCARD, self.pid, note="malformed", peer=source))
             return
@@ -186,13 +187,13 @@ class Participant(Machine):
 
     def _on_repair(self, source: Rank, repair: Repair, now: float, out: Effects) -> None:
         self.selection.on_answer(source, now)
-        self.reception.expect(repair.purged)
+        self.delivery.exempt_witnesses(repair.purged)
         self._take(repair.messages, source, now, out)
         if repair.purged:
-            if self.keeping is not None:
-                self.keeping.logger.on_purged(repair.purged, out)
+            if self.logger_role is not None:
+                self.logger_role.logger.on_purged(repair.purged, out)
             if self.subscriber.is_open:
-                self.reception.on_purged(repair.purged, source, out)
+                self.delivery.on_purged(repair.purged, source, out)
         if source in self.loggers:
             self.recovery.on_load(repair.load, now)
             self.recovery.on_answer(now, out)
@@ -200,58 +201,60 @@ class Participant(Machine):
     def _on_heartbeat(
         self, source: Rank, beat: PublisherHeartbeat, now: float, out: Effects
     ) -> None:
-        if self.subscriber.is_open or self.keeping is not None:
-            self.tracker.learn(beat.sender, beat.last)
+        if self.subscriber.is_open or self.logger_role is not None:
+            self.tracker.learn_last(beat.sender, beat.last)
 
-    def _serve(self, source: Rank, lacks: tuple[Part, ...], now: float, out: Effects) -> None:
-        if self.keeping is not None:
-            self.keeping.logger.on_request(source, lacks, now, out)
+    def _serve(
+        self, source: Rank, lacks: tuple[StreamSpans, ...], now: float, out: Effects
+    ) -> None:
+        if self.logger_role is not None:
+            self.logger_role.logger.on_request(source, lacks, now, out)
         else:
             self.holder.on_request(source, lacks, now, out)
 
     def _on_gossip(self, source: Rank, gossip: Gossip, now: float, out: Effects) -> None:
-        if self.membership.state != IN:
+        if self.membership.state != JOINED:
             return
         before = len(out.send)
         agree = self.gossiper.on_gossip(source, gossip, now, out)
         if source in self.loggers:
-            self._on_claims(source, gossip.fresh, gossip.streams, now, out)
-        if self.keeping is not None and agree and gossip.is_whole:
-            self.keeping.on_whole(source, gossip)
-        if gossip.lacks:
-            self._serve(source, gossip.lacks, now, out)
+            self._on_claims(source, gossip.freshness, gossip.streams, now, out)
+        if self.logger_role is not None and agree and gossip.is_complete:
+            self.logger_role.on_full_gossip(source, gossip)
+        if gossip.missing:
+            self._serve(source, gossip.missing, now, out)
         if gossip.is_probe and len(out.send) == before:
             out.send.append(((source,), Repair(())))
 
     def _on_claims(
-        self, logger: Rank, fresh: int, streams: tuple[Heard, ...], now: float, out: Effects
+        self, logger: Rank, fresh: int, streams: tuple[StreamStatus, ...], now: float, out: Effects
     ) -> None:
         """What a logger says that it keeps of this publisher's stream [RPB §5.2]."""
         for heard in streams:
             if heard.sender == self.pid:
-                self.publisher.on_ack(logger, fresh >> LIFE, ((1, heard.frontier),), now, out)
+                self.publisher.on_ack(logger, fresh >> INC_SHIFT, ((1, heard.frontier),), now, out)
 
-    def _on_digest(self, source: Rank, digest: Digest, now: float, out: Effects) -> None:
-        if self.membership.state == IN:
+    def _on_digest(self, source: Rank, digest: GossipDigest, now: float, out: Effects) -> None:
+        if self.membership.state == JOINED:
             self.gossiper.on_digest(source, digest, out)
 
     def _on_collected(self, source: Rank, c: Collected, now: float, out: Effects) -> None:
         self.selection.on_answer(source, now)
         self.recovery.on_collected(c.parts, now)
 
-    def _on_lasts(self, source: Rank, lasts: Lasts, now: float, out: Effects) -> None:
+    def _on_lasts(self, source: Rank, lasts: StatusList, now: float, out: Effects) -> None:
         self.selection.on_answer(source, now)
-        if self.membership.state != IN:
+        if self.membership.state != JOINED:
             return
         agree = self.gossiper.on_lasts(source, lasts, now, out)
         if source in self.loggers:
-            self.subscriber.on_home(now)
-            self._on_claims(source, lasts.fresh, lasts.streams, now, out)
-        if self.keeping is not None:
-            self.keeping.on_lasts(source, lasts, agree)
+            self.subscriber.on_stream_ends(now)
+            self._on_claims(source, lasts.freshness, lasts.streams, now, out)
+        if self.logger_role is not None:
+            self.logger_role.on_status_list(source, lasts, agree)
 
-    def _on_members(self, source: Rank, members: Members, now: float, out: Effects) -> None:
-        if self.membership.state in (IN, LEAVING):
+    def _on_members(self, source: Rank, members: MemberList, now: float, out: Effects) -> None:
+        if self.membership.state in (JOINED, LEAVING):
             self.gossiper.on_members(source, members, self.membership.merge, out)
         if self.membership.state == LEAVING and members.wants_answer:
             # It gossips no more, so what it has wrong it must ask to be told.
@@ -259,43 +262,43 @@ class Participant(Machine):
 
     @property
     def _counts(self) -> bool:
-        return self.keeping is None or self.keeping.log.is_complete
+        return self.logger_role is None or self.logger_role.log.is_complete
 
-    def _on_gap(self, source: Rank, gap: Gap, now: float, out: Effects) -> None:
-        if self.keeping is not None:
-            self.keeping.logger.on_gap(gap.part, out)
+    def _on_gap(self, source: Rank, gap: UnusedSeqs, now: float, out: Effects) -> None:
+        if self.logger_role is not None:
+            self.logger_role.logger.on_gap(gap.part, out)
         if self.subscriber.is_open:
-            self.reception.skip(gap.part, BLOCK, source, out)
+            self.delivery.skip(gap.part, UNUSED_BLOCK, source, out)
         self.recovery.on_answer(now, out)
 
-    def _on_gone(self, source: Rank, gone: Gone, now: float, out: Effects) -> None:
-        if self.keeping is not None:
-            self.keeping.logger.on_gone(gone.part, out)
+    def _on_gone(self, source: Rank, gone: LostSeqs, now: float, out: Effects) -> None:
+        if self.logger_role is not None:
+            self.logger_role.logger.on_lost(gone.part, out)
         elif self.subscriber.is_open:
-            self.reception.give_up(gone.part, AGE, source, out)
+            self.delivery.skip_missing(gone.part, AGE, source, out)
         self.recovery.on_answer(now, out)
 
-    def _on_resync(self, source: Rank, resync: Resync, now: float, out: Effects) -> None:
-        if self.keeping is not None and self.keeping.log.is_complete:
-            out.send.append(((source,), self.gossiper.lasts(wants_answer=False)))
+    def _on_resync(self, source: Rank, resync: ResyncRequest, now: float, out: Effects) -> None:
+        if self.logger_role is not None and self.logger_role.log.is_complete:
+            out.send.append(((source,), self.gossiper.status_list(wants_answer=False)))
             out.send.extend(((source,), m) for m in self.roster.digest(wants_answer=True))
-        elif self.keeping is not None:
-            self.keeping.resync.on_resync(source)
+        elif self.logger_role is not None:
+            self.logger_role.resync.on_resync(source)
         self.publisher.on_disk_lost(source, resync.inc)
         if self.publisher.sent:
             out.send.append(((source,), PublisherHeartbeat(self.pid, self.publisher.sent)))
 
-    def _on_census(self, source: Rank, census: Census, now: float, out: Effects) -> None:
-        if self.keeping is not None:
-            self.keeping.logger.on_census(source, census, out)
+    def _on_census(self, source: Rank, census: RecoveryQuery, now: float, out: Effects) -> None:
+        if self.logger_role is not None:
+            self.logger_role.logger.on_recovery_query(source, census, out)
 
-    def _on_absent(self, source: Rank, absent: Absent, now: float, out: Effects) -> None:
-        if self.keeping is not None:
-            self.keeping.resync.on_absent(source, absent.part, out)
+    def _on_absent(self, source: Rank, absent: NotHeld, now: float, out: Effects) -> None:
+        if self.logger_role is not None:
+            self.logger_role.resync.on_not_held(source, absent.part, out)
 
     def on_time(self, now: float, out: Effects) -> None:
         """Time has passed."""
-        if self.membership.state == AWAY:
+        if self.membership.state == OFFLINE:
             return
         self.publisher.on_time(now, out)
         self.subscriber.on_time(self.publisher.sent, now, out)
@@ -304,46 +307,46 @@ class Participant(Machine):
             self.gossiper.on_time(now, out)
         if now >= self.recovery.deadline:
             self.recovery.on_time(now, out)
-        if self.keeping is not None:
-            self.keeping.on_time(now, out)
+        if self.logger_role is not None:
+            self.logger_role.on_time(now, out)
         self._settle(now, out)
 
     def on_persisted(self, ticket: int, now: float, out: Effects) -> None:
         """Everything up to `ticket` is on stable storage."""
         self.storage.on_persisted(ticket)
         self.publisher.on_persisted(now, out)
-        self.reception.on_persisted(out)
+        self.delivery.on_persisted(out)
         self.membership.on_persisted(self._counts, out)
-        if self.keeping is not None:
-            self.keeping.logger.on_persisted(now, out)
+        if self.logger_role is not None:
+            self.logger_role.logger.on_persisted(now, out)
         self._settle(now, out)
 
     def _settle(self, now: float, out: Effects) -> None:
         """After every input: what follows from it at once, and when to be called next."""
-        own = self.publisher.take_fresh()
+        own = self.publisher.take_unread()
         if own:
             self._take(own, self.pid, now, out)
-        if self.keeping is not None:
+        if self.logger_role is not None:
             self._settle_logger(now, out)
         if self.tracker.detected:
             self.recovery.poll(now)
-        if self.recovery.urgent:
-            self.gossiper.ask_at_once(now, out)
-        if self.recovery.eager:
+        if self.recovery.members_now:
+            self.gossiper.request_now(now, out)
+        if self.recovery.logger_now:
             self.recovery.ask_at_once(out)
-        self.subscriber.settle(now, out)
-        self.deadline = NEVER if self.membership.state == AWAY else self._next()
+        self.subscriber.after_input(now, out)
+        self.deadline = NEVER if self.membership.state == OFFLINE else self._next()
 
     def _settle_logger(self, now: float, out: Effects) -> None:
         """A logger's own subscriber follows the log, and it hears itself."""
-        assert self.keeping is not None
-        self.keeping.settle(out)
-        if self.keeping.log.is_complete:
+        assert self.logger_role is not None
+        self.logger_role.after_input(out)
+        if self.logger_role.log.is_complete:
             self._on_complete(now, out)
-        self.reception.tracker.detected.clear()
-        for part in self.keeping.take_dropped():
+        self.delivery.tracker.detected.clear()
+        for part in self.logger_role.take_dropped():
             if self.subscriber.is_open:
-                self.reception.skip(part, AGE, self.pid, out)  # heard of here or not
+                self.delivery.skip(part, AGE, self.pid, out)  # heard of here or not
         while True:
             mine = [datagram for to, datagram in out.send if to == (self.pid,)]
             if not mine:
@@ -351,48 +354,46 @@ class Participant(Machine):
             out.send[:] = [entry for entry in out.send if entry[0] != (self.pid,)]
             for datagram in mine:
                 _HANDLERS[type(datagram)](self, self.pid, datagram, now, out)
-            self.keeping.settle(out)
+            self.logger_role.after_input(out)
 
     def _on_complete(self, now: float, out: Effects) -> None:
         """The logger counts: it may subscribe, and publish if it did not know its numbers."""
-        assert self.keeping is not None
-        if self.subscriber.is_wanted:
-            self.subscriber.subscribe(self.keeping.lasts, self.publisher.sent, now, out)
-        if self.publisher.is_lost:
-            self.publisher.resume(*self.keeping.known(self.pid), now, out)
-        self.keeping.declare(out)
+        assert self.logger_role is not None
+        if self.subscriber.wants_open:
+            self.subscriber.subscribe(self.logger_role.last_seqs, self.publisher.sent, now, out)
+        if self.publisher.lost_disk:
+            self.publisher.resume(*self.logger_role.known(self.pid), now, out)
+        self.logger_role.declare_complete(out)
 
     def _next(self) -> float:
-        deadlines = (
-            self.publisher.deadline,
-            self.subscriber.deadline,
-            self.gossiper.deadline,
-            self.recovery.deadline,
-        )
-        return min(*deadlines, self.keeping.deadline if self.keeping is not None else NEVER)
+        first = min(self.publisher.deadline, self.subscriber.deadline)
+        first = min(first, self.gossiper.deadline, self.recovery.deadline)
+        return first if self.logger_role is None else min(first, self.logger_role.deadline)
 
 
 _HANDLERS: dict[type, Callable[[Participant, Rank, Any, float, Effects], None]] = {
     Publication: lambda p, source, d, now, out: p._take(d.messages, source, now, out),
     Repair: Participant._on_repair,
     PublisherHeartbeat: Participant._on_heartbeat,
-    RepairRequest: lambda p, source, d, now, out: p._serve(source, d.lacks, now, out),
+    RepairRequest: lambda p, source, d, now, out: p._serve(source, d.missing, now, out),
     Gossip: Participant._on_gossip,
-    Digest: Participant._on_digest,
+    GossipDigest: Participant._on_digest,
     Collected: Participant._on_collected,
-    Lasts: Participant._on_lasts,
-    Members: Participant._on_members,
+    StatusList: Participant._on_lasts,
+    MemberList: Participant._on_members,
     Join: lambda p, source, d, now, out: p.membership.on_join(source, d, p._counts, out),
     Welcome: lambda p, source, d, now, out: p.subscriber.on_welcome(
         source, d, p.publisher.sent, now, out
     ),
-    Leave: lambda p, source, d, now, out: p.membership.on_leave(source, d, p._counts, out),
+    LeaveRequest: lambda p, source, d, now, out: p.membership.on_leave(source, d, p._counts, out),
     LeaveAck: lambda p, source, d, now, out: p.membership.on_goodbye(source, d),
     Ack: lambda p, source, d, now, out: p.publisher.on_ack(source, d.inc, d.part.spans, now, out),
-    Census: Participant._on_census,
-    Holds: lambda p, source, d, now, out: p.publisher.census.on_holds(source, d, now, out),
-    Gap: Participant._on_gap,
-    Gone: Participant._on_gone,
-    Resync: Participant._on_resync,
-    Absent: Participant._on_absent,
+    RecoveryQuery: Participant._on_census,
+    RecoveryReply: lambda p, source, d, now, out: p.publisher.recovery.on_reply(
+        source, d, now, out
+    ),
+    UnusedSeqs: Participant._on_gap,
+    LostSeqs: Participant._on_gone,
+    ResyncRequest: Participant._on_resync,
+    NotHeld: Participant._on_absent,
 }

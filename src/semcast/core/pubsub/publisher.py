@@ -9,22 +9,22 @@ up, subscribers never.
 from collections import deque
 from collections.abc import Sequence
 
-from semcast.core.outbox import batches
-from semcast.core.pubsub.census import CensusTaker
-from semcast.core.pubsub.heartbeats import Heartbeats
+from semcast.core.outbox import split_into_datagrams
+from semcast.core.pubsub.heartbeats import HeartbeatTimer
+from semcast.core.pubsub.publisher_recovery import PublisherRecovery
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.storage import Restored, Storage
-from semcast.core.ranges import Ranges
-from semcast.core.relation import annotator
+from semcast.core.pubsub.storage import RestoredState, Storage
+from semcast.core.relation import make_annotator
+from semcast.core.span_set import SpanSet
 from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX, size_of
 from semcast.terms.declared import declare
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.events import ACKNOWLEDGE, MULTICAST, Event
 from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq, Span
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 from semcast.terms.outputs import ROOM
-from semcast.terms.pubsub import STREAMS_MAX, Part, Publication, Reserved
+from semcast.terms.pubsub import STREAMS_MAX, Publication, ReservedBlock, StreamSpans
 
 RESENDS_MAX = 1 << 8  # messages to one logger at a time
 
@@ -37,33 +37,35 @@ class Publisher:
         recipe: PubsubRecipe,
         pid: Rank,
         storage: Storage,
-        left: Restored,
+        left: RestoredState,
         now: float,
         *,
-        is_lost: bool,
+        lost_disk: bool,
     ) -> None:
         after = left.reserved
         self.recipe = recipe
         self.pid = pid
         self.storage = storage
-        self.annotator = annotator(recipe.annotation)
-        self.heartbeats = Heartbeats(recipe, pid)
-        self.place = {logger: 1 << n for n, logger in enumerate(recipe.keepers)}
+        self.annotator = make_annotator(recipe.annotation)
+        self.heartbeats = HeartbeatTimer(recipe, pid)
+        self.place = {logger: 1 << n for n, logger in enumerate(recipe.logger_pids)}
         self.last: Seq = after  # numbered, though perhaps not sent
         self.sent: Seq = after
         self.reserved: Seq = after  # durably
         self.reserving: Seq = after
         self.tickets: deque[tuple[int, Seq]] = deque()
-        self.settled = left.settled  # What lies above, up to `after`, is the census's business.
-        self.census = CensusTaker(recipe, pid, left.settled + 1, after, now)
+        self.resolved = left.settled  # What lies above, up to `after`, is the census's business.
+        self.recovery = PublisherRecovery(recipe, pid, left.settled + 1, after, now)
         self.first_own = after + 1  # of this life
-        self.waiting: deque[tuple[Message, Submission]] = deque()  # for a block
-        self.unacknowledged: dict[Seq, tuple[Message, int, float]] = {}  # by whom kept, sent when
-        self.fresh: list[Message] = []  # sent, and not yet taken here
-        self.since: dict[Rank, int] = {}  # from which life on a logger's word counts
+        self.waiting: deque[tuple[DataMessage, Submission]] = deque()  # for a block
+        self.unacknowledged: dict[
+            Seq, tuple[DataMessage, int, float]
+        ] = {}  # by whom kept, sent when
+        self.unread_own: list[DataMessage] = []  # sent, and not yet taken here
+        self.logger_inc: dict[Rank, int] = {}  # from which life on a logger's word counts
         self.held_bytes = 0
         self.is_refusing = False
-        self.is_lost = is_lost  # whether the disk that knew its numbers is gone
+        self.lost_disk = lost_disk  # whether the disk that knew its numbers is gone
         self.retry_at = NEVER
         self.heartbeats.on_published(after, now)
 
@@ -74,7 +76,7 @@ class Publisher:
     @property
     def deadline(self) -> float:
         """When a heartbeat, a retransmission or a question is due."""
-        return min(self.heartbeats.deadline, self.retry_at, self.census.deadline)
+        return min(self.heartbeats.deadline, self.retry_at, self.recovery.deadline)
 
     def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Number and send what there is room for; how many, from the front."""
@@ -104,13 +106,13 @@ class Publisher:
         seq = self.last + 1
         annotation = self.annotator.annotate(seq, submission)
         item, covers, keep = annotation
-        message = Message(
+        message = DataMessage(
             self.pid, seq, item, covers, keep, (), submission.payload, submission.name
         )
         size = size_of(message)
         self._check(message, size)
         held = len(self.unacknowledged) + len(self.waiting)
-        if self.is_lost:
+        if self.lost_disk:
             return False
         full = held >= self.recipe.buffer or self.held_bytes + size > self.recipe.buffer_bytes
         if full and held:
@@ -121,10 +123,10 @@ class Publisher:
         self.held_bytes += size
         return True
 
-    def _check(self, message: Message, size: int) -> None:
-        most = self.recipe.message_bytes
-        if size > most:
-            raise LocalProtocolError(f"payload: message has {size} bytes, maximum is {most}")
+    def _check(self, message: DataMessage, size: int) -> None:
+        bytes_max = self.recipe.message_bytes
+        if size > bytes_max:
+            raise LocalProtocolError(f"payload: message has {size} bytes, maximum is {bytes_max}")
         if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
             raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
         if len(message.name) > NAME_MAX:
@@ -137,14 +139,14 @@ class Publisher:
         block = self.recipe.block
         if self.last > self.reserving - block // 2 and self.last >= self.first_own:
             self.reserving = max(self.reserving, self.last) + block
-            ticket = self.storage.write(Reserved(self.reserving, self.settled_upto), out)
+            ticket = self.storage.write(ReservedBlock(self.reserving, self.resolved_upto), out)
             self.tickets.append((ticket, self.reserving))
 
     @property
-    def settled_upto(self) -> Seq:
+    def resolved_upto(self) -> Seq:
         """Up to here every number is acknowledged, or known to be nobody's."""
-        if not self.census.is_done:
-            return self.settled
+        if not self.recovery.is_done:
+            return self.resolved
         first = next(iter(self.unacknowledged), self.sent + 1)
         return first - 1
 
@@ -155,11 +157,11 @@ class Publisher:
         were under way.
         """
         after = last + self.recipe.buffer if last else 0
-        self.is_lost = False
+        self.lost_disk = False
         self.last = self.sent = self.reserved = self.reserving = after
-        self.storage.write(Reserved(after, settled), out)
-        self.settled, self.first_own = settled, after + 1
-        self.census = CensusTaker(self.recipe, self.pid, settled + 1, after, now)
+        self.storage.write(ReservedBlock(after, settled), out)
+        self.resolved, self.first_own = settled, after + 1
+        self.recovery = PublisherRecovery(self.recipe, self.pid, settled + 1, after, now)
         self.heartbeats.on_published(after, now)
         out.outputs.append(ROOM)
 
@@ -171,15 +173,15 @@ class Publisher:
         if self.reserved > before:
             self._send(now, out)
 
-    def take_fresh(self) -> tuple[Message, ...]:
+    def take_unread(self) -> tuple[DataMessage, ...]:
         """What was sent since last asked: this process hears of it here."""
-        fresh = tuple(self.fresh)
+        fresh = tuple(self.unread_own)
         if fresh:
-            self.fresh.clear()
+            self.unread_own.clear()
         return fresh
 
     def _send(self, now: float, out: Effects) -> None:
-        sent: list[Message] = []
+        sent: list[DataMessage] = []
         while self.waiting and self.waiting[0][0].seq <= self.reserved:
             message, submission = self.waiting.popleft()
             sent.append(message)
@@ -194,8 +196,8 @@ class Publisher:
         if not sent:
             return
         self.sent = sent[-1].seq
-        self.fresh += sent
-        for batch in batches(sent, self.recipe.datagram_bytes):
+        self.unread_own += sent
+        for batch in split_into_datagrams(sent, self.recipe.datagram_bytes):
             out.send.append((EVERYONE, Publication(batch)))
         self.heartbeats.on_published(self.sent, now)
         if self.retry_at == NEVER and self.place:
@@ -209,9 +211,9 @@ class Publisher:
     ) -> None:
         """A logger keeps these, or kept them in a life whose disk was lost [RPB §3.1, §5.2]."""
         bit = self.place.get(logger)
-        if bit is None or inc < self.since.get(logger, 0):
+        if bit is None or inc < self.logger_inc.get(logger, 0):
             return
-        self.census.on_ack(logger, spans, now)
+        self.recovery.on_ack(logger, spans, now)
         for first, last in spans:
             if last - first < len(self.unacknowledged):
                 seqs = [seq for seq in range(first, last + 1) if seq in self.unacknowledged]
@@ -239,23 +241,23 @@ class Publisher:
     def on_disk_lost(self, logger: Rank, inc: int) -> None:
         """What this logger acknowledged before its life `inc` it keeps no longer."""
         bit = self.place.get(logger, 0)
-        if not bit or inc <= self.since.get(logger, 0):
+        if not bit or inc <= self.logger_inc.get(logger, 0):
             return
-        self.since[logger] = inc
+        self.logger_inc[logger] = inc
         for seq, (message, kept_by, when) in self.unacknowledged.items():
             self.unacknowledged[seq] = (message, kept_by & ~bit, when)
 
-    def find(self, part: Part, limit: int) -> list[Message]:
+    def find(self, part: StreamSpans, limit: int) -> list[DataMessage]:
         """What is held of the messages named."""
-        wanted = Ranges(part.spans)
+        wanted = SpanSet(part.spans)
         held = self.unacknowledged.items()
         return [message for seq, (message, _, _) in held if seq in wanted][:limit]
 
-    def released(self, first: Seq, last: Seq) -> list[Span]:
+    def no_longer_held(self, first: Seq, last: Seq) -> list[Span]:
         """Of these numbers, those that were used or settled and are not held any more."""
-        first = first if self.census.is_done else max(first, self.first_own)
+        first = first if self.recovery.is_done else max(first, self.first_own)
         spans = (
-            Ranges([(first, min(last, self.sent))]) if first <= min(last, self.sent) else Ranges()
+            SpanSet([(first, min(last, self.sent))]) if first <= min(last, self.sent) else SpanSet()
         )
         for seq in self.unacknowledged:
             if first <= seq <= last:
@@ -265,7 +267,7 @@ class Publisher:
     def on_time(self, now: float, out: Effects) -> None:
         """Send a heartbeat, and send again what loggers lack [RPB §3.1]."""
         self.heartbeats.on_time(now, out)
-        self.census.on_time(now, out)
+        self.recovery.on_time(now, out)
         if now < self.retry_at:
             return
         self.retry_at = now + self.recipe.retry_s
@@ -278,5 +280,5 @@ class Publisher:
                 for message, kept_by, when in self.unacknowledged.values()
                 if not kept_by & bit and when + patience_s <= now
             ][:RESENDS_MAX]
-            for batch in batches(lacked, self.recipe.datagram_bytes):
+            for batch in split_into_datagrams(lacked, self.recipe.datagram_bytes):
                 out.send.append(((logger,), Publication(batch)))

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from math import inf
 
 from semcast.core.recipe import OVERFLOWS, Recipe
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.ids import Rank
 from semcast.terms.promises import promised
 
 PROTOCOLS = ("lbrm", "pbcast", "rpbcast")
 SELECTIONS = ("uniform", "linear", "quadratic", "inverse")
 RECOVERIES = ("at-most-once", "at-least-once", "none")
-FIRST = ("gossip", "logger", "adaptive")
+RECOVERY_FIRST = ("gossip", "logger", "adaptive")
 
 _WHOLE = (
     "members", "founders", "sponsors", "copies", "rounds", "buffer", "buffer_bytes",
@@ -85,16 +85,16 @@ class PubsubRecipe:
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise one_of("protocol", self.protocol, PROTOCOLS)
+            raise unknown_value("protocol", self.protocol, PROTOCOLS)
         promised(self.protocol, self.order)
         for name, allowed in (
             ("selection", SELECTIONS),
             ("recovery", RECOVERIES),
-            ("recovery_first", FIRST),
+            ("recovery_first", RECOVERY_FIRST),
             ("overflow", OVERFLOWS),
         ):
             if getattr(self, name) not in allowed:
-                raise one_of(name, getattr(self, name), allowed)
+                raise unknown_value(name, getattr(self, name), allowed)
         self._fill_in()
         self._check_numbers()
         self._check_loggers()
@@ -177,7 +177,7 @@ class PubsubRecipe:
             raise ConfigError(f"retain: {self.retain} is not above 0")
 
     @property
-    def keepers(self) -> tuple[Rank, ...]:
+    def logger_pids(self) -> tuple[Rank, ...]:
         """The loggers."""
         return self.loggers or ()
 
@@ -189,6 +189,6 @@ class PubsubRecipe:
         return 0.0 if isinstance(self.retain, str) else self.retain
 
     @property
-    def gossips(self) -> bool:
+    def has_gossip(self) -> bool:
         """Whether members gossip."""
         return self.protocol != "lbrm"

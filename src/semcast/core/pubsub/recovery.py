@@ -14,31 +14,31 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
-from semcast.core.pubsub.reception import INTEREST, SubscriberDelivery
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.core.pubsub.tracking import Tracker
-from semcast.core.ranges import Ranges, take
+from semcast.core.pubsub.seq_tracker import SeqTracker
+from semcast.core.pubsub.subscriber_delivery import DECLINED, SubscriberDelivery
+from semcast.core.span_set import SpanSet, first_spans
 from semcast.terms.effects import Effects
 from semcast.terms.events import AGE
 from semcast.terms.ids import NEVER, Rank, Seq, Span
-from semcast.terms.pubsub import SPANS_MAX, STREAMS_MAX, Part, RepairRequest
+from semcast.terms.pubsub import SPANS_MAX, STREAMS_MAX, RepairRequest, StreamSpans
 
-Found: TypeAlias = tuple[Rank, Seq, Seq]  # sender, first and last number
-ASK_MAX = 1 << 9  # numbers that one request names
-ASK_LEAST = 1 << 4  # of each stream, however many there are
-BUSY = 50  # percent of a logger's capacity, from which on members are asked first
-FADE_S = 1.0  # after which half of a reported load is believed
+MissingSpan: TypeAlias = tuple[Rank, Seq, Seq]  # sender, first and last number
+REQUEST_SEQS_MAX = 1 << 9  # numbers that one request names
+REQUEST_SEQS_MIN = 1 << 4  # of each stream, however many there are
+BUSY_PERCENT = 50  # percent of a logger's capacity, from which on members are asked first
+LOAD_HALF_LIFE_S = 1.0  # after which half of a reported load is believed
 
 
 class Recovery:
-    """Lives as long as the participant.  Invariant: what is missing and not `logged` is in the
-    gossip phase; what is `logged` may have come meanwhile."""
+    """Lives as long as the participant.  Invariant: what is missing and not `logger_phase` is in
+    the gossip phase; what is `logger_phase` may have come meanwhile."""
 
     def __init__(
         self,
         recipe: PubsubRecipe,
         pid: Rank,
-        tracker: Tracker,
+        tracker: SeqTracker,
         reception: SubscriberDelivery,
         rng: Random,
         interest: Callable[[Rank, Seq], bool] | None,
@@ -49,33 +49,37 @@ class Recovery:
         self.rng = rng
         self.interest = interest
         self.pid = pid
-        self.loggers = [logger for logger in recipe.keepers if logger != pid]
-        self.is_logger = pid in recipe.keepers
+        self.loggers = [logger for logger in recipe.logger_pids if logger != pid]
+        self.is_logger = pid in recipe.logger_pids
         self.pushes = recipe.protocol == "pbcast"
         self.first = "logger" if recipe.protocol == "lbrm" else recipe.recovery_first
         self.limit_s = recipe.rounds * recipe.period_s
-        self.logged: dict[Rank, Ranges] = {}  # the logger phase
-        self.since: deque[tuple[float, Found]] = deque()  # the gossip phase, by age
-        self.urgent: list[Found] = []  # to be asked of a member at once
-        self.eager: list[Found] = []  # to be asked of a logger at once
-        self.asked: tuple[Part, ...] = ()  # of a logger
+        self.logger_phase: dict[Rank, SpanSet] = {}  # the logger phase
+        self.gossip_phase: deque[tuple[float, MissingSpan]] = deque()  # the gossip phase, by age
+        self.members_now: list[MissingSpan] = []  # to be asked of a member at once
+        self.logger_now: list[MissingSpan] = []  # to be asked of a logger at once
+        self.asked: tuple[StreamSpans, ...] = ()  # of a logger
         self.retry_at = NEVER
         self.load = self.load_at = 0.0
 
     def __repr__(self) -> str:
-        return f"Recovery(first={self.first}, logged={self.logged}, load={self.load:.0f})"
+        return f"Recovery(first={self.first}, logged={self.logger_phase}, load={self.load:.0f})"
 
     @property
     def deadline(self) -> float:
         """When something is to be asked again, or too old."""
-        return min(self.retry_at, self.since[0][0] + self.limit_s) if self.since else self.retry_at
+        return (
+            min(self.retry_at, self.gossip_phase[0][0] + self.limit_s)
+            if self.gossip_phase
+            else self.retry_at
+        )
 
     def reset(self) -> None:
         """Nothing is wanted any more."""
-        self.logged.clear()
-        self.since.clear()
-        self.urgent.clear()
-        self.eager.clear()
+        self.logger_phase.clear()
+        self.gossip_phase.clear()
+        self.members_now.clear()
+        self.logger_now.clear()
         self.asked = ()
         self.retry_at = NEVER
 
@@ -87,17 +91,17 @@ class Recovery:
             if to_logger:
                 self._pass_on(sender, first, last, now)
                 continue
-            self.since.append((now, (sender, first, last)))
+            self.gossip_phase.append((now, (sender, first, last)))
             if not self.pushes:
-                self.urgent.append((sender, first, last))
+                self.members_now.append((sender, first, last))
         detected.clear()
 
     def _is_busy(self, now: float) -> bool:
         """Whether loggers had much to do; a report fades, so that they are tried again."""
-        faded = self.load * float(0.5 ** ((now - self.load_at) / FADE_S))
-        return faded >= BUSY
+        faded = self.load * float(0.5 ** ((now - self.load_at) / LOAD_HALF_LIFE_S))
+        return faded >= BUSY_PERCENT
 
-    def on_collected(self, parts: tuple[Part, ...], now: float) -> None:
+    def on_collected(self, parts: tuple[StreamSpans, ...], now: float) -> None:
         """A member had these and keeps them no longer [RPB §4.3]."""
         if self.pushes:
             return
@@ -109,13 +113,13 @@ class Recovery:
     def _pass_on(self, sender: Rank, first: Seq, last: Seq, now: float) -> None:
         """To the logger phase, what is still missing in the gossip phase."""
         for a, b in self._in_gossip(sender, first, last):
-            self.logged.setdefault(sender, Ranges()).add(a, b)
-            self.eager.append((sender, a, b))
+            self.logger_phase.setdefault(sender, SpanSet()).add(a, b)
+            self.logger_now.append((sender, a, b))
             self.retry_at = min(self.retry_at, now + self.recipe.retry_s)
 
     def _in_gossip(self, sender: Rank, first: Seq, last: Seq) -> list[Span]:
         missing = self.tracker.streams[sender].missing.within(first, last)
-        logged = self.logged.get(sender)
+        logged = self.logger_phase.get(sender)
         if logged is None:
             return missing
         return [span for a, b in missing for span in logged.outside(a, b)]
@@ -126,10 +130,12 @@ class Recovery:
 
     def on_time(self, now: float, out: Effects) -> None:
         """Move on what is too old for gossip, and ask loggers again."""
-        while self.since and self.since[0][0] + self.limit_s <= now:
-            _, (sender, first, last) = self.since.popleft()
+        while self.gossip_phase and self.gossip_phase[0][0] + self.limit_s <= now:
+            _, (sender, first, last) = self.gossip_phase.popleft()
             if self.pushes:
-                self.reception.give_up(Part(sender, ((first, last),)), AGE, self.pid, out)
+                self.reception.skip_missing(
+                    StreamSpans(sender, ((first, last),)), AGE, self.pid, out
+                )
             else:
                 self._pass_on(sender, first, last, now)
         if now >= self.retry_at:
@@ -139,29 +145,29 @@ class Recovery:
 
     def on_answer(self, now: float, out: Effects) -> None:
         """A logger answered: if it was all that was asked for, ask for the next."""
-        if self.logged and not any(self._is_open(part) for part in self.asked):
+        if self.logger_phase and not any(self._is_open(part) for part in self.asked):
             self.ask(now, out)
 
-    def _is_open(self, part: Part) -> bool:
+    def _is_open(self, part: StreamSpans) -> bool:
         stream = self.tracker.streams.get(part.sender)
         return stream is not None and any(stream.missing.within(a, b) for a, b in part.spans)
 
     def ask(self, now: float, out: Effects) -> None:
         """Ask for the first of what is in the logger phase."""
         self._prune()
-        self.eager.clear()
+        self.logger_now.clear()
         self.asked = self._parts(out, in_gossip=False)
-        self.retry_at = now + self.recipe.retry_s if self.logged else NEVER
+        self.retry_at = now + self.recipe.retry_s if self.logger_phase else NEVER
         self._request(self.asked, out)
 
     def ask_at_once(self, out: Effects) -> None:
         """Ask a logger for what was just passed on to it."""
-        parts = self._bundle(self.eager, out)
+        parts = self._bundle(self.logger_now, out)
         open_ = tuple(part for part in self.asked if self._is_open(part))
         self.asked = (*open_, *parts)[:STREAMS_MAX]
         self._request(parts, out)
 
-    def _request(self, parts: tuple[Part, ...], out: Effects) -> None:
+    def _request(self, parts: tuple[StreamSpans, ...], out: Effects) -> None:
         """Ask a logger, another one each time; a logger may have to ask the sender itself."""
         if not parts:
             return
@@ -174,74 +180,78 @@ class Recovery:
 
     def _prune(self) -> None:
         """Drop from the logger phase what has come meanwhile."""
-        for sender, logged in list(self.logged.items()):
+        for sender, logged in list(self.logger_phase.items()):
             missing = self.tracker.streams[sender].missing
-            left = Ranges(span for a, b in logged for span in missing.within(a, b))
+            left = SpanSet(span for a, b in logged for span in missing.within(a, b))
             if left:
-                self.logged[sender] = left
+                self.logger_phase[sender] = left
             else:
-                del self.logged[sender]
+                del self.logger_phase[sender]
 
-    def lacks(self, out: Effects) -> tuple[Part, ...]:
+    def gossip_missing(self, out: Effects) -> tuple[StreamSpans, ...]:
         """What to ask members for."""
         return self._parts(out, in_gossip=True) if self.tracker.gaps else ()
 
-    def _parts(self, out: Effects, *, in_gossip: bool) -> tuple[Part, ...]:
-        senders = self.tracker.gaps if in_gossip else self.logged
-        share = max(ASK_LEAST, ASK_MAX // max(1, len(senders)))
-        parts: list[Part] = []
+    def _parts(self, out: Effects, *, in_gossip: bool) -> tuple[StreamSpans, ...]:
+        senders = self.tracker.gaps if in_gossip else self.logger_phase
+        share = max(REQUEST_SEQS_MIN, REQUEST_SEQS_MAX // max(1, len(senders)))
+        parts: list[StreamSpans] = []
         for sender in list(senders)[:STREAMS_MAX]:
             if in_gossip:
                 stream = self.tracker.streams[sender]
-                spans = take(self._in_gossip(sender, 1, stream.last), share, SPANS_MAX)
+                spans = first_spans(self._in_gossip(sender, 1, stream.last), share, SPANS_MAX)
             else:
-                spans = take(self.logged[sender], share, SPANS_MAX)
+                spans = first_spans(self.logger_phase[sender], share, SPANS_MAX)
             spans = self._interesting(sender, spans, out)
             if spans:
-                parts.append(Part(sender, spans))
+                parts.append(StreamSpans(sender, spans))
         return tuple(parts)
 
-    def take_urgent(self, out: Effects) -> tuple[Part, ...]:
+    def take_urgent(self, out: Effects) -> tuple[StreamSpans, ...]:
         """What was just detected, to be asked for at once [RPB §4.1]."""
-        return self._bundle(self.urgent, out)
+        return self._bundle(self.members_now, out)
 
-    def _bundle(self, found: list[Found], out: Effects) -> tuple[Part, ...]:
+    def _bundle(self, found: list[MissingSpan], out: Effects) -> tuple[StreamSpans, ...]:
         """What is still missing of it, as one request; nothing of it is left to be bundled."""
-        spans: dict[Rank, Ranges] = {}
+        spans: dict[Rank, SpanSet] = {}
         for sender, first, last in found:
             for a, b in self.tracker.streams[sender].missing.within(first, last):
-                spans.setdefault(sender, Ranges()).add(a, b)
+                spans.setdefault(sender, SpanSet()).add(a, b)
         found.clear()
-        parts: list[Part] = []
+        parts: list[StreamSpans] = []
         for sender, ranges in list(spans.items())[:STREAMS_MAX]:
-            wanted = self._interesting(sender, take(ranges, ASK_MAX, SPANS_MAX), out)
+            wanted = self._interesting(
+                sender, first_spans(ranges, REQUEST_SEQS_MAX, SPANS_MAX), out
+            )
             if wanted:
-                parts.append(Part(sender, wanted))
+                parts.append(StreamSpans(sender, wanted))
         return tuple(parts)
 
     def _interesting(self, sender: Rank, spans: tuple[Span, ...], out: Effects) -> tuple[Span, ...]:
         """Without what the application does not want, which is skipped [RPB §2.2, §3.3]."""
         if self.interest is None:
             return spans
-        wanted = Ranges()
+        wanted = SpanSet()
         for first, last in spans:
             for seq in range(first, last + 1):
                 if self.interest(sender, seq):
                     wanted.add(seq, seq)
                 else:
-                    self.reception.skip(Part(sender, ((seq, seq),)), INTEREST, self.pid, out)
+                    self.reception.skip(StreamSpans(sender, ((seq, seq),)), DECLINED, self.pid, out)
         return tuple(wanted)
 
-    def on_digest(self, holds: tuple[Part, ...], out: Effects) -> tuple[Part, ...]:
+    def on_digest(self, holds: tuple[StreamSpans, ...], out: Effects) -> tuple[StreamSpans, ...]:
         """What a gossiper holds and this member lacks: to be asked of it [RPB §4]."""
-        wanted: list[Part] = []
+        wanted: list[StreamSpans] = []
         for part in holds:
-            self.tracker.learn(part.sender, part.spans[-1][1])
+            self.tracker.learn_last(part.sender, part.spans[-1][1])
             stream = self.tracker.streams.get(part.sender)
             if stream is None or not stream.missing:
                 continue
             spans = [span for a, b in part.spans for span in stream.missing.within(a, b)]
-            parts = self._interesting(part.sender, take(spans, ASK_MAX, SPANS_MAX), out)
+            parts = self._interesting(
+                part.sender, first_spans(spans, REQUEST_SEQS_MAX, SPANS_MAX), out
+            )
             if parts:
-                wanted.append(Part(part.sender, parts))
+                wanted.append(StreamSpans(part.sender, parts))
         return tuple(wanted)

@@ -12,7 +12,7 @@ MASK = (1 << 64) - 1
 
 
 @lru_cache(maxsize=1 << 16)
-def mix(subject: int, value: int) -> int:
+def fact_hash(subject: int, value: int) -> int:
     """A hash of one fact, the same in every process."""
     x = (subject * 0x9E3779B97F4A7C15 + value * 0xD1B54A32D192ED03 + 0x2545F4914F6CDD1D) & MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK

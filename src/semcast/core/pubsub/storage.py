@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.pubsub import (
-    Admitted,
     Cursor,
-    Entry,
-    Joined,
+    MemberEntry,
+    MemberRecord,
     Record,
-    Reserved,
+    ReservedBlock,
+    SubscriptionRecord,
     Synchronised,
     Unsubscribed,
 )
@@ -44,7 +44,7 @@ class Storage:
         self.durable = max(self.durable, min(ticket, self.last))
 
 
-class Restored:
+class RestoredState:
     """What an earlier life left on the disk, but for a logger's log."""
 
     __slots__ = ("cursors", "entries", "is_synchronised", "joined", "reserved", "settled")
@@ -53,20 +53,20 @@ class Restored:
         self.reserved: Seq = 0
         self.settled: Seq = 0
         self.cursors: dict[Rank, Seq] = {}
-        self.joined: Joined | None = None
-        self.entries: list[Entry] = []
+        self.joined: SubscriptionRecord | None = None
+        self.entries: list[MemberEntry] = []
         self.is_synchronised = False
         for record in records:
-            if isinstance(record, Reserved):
+            if isinstance(record, ReservedBlock):
                 self.reserved, self.settled = record.upto, record.settled
             elif isinstance(record, Cursor):
                 self.cursors[record.sender] = record.upto
-            elif isinstance(record, Joined):
+            elif isinstance(record, SubscriptionRecord):
                 self.joined = record
                 self.cursors.clear()
             elif isinstance(record, Unsubscribed):
                 self.joined = None
-            elif isinstance(record, Admitted):
+            elif isinstance(record, MemberRecord):
                 self.entries.append(record.entry)
             elif isinstance(record, Synchronised):
                 self.is_synchronised = True

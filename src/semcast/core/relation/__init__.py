@@ -10,7 +10,7 @@ from semcast.core.relation.bitmap import BitmapAnnotator, BitmapIndex
 from semcast.core.relation.every import AllIndex, NoIndex
 from semcast.core.relation.item import ItemIndex, TagAnnotator, item_annotator
 from semcast.core.relation.listed import ListAnnotator, ListIndex
-from semcast.core.relation.protocols import Annotator, Index, RelationSettings
+from semcast.core.relation.protocols import Annotator, RelationSettings, SemanticIndex
 from semcast.core.relation.update_fin import UpdateFinAnnotator
 from semcast.terms.ids import Seq
 from semcast.terms.messages import COVERS_MAX
@@ -26,14 +26,14 @@ def _longest_list(settings: RelationSettings) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RelationKind:
-    """`annotator` is made from a recipe and the number that the own stream starts after.
+    """`make_annotator` is made from a recipe and the number that the own stream starts after.
 
     `covers` is the type of `Message.covers`, if it has one, and `covers_max` its greatest length.
     If not `purges`, nothing is ever obsolete.
     """
 
     annotator: Callable[[RelationSettings, Seq], Annotator]
-    index: Callable[[RelationSettings], Index]
+    index: Callable[[RelationSettings], SemanticIndex]
     covers: type | None = None
     covers_max: Callable[[RelationSettings], int] = _longest_list
     purges: bool = True
@@ -49,11 +49,11 @@ RELATIONS: dict[str, RelationKind] = {
 }
 
 
-def annotator(settings: RelationSettings, base: Seq = 0) -> Annotator:
+def make_annotator(settings: RelationSettings, base: Seq = 0) -> Annotator:
     """The annotator of a recipe's relation, for a stream that goes on after `base`."""
     return RELATIONS[settings.relation].annotator(settings, base)
 
 
-def index(settings: RelationSettings) -> Index:
+def make_index(settings: RelationSettings) -> SemanticIndex:
     """An empty index for the recipe's relation."""
     return RELATIONS[settings.relation].index(settings)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from semcast.core.relation.protocols import (
     Annotation,
     Annotator,
-    Index,
     RelationSettings,
+    SemanticIndex,
     distances,
 )
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import Seq
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 
 
 class BitmapAnnotator(Annotator):
@@ -46,7 +46,7 @@ class BitmapAnnotator(Annotator):
         self.recent.appendleft(int.from_bytes(covers, "little"))
 
 
-class BitmapIndex(Index):
+class BitmapIndex(SemanticIndex):
     """What is held as one integer: bit i stands for message `top` - i.
 
     Wide enough for what is held: messages above *safe* are not purged, so the newest lies within
@@ -59,18 +59,18 @@ class BitmapIndex(Index):
         self.bits = 0
         self.top: Seq = 0
 
-    def add(self, message: Message) -> None:
+    def add(self, message: DataMessage) -> None:
         shift = message.seq - self.top
         older = self.bits << shift & (1 << self.width) - 1 if shift < self.width else 0
         self.bits = older | 1
         self.top = message.seq
 
-    def remove(self, message: Message) -> None:
+    def remove(self, message: DataMessage) -> None:
         place = self.top - message.seq
         if place < self.width:
             self.bits &= ~(1 << place)
 
-    def obsoleted_by(self, message: Message) -> Sequence[Seq]:
+    def obsoleted_by(self, message: DataMessage) -> Sequence[Seq]:
         bits, newest = int.from_bytes(message.covers, "little"), message.seq - 1
         # A kept message is not in `bits`, so `top` may lie on either side of it.
         if newest > self.top:

@@ -8,12 +8,12 @@ from semcast.core.relation import protocols
 from semcast.core.relation.protocols import (
     Annotation,
     Annotator,
-    Index,
     RelationSettings,
-    refuse_lists,
+    SemanticIndex,
+    reject_lists,
 )
 from semcast.terms.ids import Seq
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 
 
 class TagAnnotator(Annotator):
@@ -25,11 +25,11 @@ class TagAnnotator(Annotator):
         self.relation = settings.relation
 
     def annotate(self, seq: Seq, submission: Submission) -> Annotation:
-        refuse_lists(self.relation, submission)
+        reject_lists(self.relation, submission)
         return submission.item, b"", submission.never_purge
 
 
-class ChainAnnotator(Annotator):
+class ChainLimitAnnotator(Annotator):
     """Item tags with a limit: after `limit` superseding messages the next is kept [SRB §2.1].
 
     Invariant: between two kept messages of an item lie at most `limit` that supersede.  An item
@@ -42,7 +42,7 @@ class ChainAnnotator(Annotator):
         self.forgetful = False
 
     def annotate(self, seq: Seq, submission: Submission) -> Annotation:
-        refuse_lists("item", submission)
+        reject_lists("item", submission)
         item = submission.item
         full = item is not None and self.chain.get(item, self.limit * self.forgetful) >= self.limit
         return item, b"", submission.never_purge or full
@@ -62,28 +62,28 @@ class ChainAnnotator(Annotator):
 def item_annotator(settings: RelationSettings, base: Seq = 0) -> Annotator:
     """With or without a limit on chains."""
     if settings.chain_limit is not None:
-        return ChainAnnotator(settings.chain_limit)
+        return ChainLimitAnnotator(settings.chain_limit)
     return TagAnnotator(settings, base)
 
 
-class ItemIndex(Index):
+class ItemIndex(SemanticIndex):
     """Per item, what is held, oldest first.  No horizon."""
 
     def __init__(self, settings: RelationSettings) -> None:
         self.held: dict[int, list[Seq]] = {}
         self.by_item = self.held
 
-    def add(self, message: Message) -> None:
+    def add(self, message: DataMessage) -> None:
         if message.item is not None:
             self.held.setdefault(message.item, []).append(message.seq)
 
-    def remove(self, message: Message) -> None:
+    def remove(self, message: DataMessage) -> None:
         if message.item is not None:
             held = self.held[message.item]
             held.remove(message.seq)
             if not held:
                 del self.held[message.item]
 
-    def obsoleted_by(self, message: Message) -> Sequence[Seq]:
+    def obsoleted_by(self, message: DataMessage) -> Sequence[Seq]:
         held = self.held.get(message.item) if message.item is not None else None
         return held[: bisect_left(held, message.seq)] if held else ()

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from semcast.core.relation.protocols import (
     Annotation,
     Annotator,
-    Index,
     RelationSettings,
+    SemanticIndex,
     distances,
 )
 from semcast.terms.ids import Seq
-from semcast.terms.messages import COVERS_MAX, Message, Submission
+from semcast.terms.messages import COVERS_MAX, DataMessage, Submission
 
 LISTS_REMEMBERED = 1 << 10  # messages; past it purging is less complete, never wrong
 
@@ -38,17 +38,17 @@ class ListAnnotator(Annotator):
             self.recent.popitem(last=False)
 
 
-class ListIndex(Index):
+class ListIndex(SemanticIndex):
     """Explicit distances, looked up one by one."""
 
     def __init__(self, settings: RelationSettings) -> None:
         self.held: set[Seq] = set()
 
-    def add(self, message: Message) -> None:
+    def add(self, message: DataMessage) -> None:
         self.held.add(message.seq)
 
-    def remove(self, message: Message) -> None:
+    def remove(self, message: DataMessage) -> None:
         self.held.remove(message.seq)
 
-    def obsoleted_by(self, message: Message) -> Sequence[Seq]:
+    def obsoleted_by(self, message: DataMessage) -> Sequence[Seq]:
         return [message.seq - n for n in message.covers if message.seq - n in self.held]

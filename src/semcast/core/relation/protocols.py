@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import Seq
-from semcast.terms.messages import Message, Submission
+from semcast.terms.messages import DataMessage, Submission
 
 Annotation: TypeAlias = tuple[int | None, bytes | tuple[int, ...], bool]  # item, covers, keep
 
@@ -51,7 +51,7 @@ class Annotator(Protocol):
         return
 
 
-class Index(Protocol):
+class SemanticIndex(Protocol):
     """What one buffer holds of one sender and may purge.
 
     The answer costs work by what is obsolete, not by what is held.  Messages that may not be purged
@@ -62,13 +62,13 @@ class Index(Protocol):
     by_item: dict[int, list[Seq]] | None = None
 
     @abstractmethod
-    def add(self, message: Message) -> None: ...
+    def add(self, message: DataMessage) -> None: ...
 
     @abstractmethod
-    def remove(self, message: Message) -> None: ...
+    def remove(self, message: DataMessage) -> None: ...
 
     @abstractmethod
-    def obsoleted_by(self, message: Message) -> Sequence[Seq]: ...
+    def obsoleted_by(self, message: DataMessage) -> Sequence[Seq]: ...
 
 
 def distances(seq: Seq, submission: Submission, base: Seq) -> dict[Seq, int]:
@@ -90,7 +90,7 @@ def distance(seq: Seq, obsolete: Seq) -> int:
     return seq - obsolete
 
 
-def refuse_lists(relation: str, submission: Submission) -> None:
+def reject_lists(relation: str, submission: Submission) -> None:
     """Lists are meaningless to a relation that is computed from something else."""
     if submission.obsoletes:
         raise LocalProtocolError(

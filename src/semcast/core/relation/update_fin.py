@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from semcast.core.relation import protocols
-from semcast.core.relation.protocols import Annotation, Annotator, RelationSettings, refuse_lists
+from semcast.core.relation.protocols import Annotation, Annotator, RelationSettings, reject_lists
 from semcast.terms.ids import Seq
 from semcast.terms.messages import COVERS_MAX, Submission
 
@@ -21,7 +21,7 @@ class UpdateFinAnnotator(Annotator):
         self.closed: OrderedDict[int, list[Seq]] = OrderedDict()
 
     def annotate(self, seq: Seq, submission: Submission) -> Annotation:
-        refuse_lists("update-fin", submission)
+        reject_lists("update-fin", submission)
         if submission.item is not None:
             return submission.item, (), submission.never_purge
         older = (s for item in self.open for s in self.closed.get(item, ()))

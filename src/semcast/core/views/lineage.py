@@ -15,23 +15,23 @@ from collections.abc import Iterator
 
 from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.effects import Effects
-from semcast.terms.ids import NEVER, NO_LINEAGE, Life, Lineage, Pid
+from semcast.terms.ids import NEVER, NO_LINEAGE, Incarnation, Lineage, Pid
 from semcast.terms.outputs import Rival
 from semcast.terms.views import (
     NO_VIEW,
-    Enclosed,
+    GroupView,
     Heartbeat,
     OrderProgress,
     Prepare,
     Promise,
     Propose,
     Stamped,
-    View,
+    ViewEnvelope,
 )
 
 RIVALS_MAX = 16  # lineages remembered; more are heard and forgotten
 OF_MEMBERS = (
-    Enclosed,
+    ViewEnvelope,
     OrderProgress,
     Prepare,
     Promise,
@@ -45,7 +45,7 @@ class LineageGuard:
     Invariant: `latest` is at or above the incarnation of every member of `view`.
     """
 
-    def __init__(self, recipe: ViewRecipe, life: Life) -> None:
+    def __init__(self, recipe: ViewRecipe, life: Incarnation) -> None:
         self.inc = life.inc
         self.patience_s = recipe.patience_s
         self.silence_s = recipe.timeout_max_s
@@ -62,7 +62,7 @@ class LineageGuard:
     def __repr__(self) -> str:
         return f"LineageGuard(lineage={self.view.lineage:016x}, rivals={self.rivals})"
 
-    def enter(self, view: View) -> None:
+    def enter(self, view: GroupView) -> None:
         """From now on this is the current view."""
         self.view = view
         self.members = dict(view.members)
@@ -127,10 +127,10 @@ class LineageGuard:
         self.minority_since = min(self.minority_since, now)
         if now - self.minority_since < self.patience_s:
             return NO_LINEAGE
-        there = (
+        candidates = (
             known for known in self._that_stay() if now - self.rivals[known][1] < self.silence_s
         )
-        return next(there, NO_LINEAGE)
+        return next(candidates, NO_LINEAGE)
 
     def _that_stay(self) -> Iterator[Lineage]:
         """Rivals that were heard for a while.  A process that was stopped takes itself for primary

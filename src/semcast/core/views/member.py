@@ -13,16 +13,16 @@ from random import Random
 from semcast.core.flush import CLOSED
 from semcast.core.member import Member
 from semcast.core.trace import LifeTrace
+from semcast.core.views.failure_detector import FailureDetector
 from semcast.core.views.lineage import LineageGuard
 from semcast.core.views.partitionable import PartitionableViews
 from semcast.core.views.policy import Change, ViewPolicy
 from semcast.core.views.primary import PrimaryViews
 from semcast.core.views.recipe import ViewRecipe
-from semcast.core.views.suspicion import Suspicion
-from semcast.core.views.transfer import Transfer
+from semcast.core.views.state_transfer import StateTransfer
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
-from semcast.terms.ids import EVERYONE, NEVER, Life, Lineage, Pid, Seq, ViewId
+from semcast.terms.ids import EVERYONE, NEVER, Incarnation, Lineage, Pid, Seq, ViewId
 from semcast.terms.machine import Command, FoundGroup, LeaveGroup, Machine, Status, SupplyState
 from semcast.terms.messages import Submission
 from semcast.terms.outputs import ROOM, Ended, Installed, PhaseChanged
@@ -33,44 +33,44 @@ from semcast.terms.views import (
     LEFT,
     MEMBER,
     NO_VIEW,
-    Enclosed,
+    GroupView,
     Heartbeat,
     OrderProgress,
     Stamped,
     StateChunk,
-    View,
+    StateRequest,
     ViewDatagram,
-    WantState,
+    ViewEnvelope,
 )
 
 
 class ViewMember(Machine):
     """Lives as long as one incarnation of the process."""
 
-    def __init__(self, recipe: ViewRecipe, life: Life, rng: Random, now: float) -> None:
+    def __init__(self, recipe: ViewRecipe, life: Incarnation, rng: Random, now: float) -> None:
         self.recipe = recipe
         self.life = life
         self.rng = rng
-        self.suspicion = Suspicion(recipe, now)
+        self.suspicion = FailureDetector(recipe, now)
         self.policy: ViewPolicy = (
             PrimaryViews(recipe, life, self.suspicion, rng)
             if recipe.is_primary
             else PartitionableViews(recipe, life, self.suspicion)
         )
-        self.transfer = Transfer(recipe)
+        self.transfer = StateTransfer(recipe)
         self.guard = LineageGuard(recipe, life)
         self.trace = LifeTrace(life)
         # The first is of the view that is shown to the application, the last of the current one.
         self.members: deque[Member] = deque()
         self.giving: dict[ViewId, bool] = {}  # of views not yet shown: whether state is wanted
-        self.donor: Life | None = None  # of the state that this life begins with
+        self.donor: Incarnation | None = None  # of the state that this life begins with
         # By view: the current member, and for those who have not left it yet the one before.
         self.by_view: dict[ViewId, Member] = {}
         self.shown = NO_VIEW
         self.ready = 0  # what the application will take, before anything is shown
         self.ended = ""
         self.followed: Lineage = 0  # this life ended because a group of that lineage runs
-        self.told = JOINING  # the phase, as the application knows it
+        self.known_phase = JOINING  # the phase, as the application knows it
         self.is_refused = False  # a sender waits until it can
         self.stuck_since = NEVER
         self.heartbeat_at = now
@@ -85,7 +85,7 @@ class ViewMember(Machine):
         return self.life.pid
 
     @property
-    def view(self) -> View:
+    def view(self) -> GroupView:
         """The view whose messages are exchanged."""
         return self.members[-1].view if self.members else NO_VIEW
 
@@ -118,22 +118,22 @@ class ViewMember(Machine):
             super().on_command(command, now, out)
         self._settle(now, out)
 
-    def _found(self, lives: tuple[Life, ...], lineage: Lineage, now: float) -> None:
+    def _found(self, lives: tuple[Incarnation, ...], lineage: Lineage, now: float) -> None:
         if self.members or not self.recipe.is_primary:
             raise LocalProtocolError("found: this process is already in a view")
         if self.life not in lives:
             raise LocalProtocolError(f"found: {self.life} is not among {lives}")
-        view = View(1, lives, (0,) * len(lives), lineage)
+        view = GroupView(1, lives, (0,) * len(lives), lineage)
         self._enter(view, True, now)
 
     def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
         """Send to the view; takes nothing while there is no view to send in."""
         if self.ended:
             raise LocalProtocolError(f"this member has {self.ended} the group")
-        self.suspicion.on_wake(now)
+        self.suspicion.on_input(now)
         accepted = 0
         try:
-            if self.told == MEMBER:  # which is what it was after the input before
+            if self.known_phase == MEMBER:  # which is what it was after the input before
                 accepted = self.members[-1].submit(submissions, now, out)
             else:
                 self.is_refused = True
@@ -149,9 +149,9 @@ class ViewMember(Machine):
             return
         guard, usual = self.guard, (stamped.lineage, stamped.inc)
         if guard.usual.get(source) == usual or guard.admits(source, stamped, now):
-            self.suspicion.on_heard(source, now)
+            self.suspicion.on_message(source, now)
             datagram = stamped.datagram
-            if isinstance(datagram, Enclosed):
+            if isinstance(datagram, ViewEnvelope):
                 member = self.by_view.get(datagram.view)
                 if member is not None:
                     rank = member.port.rank_of.get(source)
@@ -161,7 +161,7 @@ class ViewMember(Machine):
             else:
                 self._on_other(source, datagram, now, out)
         else:
-            self.suspicion.on_wake(now)
+            self.suspicion.on_input(now)
         self._settle(now, out)
 
     def _on_other(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
@@ -170,11 +170,11 @@ class ViewMember(Machine):
             self._on_reached(source, datagram, now, out)
         elif isinstance(datagram, Heartbeat):
             self.policy.on_heartbeat(source, datagram, now, out)
-            if datagram.stateful and self.transfer.owed:
-                self.transfer.on_stateful(Life(source, datagram.inc))
+            if datagram.has_state and self.transfer.receivers:
+                self.transfer.on_stateful(Incarnation(source, datagram.inc))
             self._on_reached(source, datagram, now, out)
-        elif isinstance(datagram, WantState):
-            self.transfer.on_want(source, datagram, out)
+        elif isinstance(datagram, StateRequest):
+            self.transfer.on_state_request(source, datagram, out)
         elif isinstance(datagram, StateChunk):
             self.transfer.on_chunk(source, datagram, now, out)
         else:
@@ -237,7 +237,7 @@ class ViewMember(Machine):
         """Time has passed."""
         if self.ended:
             return
-        self.suspicion.on_wake(now)
+        self.suspicion.on_input(now)
         if now >= self.heartbeat_at:  # Often enough to look who is silent.
             for pid in self.suspicion.on_time(now):
                 self.trace.suspected(pid, self.view, out)
@@ -256,12 +256,12 @@ class ViewMember(Machine):
     def _beat(self, now: float, out: Effects) -> None:
         self.heartbeat_at = now + self.recipe.heartbeat_s
         held, delivered = self.members[-1].progress if self.members else (0, 0)
-        expels = self.policy.expels = self._expels(now)
+        expels = self.policy.to_exclude = self._expels(now)
         is_primary = bool(self.members) and self.policy.has_quorum
         at = self.life.inc, self.view.id, self.shown.id > 0, self.policy.is_leaving
         out.send.append((EVERYONE, Heartbeat(*at, expels, held, delivered, is_primary)))
 
-    def _expels(self, now: float) -> tuple[Life, ...]:
+    def _expels(self, now: float) -> tuple[Incarnation, ...]:
         """Under overflow "exclude": the member that is furthest behind in the own stream."""
         is_stuck = now - self.stuck_since >= self.recipe.exclude_after_s
         if self.recipe.overflow != "exclude" or self.phase != MEMBER or not is_stuck:
@@ -270,7 +270,7 @@ class ViewMember(Machine):
 
     def _settle(self, now: float, out: Effects) -> None:
         """After every input: change the view if it is agreed, show what is due, set the timer."""
-        is_usual = len(self.members) == 1 and self.told == MEMBER and not self.guard.rivals
+        is_usual = len(self.members) == 1 and self.known_phase == MEMBER and not self.guard.rivals
         if is_usual and (until := self.policy.steady_until) is not None:
             timers = self.heartbeat_at, self.transfer.deadline, self.members[0].deadline
             self.deadline = min(until, *timers)
@@ -291,8 +291,8 @@ class ViewMember(Machine):
             return
         self._show(now, out)
         phase = self.phase
-        if phase != self.told:
-            self.told = phase
+        if phase != self.known_phase:
+            self.known_phase = phase
             out.outputs.append(PhaseChanged(phase))
             if self.is_refused and phase == MEMBER:
                 self.is_refused = False
@@ -335,9 +335,9 @@ class ViewMember(Machine):
         while len(self.members) > 1:
             self.members.popleft()
         self.donor = next(life for life in members if life.pid == donor)
-        self.transfer.want(self.view.id, donor, now, out)
+        self.transfer.request_state(self.view.id, donor, now, out)
 
-    def _enter(self, view: View, is_stateful: bool, now: float) -> None:
+    def _enter(self, view: GroupView, is_stateful: bool, now: float) -> None:
         self.guard.enter(view)
         recipe, rank = self.recipe.recipe_of(len(view.members)), view.members.index(self.life)
         self.members.append(Member(recipe, rank, self.rng, view))
@@ -369,7 +369,7 @@ class ViewMember(Machine):
         head.on_ready(ready, now, out)
         self.policy.on_stateful()
 
-    def _announce(self, view: View, state: bytes | None, out: Effects) -> None:
+    def _announce(self, view: GroupView, state: bytes | None, out: Effects) -> None:
         self.shown = view
         wants_state = self.giving.pop(view.id, False)
         out.outputs.append(Installed(view, state, wants_state))

@@ -9,12 +9,12 @@ process could tell the difference.
 """
 
 from semcast.core.member import Member
+from semcast.core.views.failure_detector import FailureDetector
 from semcast.core.views.policy import Change, Exit, ViewPolicy
 from semcast.core.views.recipe import ViewRecipe
-from semcast.core.views.suspicion import Suspicion
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.ids import NEVER, Life, Pid, Seq, ViewId
+from semcast.terms.ids import NEVER, Incarnation, Pid, Seq, ViewId
 from semcast.terms.views import (
     CHANGING,
     LEFT,
@@ -22,9 +22,9 @@ from semcast.terms.views import (
     NO_VIEW,
     Consent,
     Formed,
+    GroupView,
     Heartbeat,
     Invite,
-    View,
     ViewDatagram,
 )
 
@@ -36,7 +36,7 @@ _SPREAD = (1 << 31) + 1
 class PartitionableViews(ViewPolicy):
     """Lives as long as the process.  Invariant: view.id <= promised."""
 
-    def __init__(self, recipe: ViewRecipe, life: Life, suspicion: Suspicion) -> None:
+    def __init__(self, recipe: ViewRecipe, life: Incarnation, suspicion: FailureDetector) -> None:
         self.recipe = recipe
         self.life = life
         self.suspicion = suspicion
@@ -49,12 +49,12 @@ class PartitionableViews(ViewPolicy):
         self.consents: dict[Pid, Seq] = {}
         self.retry_at = NEVER
         self.form_by = NEVER
-        self.mismatch_at = NEVER  # when the view was first not what is in reach
-        self.strays_at = NEVER  # when somebody in reach was first in another view
+        self.mismatch_since = NEVER  # when the view was first not what is in reach
+        self.merge_since = NEVER  # when somebody in reach was first in another view
         self.is_leaving = False
         self.has_quorum = False  # That is for primary views,
-        self.expels: tuple[Life, ...] = ()  # and so is this.
-        self.next: View | None = None  # to be installed now
+        self.to_exclude: tuple[Incarnation, ...] = ()  # and so is this.
+        self.next_view: GroupView | None = None  # to be installed now
 
     def __repr__(self) -> str:
         return f"PartitionableViews({self.view}, forming={self.forming}, {self.consents})"
@@ -65,12 +65,12 @@ class PartitionableViews(ViewPolicy):
         return min(self.retry_at, self.form_by)
 
     @property
-    def is_bound(self) -> bool:
+    def has_consented(self) -> bool:
         """Whether it has consented to a view that is not yet formed."""
         return self.promised > self.view.id and self.consented_until != -NEVER
 
     @property
-    def view(self) -> View:
+    def view(self) -> GroupView:
         """The one that this process is in."""
         return NO_VIEW if self.member is None else self.member.view
 
@@ -82,33 +82,33 @@ class PartitionableViews(ViewPolicy):
     @property
     def steady_until(self) -> float | None:
         """The deadline, if the view goes on and there is nothing to poll for."""
-        is_steady = not (self.is_bound or self.is_leaving) and self.next is None
+        is_steady = not (self.has_consented or self.is_leaving) and self.next_view is None
         return self.deadline if is_steady else None
 
     @property
     def phase(self) -> str:
         """What keeps a member of the current view from sending, or MEMBER."""
-        return CHANGING if self.is_bound else MEMBER
+        return CHANGING if self.has_consented else MEMBER
 
     def enter(self, member: Member, is_stateful: bool, now: float) -> None:
         """A view begins, of which this is the member here."""
         self.member = member
-        self.next = None
+        self.next_view = None
         self.consented_until = -NEVER
-        self.mismatch_at = self.strays_at = NEVER
+        self.mismatch_since = self.merge_since = NEVER
 
     def poll(self, now: float, out: Effects) -> Change | Exit | None:
         """Be silent while it is bound, and enter the view that was formed."""
         if self.member is not None:
-            self.member.is_silent = self.is_bound
-        if self.next is not None:
-            return Change(self.next)
+            self.member.is_silent = self.has_consented
+        if self.next_view is not None:
+            return Change(self.next_view)
         return Exit(LEFT) if self.has_left else None
 
-    def start(self) -> View:
+    def start(self) -> GroupView:
         """The first view: this process alone."""
         self.promised = self._new_id()
-        return View(self.promised, (self.life,), (0,))
+        return GroupView(self.promised, (self.life,), (0,))
 
     def _new_id(self) -> ViewId:
         """An id that only this life gives, above every id heard of.
@@ -121,10 +121,10 @@ class PartitionableViews(ViewPolicy):
         pid, inc = self.life
         return count << _NAMER_BITS | (_SPREAD * pid + inc) % (1 << _NAMER_BITS)
 
-    def _in_reach(self) -> list[Life]:
+    def _in_reach(self) -> list[Incarnation]:
         """This process and all that are heard and stay, by number."""
         lives = [
-            Life(pid, heartbeat.inc)
+            Incarnation(pid, heartbeat.inc)
             for pid, heartbeat in self.heartbeats.items()
             if self.suspicion.is_alive(pid) and not heartbeat.leaving
         ]
@@ -136,7 +136,7 @@ class PartitionableViews(ViewPolicy):
         alive = (pid for pid in self.heartbeats if self.suspicion.is_alive(pid))
         return self.is_leaving and all(self.heartbeats[pid].view != self.view.id for pid in alive)
 
-    def _strays(self, lives: list[Life]) -> bool:
+    def _strays(self, lives: list[Incarnation]) -> bool:
         """Whether somebody in reach is in another view."""
         others = (self.heartbeats[life.pid].view for life in lives if life != self.life)
         return any(view != self.view.id for view in others)
@@ -172,21 +172,21 @@ class PartitionableViews(ViewPolicy):
         self.consented_until = now + 2 * self.recipe.patience_s
         out.send.append(((source,), Consent(invite.view, self.sent)))
 
-    def _on_formed(self, view: View, now: float) -> None:
-        if view.id != self.promised or view.id <= self.view.id or not self.is_bound:
+    def _on_formed(self, view: GroupView, now: float) -> None:
+        if view.id != self.promised or view.id <= self.view.id or not self.has_consented:
             return
         if self.life not in view.members:
             self.consented_until = -NEVER  # The consent came too late.
             return
-        if view.bases[view.members.index(self.life)] != self.sent:
+        if view.seq_bases[view.members.index(self.life)] != self.sent:
             raise RemoteProtocolError(
                 f"view {view.id}: sequence numbers differ from those this process consented to"
             )
-        self.next = view
+        self.next_view = view
 
     def on_time(self, now: float, out: Effects) -> None:
         """Invite, ask again, or go on without those who do not answer."""
-        if self.is_bound and now >= self.consented_until:
+        if self.has_consented and now >= self.consented_until:
             self.consented_until = -NEVER
         if self.forming is not None:
             if now >= self.form_by:
@@ -195,12 +195,15 @@ class PartitionableViews(ViewPolicy):
                 self._ask(now, out)
             return
         lives = self._in_reach()
-        self.mismatch_at = self._since(self.mismatch_at, set(lives) != set(self.view.members), now)
-        self.strays_at = self._since(self.strays_at, self._strays(lives), now)
-        due = min(
-            self.mismatch_at + self.recipe.gather_s, self.strays_at + 2 * self.recipe.patience_s
+        self.mismatch_since = self._since(
+            self.mismatch_since, set(lives) != set(self.view.members), now
         )
-        if now >= due and lives[0] == self.life and not self.is_bound:
+        self.merge_since = self._since(self.merge_since, self._strays(lives), now)
+        due = min(
+            self.mismatch_since + self.recipe.gather_s,
+            self.merge_since + 2 * self.recipe.patience_s,
+        )
+        if now >= due and lives[0] == self.life and not self.has_consented:
             self._invite(lives, now, out)
 
     @staticmethod
@@ -209,7 +212,7 @@ class PartitionableViews(ViewPolicy):
             return NEVER
         return min(before, now)
 
-    def _invite(self, lives: list[Life], now: float, out: Effects) -> None:
+    def _invite(self, lives: list[Incarnation], now: float, out: Effects) -> None:
         self.promised = self._new_id()
         self.forming = Invite(self.promised, tuple(lives))
         self.consents = {self.life.pid: self.sent}
@@ -237,10 +240,10 @@ class PartitionableViews(ViewPolicy):
         if awaited and not over:
             return
         bases = tuple(self.consents[life.pid] for life in members)
-        view = View(forming.view, tuple(members), bases)
+        view = GroupView(forming.view, tuple(members), bases)
         others = [life.pid for life in members if life != self.life]
         if others:
             out.send.append((others, Formed(view)))
         self.forming = None
         self.retry_at = self.form_by = NEVER
-        self.next = view
+        self.next_view = view

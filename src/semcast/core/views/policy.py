@@ -10,18 +10,18 @@ from typing import NamedTuple, Protocol
 
 from semcast.core.member import Member
 from semcast.terms.effects import Effects
-from semcast.terms.ids import Life, Pid, Seq
-from semcast.terms.views import Heartbeat, View, ViewDatagram
+from semcast.terms.ids import Incarnation, Pid, Seq
+from semcast.terms.views import GroupView, Heartbeat, ViewDatagram
 
 
 class Change(NamedTuple):
     """Enter `view` now.  With a cut, everything up to there is delivered before; `stateless` are
     those that have yet to get the application's state, `donor` the one that keeps it for them."""
 
-    view: View
+    view: GroupView
     cut: Sequence[Seq] | None = None
     donor: Pid = -1
-    stateless: tuple[Life, ...] = ()
+    stateless: tuple[Incarnation, ...] = ()
 
 
 class Exit(NamedTuple):
@@ -34,13 +34,13 @@ class ViewPolicy(Protocol):
     """Lives as long as one incarnation of the process.
 
     `steady_until`: the deadline, if the view goes on and there is nothing to poll for, else None.
-    `has_quorum`: enough members are in reach to go on.  `expels` are those that this member wants
-    put out.
+    `has_quorum`: enough members are in reach to go on.  `to_exclude` are those that this member
+    wants put out.
     """
 
     is_leaving: bool
     has_quorum: bool
-    expels: tuple[Life, ...]
+    to_exclude: tuple[Incarnation, ...]
 
     @property
     @abstractmethod
@@ -63,7 +63,7 @@ class ViewPolicy(Protocol):
         """Whether nobody in the view needs anything of the one before."""
         return True
 
-    def start(self) -> View | None:
+    def start(self) -> GroupView | None:
         """The first view, of a process that need not be taken in by others."""
         return None
 

@@ -12,13 +12,13 @@ from random import Random
 
 from semcast.core.flush import OPEN
 from semcast.core.member import Member
-from semcast.core.views.agreement import Agreement
+from semcast.core.views.failure_detector import FailureDetector
 from semcast.core.views.policy import Change, Exit, ViewPolicy
 from semcast.core.views.recipe import ViewRecipe
-from semcast.core.views.suspicion import Suspicion
+from semcast.core.views.view_agreement import ViewAgreement
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.ids import NEVER, Life, Pid, Rank
+from semcast.terms.ids import NEVER, Incarnation, Pid, Rank
 from semcast.terms.views import (
     CHANGING,
     EXCLUDED,
@@ -28,34 +28,36 @@ from semcast.terms.views import (
     Accepted,
     BallotRejected,
     Decided,
+    GroupView,
     Heartbeat,
     NotInView,
     Prepare,
     Promise,
-    Proposal,
     Propose,
-    View,
     ViewDatagram,
+    ViewProposal,
 )
 
 
 class PrimaryViews(ViewPolicy):
     """Lives as long as the process; `agreement` as long as the view."""
 
-    def __init__(self, recipe: ViewRecipe, life: Life, suspicion: Suspicion, rng: Random) -> None:
+    def __init__(
+        self, recipe: ViewRecipe, life: Incarnation, suspicion: FailureDetector, rng: Random
+    ) -> None:
         self.recipe = recipe
         self.life = life
         self.suspicion = suspicion
         self.rng = rng
         self.member: Member | None = None
-        self.agreement: Agreement | None = None
+        self.agreement: ViewAgreement | None = None
         self.decision: Decided | None = None  # that led to the current view
         self.heartbeats: dict[Pid, Heartbeat] = {}
         self.installed_at = 0.0
-        self.reason_at = NEVER  # when there was first a reason to change the view
+        self.change_since = NEVER  # when there was first a reason to change the view
         self.is_leaving = False
-        self.expels: tuple[Life, ...] = ()  # those that this member wants put out
-        self.next: Decided | None = None  # to be installed now
+        self.to_exclude: tuple[Incarnation, ...] = ()  # those that this member wants put out
+        self.next_view: Decided | None = None  # to be installed now
         self.is_excluded = False
         self.has_quorum = False  # whether enough members can be reached to go on
 
@@ -75,7 +77,7 @@ class PrimaryViews(ViewPolicy):
             or self.is_excluded
         ):
             return None
-        return NEVER if self.reason_at == NEVER else self.deadline
+        return NEVER if self.change_since == NEVER else self.deadline
 
     @property
     def deadline(self) -> float:
@@ -85,9 +87,9 @@ class PrimaryViews(ViewPolicy):
             return NEVER
         if agreement.ballot:
             return agreement.retry_at
-        if self.reason_at == NEVER or not (self._coordinates and self.has_quorum):
+        if self.change_since == NEVER or not (self._coordinates and self.has_quorum):
             return NEVER
-        return max(self.reason_at + self.recipe.gather_s, agreement.yields_until)
+        return max(self.change_since + self.recipe.gather_s, agreement.backoff_until)
 
     @property
     def phase(self) -> str:
@@ -98,12 +100,12 @@ class PrimaryViews(ViewPolicy):
 
     def enter(self, member: Member, is_stateful: bool, now: float) -> None:
         """A view begins: the one that was decided on, or the first."""
-        self.member, self.decision = member, self.next
-        self.agreement = Agreement(self.recipe, member, self.rng)
+        self.member, self.decision = member, self.next_view
+        self.agreement = ViewAgreement(self.recipe, member, self.rng)
         self.agreement.is_stateful = is_stateful
         self.installed_at = now
-        self.reason_at = NEVER
-        self.next = None
+        self.change_since = NEVER
+        self.next_view = None
         self._count()
 
     @property
@@ -128,7 +130,7 @@ class PrimaryViews(ViewPolicy):
         self.member.on_suspects(away)
         self.has_quorum = len(members) - len(away) >= self.agreement.quorum
 
-    def _is_gone(self, life: Life) -> bool:
+    def _is_gone(self, life: Incarnation) -> bool:
         """Suspected, or its process has begun another life."""
         if life == self.life:
             return False
@@ -136,7 +138,7 @@ class PrimaryViews(ViewPolicy):
         reborn = heartbeat is not None and heartbeat.inc > life.inc
         return reborn or not self.suspicion.is_alive(life.pid)
 
-    def _leavers(self) -> set[Life]:
+    def _leavers(self) -> set[Incarnation]:
         """Those who want to leave, and may: not while all who stay wait for the state."""
         assert self.member is not None
         assert self.agreement is not None
@@ -151,7 +153,7 @@ class PrimaryViews(ViewPolicy):
                 leave.add(life)
             elif not self._is_gone(life):
                 stay.add(life)
-                has_state |= heartbeat.stateful
+                has_state |= heartbeat.has_state
         return leave if has_state or not stay else set()
 
     @property
@@ -162,23 +164,23 @@ class PrimaryViews(ViewPolicy):
                 return life == self.life
         return False
 
-    def _joiners(self) -> list[Life]:
+    def _joiners(self) -> list[Incarnation]:
         """Those who are heard, in no view and not in this one."""
         assert self.member is not None
         members = set(self.member.view.members)
         lives = [
-            Life(pid, heartbeat.inc)
+            Incarnation(pid, heartbeat.inc)
             for pid, heartbeat in sorted(self.heartbeats.items())
             if heartbeat.view == 0 and not heartbeat.leaving and self.suspicion.is_alive(pid)
         ]
         return [life for life in lives if life not in members]
 
-    def _unwanted(self, now: float) -> set[Life]:
+    def _unwanted(self, now: float) -> set[Incarnation]:
         """Members that should not be in the next view."""
         assert self.member is not None
         view = self.member.view
         late = now - self.installed_at >= 2 * self.recipe.patience_s
-        unwanted = set(self.expels) & set(view.members) | self._leavers()
+        unwanted = set(self.to_exclude) & set(view.members) | self._leavers()
         for life in view.members:
             heartbeat = self.heartbeats.get(life.pid)
             if self._is_gone(life):
@@ -188,7 +190,7 @@ class PrimaryViews(ViewPolicy):
             if late and heartbeat.view < view.id:
                 unwanted.add(life)
             if heartbeat.view == view.id:
-                unwanted.update(x for x in heartbeat.expels if x in view.members and x != life)
+                unwanted.update(x for x in heartbeat.to_exclude if x in view.members and x != life)
         return unwanted
 
     def on_heartbeat(self, source: Pid, heartbeat: Heartbeat, now: float, out: Effects) -> None:
@@ -200,7 +202,7 @@ class PrimaryViews(ViewPolicy):
         if self.member is None:
             return
         self._count()
-        view, life = self.member.view, Life(source, heartbeat.inc)
+        view, life = self.member.view, Incarnation(source, heartbeat.inc)
         if heartbeat.view >= view.id or not self._answers(life):
             return
         if life in view.members:
@@ -212,7 +214,7 @@ class PrimaryViews(ViewPolicy):
         elif heartbeat.view:
             out.send.append(((source,), NotInView(heartbeat.inc, view.id)))
 
-    def _answers(self, asks: Life) -> bool:
+    def _answers(self, asks: Incarnation) -> bool:
         """One is enough to tell what was missed: the lowest in reach that is in the view."""
         assert self.member is not None
         view = self.member.view
@@ -276,7 +278,7 @@ class PrimaryViews(ViewPolicy):
     def _on_decided(self, decided: Decided, now: float, out: Effects) -> None:
         if self.member is None:
             if self.life in decided.proposal.next.members:
-                self.next = decided
+                self.next_view = decided
         elif decided.view == self.member.view.id and self.agreement is not None:
             self._check(decided)
             self.agreement.on_decided(decided, now, out)
@@ -291,14 +293,14 @@ class PrimaryViews(ViewPolicy):
             return
         is_reason = agreement.is_under_way or bool(self._unwanted(now)) or bool(self._joiners())
         if not is_reason:
-            self.reason_at = NEVER
-        elif self.reason_at == NEVER:
-            self.reason_at = now
+            self.change_since = NEVER
+        elif self.change_since == NEVER:
+            self.change_since = now
         if agreement.ballot or not self._coordinates or not self.has_quorum:
             return
         if self.is_leaving and agreement.members == 1:
             return  # There is nobody to decide for.
-        if now >= max(self.reason_at + self.recipe.gather_s, agreement.yields_until):
+        if now >= max(self.change_since + self.recipe.gather_s, agreement.backoff_until):
             agreement.start(now, out)
 
     def poll(self, now: float, out: Effects) -> Change | Exit | None:
@@ -309,11 +311,11 @@ class PrimaryViews(ViewPolicy):
             compose = partial(self._compose, now=now)
             agreement.poll(self._is_awaited, compose, now, out)
             if agreement.is_complete:
-                self.next = agreement.decision
-        if self.next is not None and self.life in self.next.proposal.next.members:
-            proposal = self.next.proposal
-            return Change(proposal.next, proposal.cut, proposal.donor, proposal.stateless)
-        if self.next is not None or self.is_excluded:
+                self.next_view = agreement.decision
+        if self.next_view is not None and self.life in self.next_view.proposal.next.members:
+            proposal = self.next_view.proposal
+            return Change(proposal.next, proposal.cut, proposal.donor, proposal.without_state)
+        if self.next_view is not None or self.is_excluded:
             return Exit(LEFT if self.is_leaving else EXCLUDED)
         is_alone = agreement is None or (agreement.members == 1 and not agreement.is_under_way)
         return Exit(LEFT) if self.is_leaving and is_alone else None
@@ -322,7 +324,7 @@ class PrimaryViews(ViewPolicy):
         assert self.member is not None
         return not self._is_gone(self.member.view.members[rank])
 
-    def _compose(self, promises: dict[Rank, Promise], now: float) -> Proposal:
+    def _compose(self, promises: dict[Rank, Promise], now: float) -> ViewProposal:
         """The next view: who answered and is wanted, at least a quorum, and who asks to join."""
         assert self.member is not None
         assert self.agreement is not None
@@ -335,23 +337,23 @@ class PrimaryViews(ViewPolicy):
                 spare -= 1
             if life not in unwanted or (spare < 0 and life not in leavers):
                 stay.append(rank)
-        if not any(promises[rank].stateful for rank in stay):
-            stay = sorted([*stay, min(rank for rank in promises if promises[rank].stateful)])
+        if not any(promises[rank].has_state for rank in stay):
+            stay = sorted([*stay, min(rank for rank in promises if promises[rank].has_state)])
         joiners = [life for life in self._joiners() if life.pid not in _pids(view, stay)]
         members = tuple(view.members[rank] for rank in stay) + tuple(joiners)
         bases = tuple(promises[rank].sent for rank in stay)
-        stateful = [view.members[rank] for rank in stay if promises[rank].stateful]
+        stateful = [view.members[rank] for rank in stay if promises[rank].has_state]
         cut = tuple(
             max(promise.frontier[sender] for promise in promises.values())
             for sender in range(len(view.members))
         )
-        return Proposal(
-            View(view.id + 1, members, bases + (0,) * len(joiners), view.lineage),
+        return ViewProposal(
+            GroupView(view.id + 1, members, bases + (0,) * len(joiners), view.lineage),
             cut,
             stateful[0].pid,
             tuple(life for life in members if life not in stateful),
         )
 
 
-def _pids(view: View, ranks: list[Rank]) -> set[Pid]:
+def _pids(view: GroupView, ranks: list[Rank]) -> set[Pid]:
     return {view.members[rank].pid for rank in ranks}

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from semcast.core.recipe import Recipe
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.promises import promised
 
 PROTOCOLS: Final = ("s-vsm", "vsm", "vs")
@@ -46,10 +46,10 @@ class ViewRecipe:
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise one_of("protocol", self.protocol, PROTOCOLS)
+            raise unknown_value("protocol", self.protocol, PROTOCOLS)
         promised(self.protocol, self.order)
         if self.overflow not in OVERFLOWS:
-            raise one_of("overflow", self.overflow, OVERFLOWS)
+            raise unknown_value("overflow", self.overflow, OVERFLOWS)
         if self.protocol != "s-vsm":
             object.__setattr__(self, "relation", "none")
         if self.order == "total" and self.relation not in ("item", "none"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.families.family import Family
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.promises import ORDERS, PROTOCOLS, promised
 from semcast.wire import GROUP_CODEC
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from semcast.families.testing import Testing
 
 
-def machine(recipe: Recipe, life: Life, rng: Random, now: float, records: Sequence[Any]) -> Member:
+def machine(
+    recipe: Recipe, life: Incarnation, rng: Random, now: float, records: Sequence[Any]
+) -> Member:
     """The member whose rank is its process number; it has no second incarnation."""
     return Member(recipe, life.pid, rng)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from semcast.core.relation.bitmap import BitmapAnnotator
-from semcast.core.relation.item import ChainAnnotator
+from semcast.core.relation.item import ChainLimitAnnotator
 from semcast.core.relation.listed import ListAnnotator
 from semcast.core.relation.protocols import Annotation
 from semcast.core.relation.update_fin import UpdateFinAnnotator
@@ -87,12 +87,12 @@ def list_closure_from_here(original: Any) -> Callable[..., Any]:
 
 
 @ANNOTATOR_MUTANTS.add(
-    "tag-that-items-share", ChainAnnotator, "annotate", scenario="slow-chain", swarm="s-rm"
+    "tag-that-items-share", ChainLimitAnnotator, "annotate", scenario="slow-chain", swarm="s-rm"
 )
 def tag_that_items_share(original: Any) -> Callable[..., Any]:
     """Two items get one tag."""
 
-    def annotate(self: ChainAnnotator, seq: Seq, submission: Submission) -> Annotation:
+    def annotate(self: ChainLimitAnnotator, seq: Seq, submission: Submission) -> Annotation:
         item, covers, keep = original(self, seq, submission)
         return (None if item is None else item // 2), covers, keep
 

@@ -20,7 +20,7 @@ from semcast.families.draws import (
 )
 from semcast.families.fixed.scenarios import STILL_S, FixedCase
 from semcast.families.testing import Choice
-from semcast.faults import Arrival, Crash, Failpoint, Fault, Stumble
+from semcast.faults import Crash, Failpoint, FailpointCrash, Fault, LateJoin
 
 FAILPOINTS = (
     ("purge", "retransmission"),
@@ -72,7 +72,7 @@ def draw_others(members: int, phase_s: float, rng: Random) -> Iterator[Fault]:
     yield from draw_isolations(KINDS, members, rng)
     for pid in range(members):
         if rng.random() < 0.06:
-            yield Arrival(pid, rng.uniform(0, phase_s))
+            yield LateJoin(pid, rng.uniform(0, phase_s))
 
 
 def draw_recipe(choice: Choice, members: int, rng: Random) -> Recipe:
@@ -123,4 +123,4 @@ def draw_crashes(
             continue
         kind, note = rng.choice(FAILPOINTS)
         nth, keep = rng.choice((1, 2, 5, 20)), rng.choice((0.0, 0.3, 0.7, 1.0))
-        yield Stumble(Failpoint(pid, kind, note, nth, keep), announced_after_s=announced)
+        yield FailpointCrash(Failpoint(pid, kind, note, nth, keep), announced_after_s=announced)

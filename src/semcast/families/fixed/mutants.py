@@ -7,33 +7,35 @@ here: nothing in the API leads to them.  A mutant that survives is a missing tes
 from collections.abc import Callable
 from typing import Any
 
-from semcast.core.detector import QuorumDetector
-from semcast.core.holdings import Holdings
 from semcast.core.member import Member
+from semcast.core.member_buffers import MemberBuffers
 from semcast.core.order.fifo import FifoQueue
 from semcast.core.order.item import ItemQueue
-from semcast.core.purging import PurgingBuffer
-from semcast.core.reception import Reception
-from semcast.core.recovery import RepairRequester
-from semcast.core.retransmission import RetransmissionStore
+from semcast.core.purging_buffer import PurgingBuffer
+from semcast.core.receiver import Receiver
+from semcast.core.repair_requester import RepairRequester
+from semcast.core.retransmission_store import RetransmissionStore
+from semcast.core.stability import QuorumDetector
 from semcast.families.testing import MutantTable
 from semcast.kernel import Run, run_of, runs_of
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message, Purged
+from semcast.terms.messages import DataMessage, PurgeNotice
 
 MUTANTS = MutantTable()
 
 
-@MUTANTS.add("lose-predecessors", Holdings, "_deliver", scenario="causal-relay", swarm="causal")
-@MUTANTS.add("canary", Holdings, "_deliver", scenario="slow-member", swarm="s-rm")
+@MUTANTS.add(
+    "lose-predecessors", MemberBuffers, "_deliver", scenario="causal-relay", swarm="causal"
+)
+@MUTANTS.add("canary", MemberBuffers, "_deliver", scenario="slow-member", swarm="s-rm")
 def drop_deliveries(original: Any) -> Callable[..., Any]:
     """The canary: every third message is not delivered, and nobody is told."""
 
-    def deliver(self: Holdings, run: Run, out: Effects) -> None:
-        kept = [message for message in run.messages() if message.seq % 3]
-        self.ready -= run.count - len(kept)
-        for part in runs_of(kept):
+    def deliver(self: MemberBuffers, run: Run, out: Effects) -> None:
+        remaining = [message for message in run.messages() if message.seq % 3]
+        self.ready -= run.count - len(remaining)
+        for part in runs_of(remaining):
             original(self, part, out)
 
     return deliver
@@ -45,9 +47,9 @@ def drop_deliveries(original: Any) -> Callable[..., Any]:
 def purge_before_safe(original: Any) -> Callable[..., Any]:
     """The naive implementation of SRB §2.2: purge as soon as something newer is here."""
 
-    def purge(self: RetransmissionStore, sender: Rank) -> list[tuple[Message, Seq]]:
-        kept = self.stream(sender)
-        kept.safe = max([kept.safe, *kept.buffer.held])
+    def purge(self: RetransmissionStore, sender: Rank) -> list[tuple[DataMessage, Seq]]:
+        stored = self.stream(sender)
+        stored.safe = max([stored.safe, *stored.buffer.held])
         return original(self, sender)  # type: ignore[no-any-return]
 
     return purge
@@ -109,15 +111,15 @@ def reclaim_on_majority(original: Any) -> Callable[..., Any]:
     return has_quorum
 
 
-@MUTANTS.add("skip-without-notice", Reception, "_keep_ahead", scenario="duplicates", swarm="s-rm")
+@MUTANTS.add("skip-without-notice", Receiver, "_keep_ahead", scenario="duplicates", swarm="s-rm")
 def skip_without_notice(original: Any) -> Callable[..., Any]:
     """A gap in front of a message that came is taken for a purge [SRB §2.2]."""
 
-    def keep_ahead(self: Reception, message: Message, source: Rank, out: Effects) -> None:
+    def keep_ahead(self: Receiver, message: DataMessage, source: Rank, out: Effects) -> None:
         sender = message.sender
         first = self.frontier[sender] + 1
         if first < message.seq and not message.after:
-            self._skip(Purged(sender, first, message.seq - 1, message.seq), source, out)
+            self._skip(PurgeNotice(sender, first, message.seq - 1, message.seq), source, out)
             self._admit(message, source, out)
             self._advance(sender, source, out)
         else:
@@ -130,8 +132,8 @@ def skip_without_notice(original: Any) -> Callable[..., Any]:
 def forget_purged(original: Any) -> Callable[..., Any]:
     """Who purges keeps no notice of it."""
 
-    def purge(self: RetransmissionStore, sender: Rank) -> list[tuple[Message, Seq]]:
-        purged: list[tuple[Message, Seq]] = original(self, sender)
+    def purge(self: RetransmissionStore, sender: Rank) -> list[tuple[DataMessage, Seq]]:
+        purged: list[tuple[DataMessage, Seq]] = original(self, sender)
         for message, _ in purged:
             self.stream(sender).holes.forget(message.seq)
         return purged
@@ -139,29 +141,29 @@ def forget_purged(original: Any) -> Callable[..., Any]:
     return purge
 
 
-@MUTANTS.add("resurrect-duplicates", Reception, "_discard", scenario="duplicates", swarm="s-rm")
+@MUTANTS.add("resurrect-duplicates", Receiver, "_discard", scenario="duplicates", swarm="s-rm")
 def resurrect_duplicates(original: Any) -> Callable[..., Any]:
     """A late copy of a message that was purged here is queued again."""
 
-    def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
+    def discard(self: Receiver, message: DataMessage, why: str, source: Rank, out: Effects) -> None:
         held = self.holdings.queue.holds(message) or self.holdings.store.holds(message)
         late = why == "duplicate" and message.seq <= self.frontier[message.sender]
         queue = self.holdings.queue
         if late and not held and queue and isinstance(queue, FifoQueue):
-            self.holdings.take(message)
+            self.holdings.count_held(message)
             queue.push(run_of([message]))
-            queue.lanes[message.sender].index.add(message)
+            queue.by_sender[message.sender].index.add(message)
         else:
             original(self, message, why, source, out)
 
     return discard
 
 
-@MUTANTS.add("deliver-twice", Reception, "_discard", scenario="duplicates", swarm="s-rm")
+@MUTANTS.add("deliver-twice", Receiver, "_discard", scenario="duplicates", swarm="s-rm")
 def deliver_twice(original: Any) -> Callable[..., Any]:
     """The duplicate of the newest message passes for the next one."""
 
-    def discard(self: Reception, message: Message, why: str, source: Rank, out: Effects) -> None:
+    def discard(self: Receiver, message: DataMessage, why: str, source: Rank, out: Effects) -> None:
         newest = why == "duplicate" and message.seq == self.frontier[message.sender]
         if newest and self.holdings.ready > 0 and not self.holdings.queue:
             self.holdings._deliver(run_of([message]), out)
@@ -183,14 +185,14 @@ def only_the_sender_repairs(original: Any) -> Callable[..., Any]:
     return target
 
 
-@MUTANTS.add("tail-loss-undetected", Reception, "hear", scenario="lost-tail", swarm="s-rm")
+@MUTANTS.add("tail-loss-undetected", Receiver, "learn_indirect", scenario="lost-tail", swarm="s-rm")
 @MUTANTS.add(
-    "tail-loss-undetected-s-sm", Reception, "hear", scenario="lost-tail-s-sm", swarm="s-sm"
+    "tail-loss-undetected-s-sm", Receiver, "learn_indirect", scenario="lost-tail-s-sm", swarm="s-sm"
 )
 def tail_loss_undetected(original: Any) -> Callable[..., Any]:
     """Gossip and *window empty* are no hints: only a later message shows a gap."""
 
-    def hear(self: Reception, sender: Rank, seq: Seq) -> None:
+    def hear(self: Receiver, sender: Rank, seq: Seq) -> None:
         pass
 
     return hear
@@ -200,8 +202,8 @@ def tail_loss_undetected(original: Any) -> Callable[..., Any]:
 def purge_the_newer(original: Any) -> Callable[..., Any]:
     """The newcomer goes, the obsolete message stays."""
 
-    def push(self: FifoQueue, run: Run) -> list[tuple[Message, Seq]]:
-        purged: list[tuple[Message, Seq]] = []
+    def push(self: FifoQueue, run: Run) -> list[tuple[DataMessage, Seq]]:
+        purged: list[tuple[DataMessage, Seq]] = []
         for message in run.messages():
             older = self.would_purge(message)
             purged += [(message, older[0].seq)] if older else original(self, run_of([message]))
@@ -214,13 +216,13 @@ def purge_the_newer(original: Any) -> Callable[..., Any]:
 def purge_the_wrong_item(original: Any) -> Callable[..., Any]:
     """One item's update supersedes another's."""
 
-    def purge(self: PurgingBuffer, horizon: Seq) -> list[tuple[Message, Seq]]:
+    def purge(self: PurgingBuffer, horizon: Seq) -> list[tuple[DataMessage, Seq]]:
         applied = [by for by in self.unapplied if by.seq <= horizon and by.item is not None]
-        purged: list[tuple[Message, Seq]] = original(self, horizon)
+        purged: list[tuple[DataMessage, Seq]] = original(self, horizon)
         for by in applied if self.by_item is not None else []:
             older = [m for m in self.held.values() if m.seq < by.seq and m.item is not None]
             if by.seq in self.held:
-                purged += [(self.remove(m.seq), by.seq) for m in older if not m.keep]
+                purged += [(self.remove(m.seq), by.seq) for m in older if not m.never_purge]
         return purged
 
     return purge
@@ -230,11 +232,11 @@ def purge_the_wrong_item(original: Any) -> Callable[..., Any]:
 def purge_what_must_stay(original: Any) -> Callable[..., Any]:
     """ "Never purge" is forgotten."""
 
-    def purge(self: PurgingBuffer, horizon: Seq) -> list[tuple[Message, Seq]]:
+    def purge(self: PurgingBuffer, horizon: Seq) -> list[tuple[DataMessage, Seq]]:
         applied = [by for by in self.unapplied if by.seq <= horizon and by.item is not None]
-        purged: list[tuple[Message, Seq]] = original(self, horizon)
+        purged: list[tuple[DataMessage, Seq]] = original(self, horizon)
         for by in applied:
-            same = [m for m in self.held.values() if m.keep and m.item == by.item]
+            same = [m for m in self.held.values() if m.never_purge and m.item == by.item]
             purged += [(self.remove(m.seq), by.seq) for m in same if m.seq < by.seq]
         return purged
 
@@ -245,40 +247,40 @@ def purge_what_must_stay(original: Any) -> Callable[..., Any]:
 def move_across_kept(original: Any) -> Callable[..., Any]:
     """Under order `item` a newer value overtakes one that may not be purged."""
 
-    def place(self: ItemQueue, message: Message, purged: list[tuple[Message, Seq]]) -> int:
+    def place(self: ItemQueue, message: DataMessage, purged: list[tuple[DataMessage, Seq]]) -> int:
         self.barrier[message.sender] = 0
         return int(original(self, message, purged))
 
     return place
 
 
-@MUTANTS.add("ignore-causality", Reception, "_is_due", scenario="causal-relay", swarm="causal")
+@MUTANTS.add("ignore-causality", Receiver, "_is_due", scenario="causal-relay", swarm="causal")
 def ignore_causality(original: Any) -> Callable[..., Any]:
     """Predecessors of other senders are not waited for."""
 
-    def is_due(self: Reception, message: Message) -> bool:
+    def is_due(self: Receiver, message: DataMessage) -> bool:
         return True
 
     return is_due
 
 
 @MUTANTS.add(
-    "early-never-gives-way", Reception, "_give_way", scenario="early-arrivals", swarm="s-rm"
+    "early-never-gives-way", Receiver, "_give_way", scenario="early-arrivals", swarm="s-rm"
 )
 def early_never_gives_way(original: Any) -> Callable[..., Any]:
     """Messages ahead of a gap keep the room that closing it needs: FIFO deadlock."""
 
-    def give_way(self: Reception, sender: Rank, out: Effects) -> bool:
+    def give_way(self: Receiver, sender: Rank, out: Effects) -> bool:
         return False
 
     return give_way
 
 
-@MUTANTS.add("no-reserve", Holdings, "_make_room", scenario="crossed-buffers", swarm="s-rm")
+@MUTANTS.add("no-reserve", MemberBuffers, "_make_room", scenario="crossed-buffers", swarm="s-rm")
 def no_reserve(original: Any) -> Callable[..., Any]:
     """A full buffer admits nothing, even of a sender of whom nothing is held."""
 
-    def make_room(self: Holdings, message: Message, out: Effects) -> bool:
-        return self.held_of[message.sender] > 0 and bool(original(self, message, out))
+    def make_room(self: MemberBuffers, message: DataMessage, out: Effects) -> bool:
+        return self.held_by_sender[message.sender] > 0 and bool(original(self, message, out))
 
     return make_room

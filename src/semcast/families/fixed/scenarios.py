@@ -1,8 +1,8 @@
 """Named cases, each built to provoke one kind of mistake; the correct protocol passes them all."""
 
 from semcast.core.recipe import Recipe
-from semcast.families.case import Case, NoMore, Sender
-from semcast.faults import Constant, Failpoint, Fault, Link, OneWayCut, Stumble, Uniform
+from semcast.families.case import Case, NoMore, SenderLoad
+from semcast.faults import Constant, Failpoint, FailpointCrash, Fault, Link, OneWayCut, Uniform
 
 FixedCase = Case[Recipe, NoMore]
 STILL_S = 0.75  # three times the longest timeout that the swarm draws
@@ -10,7 +10,7 @@ STILL_S = 0.75  # three times the longest timeout that the swarm draws
 
 def case(
     recipe: Recipe,
-    *senders: Sender,
+    *senders: SenderLoad,
     seed: int = 1,
     slow: dict[int, float] | None = None,
     link: Link | None = None,
@@ -36,9 +36,9 @@ def case(
 
 def sender(
     pid: int = 0, rate: float = 300.0, count: int = 250, items: int = 3, keep: float = 0.0
-) -> Sender:
+) -> SenderLoad:
     """Nine messages of ten supersede an earlier one."""
-    return Sender(
+    return SenderLoad(
         pid=pid, rate=rate, count=count, items=items, overwrite=0.9, keep=keep, batch=1, size=8
     )
 
@@ -75,7 +75,7 @@ SCENARIOS: dict[str, FixedCase] = {
         slow={3: 0.004},
         faults=(
             OneWayCut(0.1, 0.9, 0, 3),
-            Stumble(Failpoint(0, "purge", "retransmission", 12, 0.3), announced_after_s=0.2),
+            FailpointCrash(Failpoint(0, "purge", "retransmission", 12, 0.3), announced_after_s=0.2),
         ),
     ),
     # The sender crashes in mid-burst; some have what others lack.
@@ -83,7 +83,7 @@ SCENARIOS: dict[str, FixedCase] = {
         Recipe(members=4, f=1, buffer=40),
         sender(),
         link=LOSSY,
-        faults=(Stumble(Failpoint(0, "multicast", None, 60, 0.3), announced_after_s=0.1),),
+        faults=(FailpointCrash(Failpoint(0, "multicast", None, 60, 0.3), announced_after_s=0.1),),
     ),
     # The last message is lost and nothing follows it.
     "lost-tail": case(

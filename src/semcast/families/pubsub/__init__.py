@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from semcast.core.pubsub.participant import Participant
 from semcast.core.pubsub.recipe import PROTOCOLS, PubsubRecipe
 from semcast.families.family import Family
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.promises import promised
 from semcast.terms.pubsub import Record
 from semcast.wire import PUBSUB_CODEC
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def machine(
-    recipe: PubsubRecipe, life: Life, rng: Random, now: float, records: Sequence[Record]
+    recipe: PubsubRecipe, life: Incarnation, rng: Random, now: float, records: Sequence[Record]
 ) -> Participant:
     """A participant that goes on from its records; participants count incarnations from 0."""
     return Participant(recipe, life.pid, rng, now, inc=life.inc - 1, records=records)

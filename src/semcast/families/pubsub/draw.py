@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from semcast.core.pubsub.recipe import SELECTIONS, PubsubRecipe
-from semcast.families.case import AnyCase, Case, Sender
+from semcast.families.case import AnyCase, Case, SenderLoad
 from semcast.families.draws import (
     draw_cuts,
     draw_isolations,
@@ -24,22 +24,49 @@ from semcast.families.draws import (
 )
 from semcast.families.testing import Choice
 from semcast.faults import (
-    Absence,
-    Arrival,
     Constant,
     Crash,
-    Departure,
+    Disconnection,
     Exponential,
     Failpoint,
+    FailpointCrash,
     Fault,
-    Stumble,
+    LateJoin,
+    LeaveAt,
 )
 from semcast.terms.ids import Rank
 
 RATES = (15.0, 50.0, 150.0)
-OF_LOGGERS = ("append", "append", "reclaim", "purge", "ack", "repair", "gossip", "holds", "resync")
-OF_MEMBERS = ("deliver", "deliver", "receive", "skip", "join", "gossip", "repairrequest", "welcome")
-OF_SENDERS = ("multicast", "acknowledge", "acknowledge", "deliver", "publication", "census", "gap")
+LOGGER_FAILPOINTS = (
+    "append",
+    "append",
+    "reclaim",
+    "purge",
+    "ack",
+    "repair",
+    "gossip",
+    "recoveryreply",
+    "resyncrequest",
+)
+MEMBER_FAILPOINTS = (
+    "deliver",
+    "deliver",
+    "receive",
+    "skip",
+    "join",
+    "gossip",
+    "repairrequest",
+    "welcome",
+)
+SENDER_FAILPOINTS = (
+    "multicast",
+    "acknowledge",
+    "acknowledge",
+    "deliver",
+    "publication",
+    "recoveryquery",
+    "unusedseqs",
+)
 
 
 class MoreOfPubsub(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +94,8 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     # A logger may publish and subscribe too, but with its disk it would lose what either needs.
     busy = rng.random() < 0.2
     senders = tuple(draw_publishers(participants, 0 if busy else loggers, phase_s, rng))
-    moves = tuple(draw_comings_and_goings(recipe, phase_s, rng))
-    leavers = [each.pid for each in moves if isinstance(each, Departure)]
+    moves = tuple(draw_joins_and_leaves(recipe, phase_s, rng))
+    leavers = [each.pid for each in moves if isinstance(each, LeaveAt)]
     publishers = [sender.pid for sender in senders]
     case = PubsubCase(
         seed=seed,
@@ -76,7 +103,7 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         processes=members,
         senders=senders,
         more=MoreOfPubsub(
-            unaware=dict(draw_unaware(recipe, rng)) if rng.random() < 0.5 else {},
+            unaware=dict(draw_unknown_members(recipe, rng)) if rng.random() < 0.5 else {},
             declines={loggers: rng.choice((2, 5))} if rng.random() < 0.15 else {},
             silent=() if busy else tuple(range(loggers)),
         ),
@@ -85,7 +112,7 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         faults=(
             *draw_cuts(members, phase_s, rng),
             *moves,
-            *draw_absences(range(loggers, members), phase_s, rng),
+            *draw_disconnections(range(loggers, members), phase_s, rng),
             *draw_outages(recipe, publishers, leavers, phase_s, busy, seed % 2, rng),
         ),
         phase_s=phase_s,
@@ -99,10 +126,12 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
 def draw_others(members: int, phase_s: float, rng: Random) -> Iterator[Fault]:
     """Clocks that jump, and processes that are cut off where it hurts."""
     yield from draw_jumps(members, phase_s, rng)
-    yield from draw_isolations((*OF_LOGGERS, *OF_MEMBERS, *OF_SENDERS), members, rng)
+    yield from draw_isolations(
+        (*LOGGER_FAILPOINTS, *MEMBER_FAILPOINTS, *SENDER_FAILPOINTS), members, rng
+    )
 
 
-def draw_publishers(count: int, first: Rank, phase_s: float, rng: Random) -> Iterator[Sender]:
+def draw_publishers(count: int, first: Rank, phase_s: float, rng: Random) -> Iterator[SenderLoad]:
     """Some of the participants from `first` on; some are idle early."""
     for sender in draw_senders(count, phase_s, rng, RATES):
         messages = max(2, int(sender.count * rng.choice((0.1, 0.5, 1.0))))
@@ -146,7 +175,9 @@ def draw_recipe(
     )
 
 
-def draw_unaware(recipe: PubsubRecipe, rng: Random) -> Iterator[tuple[Rank, tuple[Rank, ...]]]:
+def draw_unknown_members(
+    recipe: PubsubRecipe, rng: Random
+) -> Iterator[tuple[Rank, tuple[Rank, ...]]]:
     """Three of ten entries of everybody's membership are missing."""
     for pid in range(recipe.members):
         others = [p for p in range(recipe.founders) if p != pid and rng.random() < 0.3]
@@ -154,16 +185,16 @@ def draw_unaware(recipe: PubsubRecipe, rng: Random) -> Iterator[tuple[Rank, tupl
             yield pid, tuple(others)
 
 
-def draw_comings_and_goings(recipe: PubsubRecipe, phase_s: float, rng: Random) -> Iterator[Fault]:
+def draw_joins_and_leaves(recipe: PubsubRecipe, phase_s: float, rng: Random) -> Iterator[Fault]:
     """Who is no founder arrives in the midst of it; some leave."""
     for pid in range(recipe.founders, recipe.members):
-        yield Arrival(pid, rng.uniform(0, phase_s))
-    for pid in range(len(recipe.keepers), recipe.members):
+        yield LateJoin(pid, rng.uniform(0, phase_s))
+    for pid in range(len(recipe.logger_pids), recipe.members):
         if rng.random() < 0.1:
-            yield Departure(pid, rng.uniform(0, phase_s))
+            yield LeaveAt(pid, rng.uniform(0, phase_s))
 
 
-def draw_absences(pids: Sequence[Rank], phase_s: float, rng: Random) -> Iterator[Fault]:
+def draw_disconnections(pids: Sequence[Rank], phase_s: float, rng: Random) -> Iterator[Fault]:
     """Some are connected from 1 to 50 % of the time, and say when they go or do not."""
     if rng.random() < 0.5:
         return
@@ -175,7 +206,7 @@ def draw_absences(pids: Sequence[Rank], phase_s: float, rng: Random) -> Iterator
         start = rng.uniform(0, cycle_s)
         while start < phase_s:
             end = start + cycle_s * (1 - connected)
-            yield Absence(pid, start, end, announced)
+            yield Disconnection(pid, start, end, announced)
             start += cycle_s
 
 
@@ -189,7 +220,7 @@ def draw_outages(
     rng: Random,
 ) -> Iterator[Fault]:
     """Crashes of loggers, publishers and subscribers; most come back, some without their disk."""
-    loggers = len(recipe.keepers)
+    loggers = len(recipe.logger_pids)
     may_go = min(loggers - recipe.copies, recipe.copies - 1)
     for pid in range(recipe.members):
         is_logger = pid < loggers
@@ -206,10 +237,16 @@ def draw_outages(
             when = rng.uniform(0, phase_s)
             yield Crash(pid, when, back_after_s=back_after_s, loses_disk=loses_disk)
             continue
-        kind = rng.choice(OF_LOGGERS if is_logger else OF_SENDERS if pid in senders else OF_MEMBERS)
+        kind = rng.choice(
+            LOGGER_FAILPOINTS
+            if is_logger
+            else SENDER_FAILPOINTS
+            if pid in senders
+            else MEMBER_FAILPOINTS
+        )
         nth, keep = rng.choice((1, 2, 5, 20)), rng.choice((0.0, 0.3, 0.7, 1.0))
         point = Failpoint(pid, kind, None, nth, keep)
-        yield Stumble(point, back_after_s=back_after_s, loses_disk=loses_disk)
+        yield FailpointCrash(point, back_after_s=back_after_s, loses_disk=loses_disk)
 
 
 def draw_double_outage(

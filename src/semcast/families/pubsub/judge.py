@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from semcast.families.case import AnyCase
 from semcast.families.referee import Player, Referee
-from semcast.faults import Arrival, Crash, Departure, Stumble
+from semcast.faults import Crash, FailpointCrash, LateJoin, LeaveAt
 from semcast.specs.multicast_with_crashes import AtLeastOnce, MulticastWithCrashes
 from semcast.specs.reliable_multicast import ReliableMulticast
-from semcast.specs.violations import Ledger, Violation
+from semcast.specs.violations import Violation, ViolationLog
 from semcast.terms.events import ACKNOWLEDGE, AGE, CRASH, DISK, JOIN, LEAVE, RECLAIM, Event
 from semcast.terms.ids import SEQ_MAX, Rank, Seq
 
@@ -26,7 +26,7 @@ class PubsubReferee(Referee):
         self.subscribed: set[Rank] = set()
         self.promised: dict[Rank, Seq] = {}
         self.reclaimed: dict[tuple[Rank, Rank], Seq] = {}
-        self._watches = self.automaton.watches()
+        self._watches = self.automaton.handlers()
 
     def on_event(self, event: Event) -> None:
         """Judge one event."""
@@ -82,17 +82,19 @@ class PubsubReferee(Referee):
 
     def uncollected(self) -> Iterator[str]:
         """Everybody who is owed it has it, so no logger keeps it [RPB §5.2]."""
-        for logger in self.case.recipe.keepers:
+        for logger in self.case.recipe.logger_pids:
             for sender, last in self.promised.items():
                 upto = self.reclaimed.get((logger, sender), 0)
                 if upto < last:
                     yield f"collection: logger {logger} still keeps {sender}:{upto + 1}-{last}"
 
 
-def automaton(case: AnyCase, ledger: Ledger) -> ReliableMulticast:
+def automaton(case: AnyCase, ledger: ViolationLog) -> ReliableMulticast:
     """The specification that this case must implement."""
     recipe, n = case.recipe, case.recipe.members
-    changing = any(isinstance(each, Arrival | Departure | Crash | Stumble) for each in case.faults)
+    changing = any(
+        isinstance(each, LateJoin | LeaveAt | Crash | FailpointCrash) for each in case.faults
+    )
     if not changing and recipe.protocol != "pbcast" and recipe.age_s is None:
         return ReliableMulticast(n, recipe.relation, ledger)
     kind = AtLeastOnce if recipe.recovery == "at-least-once" else MulticastWithCrashes

@@ -3,23 +3,23 @@
 from collections.abc import Callable
 from typing import Any
 
-from semcast.core.pubsub.census import CensusTaker
 from semcast.core.pubsub.collector import Collector
-from semcast.core.pubsub.gossip import Gossiper
-from semcast.core.pubsub.joining import Membership
-from semcast.core.pubsub.log import Log
+from semcast.core.pubsub.gossiper import Gossiper
+from semcast.core.pubsub.join_protocol import JoinProtocol
+from semcast.core.pubsub.log_resync import LogResync
 from semcast.core.pubsub.logger import Logger
+from semcast.core.pubsub.message_log import MessageLog
 from semcast.core.pubsub.publisher import Publisher
-from semcast.core.pubsub.reception import SubscriberDelivery
+from semcast.core.pubsub.publisher_recovery import PublisherRecovery
 from semcast.core.pubsub.recovery import Recovery
-from semcast.core.pubsub.resync import Resynchronisation
+from semcast.core.pubsub.seq_tracker import SeqTracker
 from semcast.core.pubsub.subscriber import Subscriber
-from semcast.core.pubsub.tracking import Tracker
+from semcast.core.pubsub.subscriber_delivery import SubscriberDelivery
 from semcast.families.testing import MutantTable
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import Message
-from semcast.terms.pubsub import DISCONNECTED, LEFT, Gossip, Holds, Part, Welcome
+from semcast.terms.messages import DataMessage
+from semcast.terms.pubsub import DISCONNECTED, LEFT, Gossip, RecoveryReply, StreamSpans, Welcome
 
 MUTANTS = MutantTable()
 
@@ -37,7 +37,7 @@ MUTANTS = MutantTable()
 def acknowledge_before_persist(original: Any) -> Callable[..., Any]:
     """A logger that answers first and writes then [RPB §3.2]."""
 
-    def on_messages(self: Logger, messages: tuple[Message, ...], *args: Any) -> None:
+    def on_messages(self: Logger, messages: tuple[DataMessage, ...], *args: Any) -> None:
         original(self, messages, *args)
         for message in messages:
             self._acknowledge(message.sender, message.seq, message.seq)
@@ -45,11 +45,13 @@ def acknowledge_before_persist(original: Any) -> Callable[..., Any]:
     return on_messages
 
 
-@MUTANTS.add("claim-before-durable", Log, "claimed", scenario="slow-disk-rpbcast", swarm="rpbcast")
+@MUTANTS.add(
+    "claim-before-durable", MessageLog, "acked_upto", scenario="slow-disk-rpbcast", swarm="rpbcast"
+)
 def claim_before_durable(original: Any) -> Callable[..., Any]:
     """A logger gossips that it keeps what is still on its way to the disk."""
 
-    def claimed(self: Log, sender: Rank) -> Seq:
+    def claimed(self: MessageLog, sender: Rank) -> Seq:
         return self.tracker.streams[sender].frontier
 
     return claimed
@@ -70,7 +72,7 @@ def wait_for_leavers(original: Any) -> Callable[..., Any]:
     """Who left stays in the wait lists, as in [RPB §5.2]."""
 
     def collectable(self: Collector, sender: Rank, own: Seq) -> Seq:
-        left = sum(entry.status == LEFT for entry in self.roster.beyond.values())
+        left = sum(entry.status == LEFT for entry in self.roster.overrides.values())
         self.roster.owed += left
         try:
             return int(original(self, sender, own))
@@ -81,7 +83,7 @@ def wait_for_leavers(original: Any) -> Callable[..., Any]:
 
 
 def _without(collector: Collector, status: int, ask: Callable[[], Seq]) -> Seq:
-    apart = sum(entry.status == status for entry in collector.roster.beyond.values())
+    apart = sum(entry.status == status for entry in collector.roster.overrides.values())
     collector.roster.owed -= apart
     try:
         return ask()
@@ -95,7 +97,7 @@ def _without(collector: Collector, status: int, ask: Callable[[], Seq]) -> Seq:
 def believe_late_notices(original: Any) -> Callable[..., Any]:
     """A *collected* notice counts even for what has come meanwhile [RPB §4.3]."""
 
-    def on_collected(self: Recovery, parts: tuple[Part, ...], now: float) -> None:
+    def on_collected(self: Recovery, parts: tuple[StreamSpans, ...], now: float) -> None:
         for part in parts:
             _want_again(self.tracker, part.sender, part.spans)
         original(self, parts, now)
@@ -103,7 +105,7 @@ def believe_late_notices(original: Any) -> Callable[..., Any]:
     return on_collected
 
 
-def _want_again(tracker: Tracker, sender: Rank, spans: tuple[tuple[Seq, Seq], ...]) -> None:
+def _want_again(tracker: SeqTracker, sender: Rank, spans: tuple[tuple[Seq, Seq], ...]) -> None:
     stream = tracker.streams.get(sender)
     for first, last in spans:
         if stream is not None and stream.start < first <= last <= stream.last:
@@ -111,11 +113,13 @@ def _want_again(tracker: Tracker, sender: Rank, spans: tuple[tuple[Seq, Seq], ..
             tracker.gaps[sender] = None
 
 
-@MUTANTS.add("join-one-too-early", Membership, "on_welcome", scenario="late-comer", swarm="rpbcast")
+@MUTANTS.add(
+    "join-one-too-early", JoinProtocol, "on_welcome", scenario="late-comer", swarm="rpbcast"
+)
 def join_one_too_early(original: Any) -> Callable[..., Any]:
     """The join time is one message before the sponsors' [RPB §5.3]."""
 
-    def on_welcome(self: Membership, peer: Rank, welcome: Welcome) -> dict[Rank, Seq] | None:
+    def on_welcome(self: JoinProtocol, peer: Rank, welcome: Welcome) -> dict[Rank, Seq] | None:
         times: dict[Rank, Seq] | None = original(self, peer, welcome)
         return None if times is None else {s: max(0, seq - 1) for s, seq in times.items()}
 
@@ -135,12 +139,12 @@ def forget_the_last(original: Any) -> Callable[..., Any]:
 
 
 @MUTANTS.add(
-    "hash-without-numbers", Tracker, "signature_without", scenario="lost-end", swarm="rpbcast"
+    "hash-without-numbers", SeqTracker, "signature_without", scenario="lost-end", swarm="rpbcast"
 )
 def hash_without_numbers(original: Any) -> Callable[..., Any]:
     """The signature says which senders there are, not how far they got [RPB §5.1]."""
 
-    def signature_without(self: Tracker, senders: Any) -> int:
+    def signature_without(self: SeqTracker, senders: Any) -> int:
         return 0
 
     return signature_without
@@ -158,36 +162,38 @@ def believe_a_bare_signature(original: Any) -> Callable[..., Any]:
 
 
 @MUTANTS.add(
-    "gap-without-a-census", CensusTaker, "on_holds", scenario="publisher-crash", swarm="lbrm"
+    "gap-without-a-census", PublisherRecovery, "on_reply", scenario="publisher-crash", swarm="lbrm"
 )
 def gap_without_a_census(original: Any) -> Callable[..., Any]:
     """After a crash whatever the publisher does not hold is called a gap [RPB §6.2]."""
 
-    def on_holds(self: CensusTaker, logger: Rank, holds: Holds, *args: Any) -> None:
-        original(self, logger, Holds(holds.span, Part(holds.part.sender, ())), *args)
+    def on_holds(self: PublisherRecovery, logger: Rank, holds: RecoveryReply, *args: Any) -> None:
+        original(self, logger, RecoveryReply(holds.span, StreamSpans(holds.part.sender, ())), *args)
 
     return on_holds
 
 
 @MUTANTS.add(
-    "count-before-resynchronised", Resynchronisation, "on_time", scenario="disk-lost", swarm="lbrm"
+    "count-before-resynchronised", LogResync, "on_time", scenario="disk-lost", swarm="lbrm"
 )
 def count_before_resynchronised(original: Any) -> Callable[..., Any]:
     """A logger without its disk goes on as if nothing had been on it."""
 
-    def on_time(self: Resynchronisation, now: float, out: Effects) -> None:
+    def on_time(self: LogResync, now: float, out: Effects) -> None:
         self.log.is_complete = True
         self.deadline = float("inf")
 
     return on_time
 
 
-@MUTANTS.add("cursor-before-delivery", Subscriber, "settle", scenario="cursor-crash", swarm="lbrm")
+@MUTANTS.add(
+    "cursor-before-delivery", Subscriber, "after_input", scenario="cursor-crash", swarm="lbrm"
+)
 def cursor_before_delivery(original: Any) -> Callable[..., Any]:
     """At least once, but the cursor is written with what it speaks of, not after."""
 
     def settle(self: Subscriber, now: float, out: Effects) -> None:
-        if self.is_kept:
+        if self.at_least_once:
             self.reception.save(out)
         original(self, now, out)
 
@@ -206,11 +212,11 @@ def number_without_a_block(original: Any) -> Callable[..., Any]:
     return reserve
 
 
-@MUTANTS.add("take-twice", Tracker, "take", scenario="doubled", swarm="pbcast")
+@MUTANTS.add("take-twice", SeqTracker, "receive", scenario="doubled", swarm="pbcast")
 def take_twice(original: Any) -> Callable[..., Any]:
     """A copy of the last message passes for a new one."""
 
-    def take(self: Tracker, sender: Rank, seq: Seq) -> bool:
+    def take(self: SeqTracker, sender: Rank, seq: Seq) -> bool:
         stream = self.streams.get(sender)
         newest = stream is not None and stream.start < seq == stream.last
         return bool(original(self, sender, seq)) or newest
@@ -222,7 +228,9 @@ def take_twice(original: Any) -> Callable[..., Any]:
 def drop_every_third(original: Any) -> Callable[..., Any]:
     """Not delivered, and nobody is told."""
 
-    def hand_over(self: SubscriberDelivery, message: Message, source: Rank, out: Effects) -> None:
+    def hand_over(
+        self: SubscriberDelivery, message: DataMessage, source: Rank, out: Effects
+    ) -> None:
         if message.seq % 3:
             original(self, message, source, out)
 

@@ -3,19 +3,19 @@
 from typing import Any
 
 from semcast.core.pubsub.recipe import PubsubRecipe
-from semcast.families.case import Sender
+from semcast.families.case import SenderLoad
 from semcast.families.pubsub.draw import MoreOfPubsub, PubsubCase
 from semcast.faults import (
-    Absence,
-    Arrival,
     Constant,
     Crash,
-    Departure,
+    Disconnection,
     Failpoint,
+    FailpointCrash,
     Fault,
+    LateJoin,
+    LeaveAt,
     Link,
     OneWayCut,
-    Stumble,
     Uniform,
 )
 
@@ -47,7 +47,7 @@ def case(
     sync_s: float = 0.002,
 ) -> PubsubCase:
     """A second in which process 2 publishes."""
-    sender = Sender(
+    sender = SenderLoad(
         pid=2, rate=rate, count=count, items=3, overwrite=0.9, keep=0.0, batch=1, size=8
     )
     return PubsubCase(
@@ -62,7 +62,7 @@ def case(
         quiet_within_s=20.0,
         still_s=1.0,
         is_watched=True,
-        more=MoreOfPubsub(silent=recipe.keepers),
+        more=MoreOfPubsub(silent=recipe.logger_pids),
     )
 
 
@@ -71,11 +71,11 @@ SCENARIOS: dict[str, PubsubCase] = {
     "slow-disk": case(recipe(protocol="lbrm"), sync_s=0.05),
     "slow-disk-rpbcast": case(recipe(), sync_s=0.05),
     # One is away, and said so, while everybody else gets everything.
-    "away": case(recipe(), Absence(4, 0.2, 0.9), link=LOSSY),
+    "away": case(recipe(), Disconnection(4, 0.2, 0.9), link=LOSSY),
     # Notices arrive long after what they speak of.
     "late-notices": case(recipe(gossip_buffer=2, rounds=1), link=SLUGGISH),
     # Somebody joins when all is said and collected.
-    "late-comer": case(recipe(founders=4), Arrival(4, 0.9), count=20),
+    "late-comer": case(recipe(founders=4), LateJoin(4, 0.9), count=20),
     # The end of a stream and its heartbeat are lost to one, then the sender idles.
     "lost-end": case(recipe(), OneWayCut(0.15, 0.4, 2, 4), count=20),
     # One is heard but hears nothing, and does not know that there is more.
@@ -101,14 +101,14 @@ SCENARIOS: dict[str, PubsubCase] = {
     "cursor-crash": case(
         recipe(recovery="at-least-once", protocol="lbrm"),
         *(
-            Stumble(Failpoint(pid, "deliver", None, nth, 0.0), back_after_s=0.05)
+            FailpointCrash(Failpoint(pid, "deliver", None, nth, 0.0), back_after_s=0.05)
             for pid in (1, 3, 4)
             for nth in (3, 5, 9)
         ),
         link=LOSSY,
     ),
     # Who has left is not waited for.
-    "leaver": case(recipe(), Departure(4, 0.5), link=LOSSY),
+    "leaver": case(recipe(), LeaveAt(4, 0.5), link=LOSSY),
     # Repairs, duplicates and reordering, for a protocol that promises little.
     "doubled": case(recipe(protocol="pbcast"), link=SLUGGISH),
     "doubled-in-order": case(recipe(protocol="pbcast", order="fifo"), link=SLUGGISH),

@@ -11,13 +11,13 @@ from semcast.families.pubsub.judge import PubsubReferee
 from semcast.families.pubsub.mutants import MUTANTS
 from semcast.families.pubsub.scenarios import SCENARIOS
 from semcast.families.testing import Testing
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, JoinGroup
 from semcast.terms.pubsub import Record
 
 
 def machine(
-    case: AnyCase, life: Life, rng: Random, now: float, records: Sequence[Record]
+    case: AnyCase, life: Incarnation, rng: Random, now: float, records: Sequence[Record]
 ) -> Participant:
     """A participant that may decline messages, or not know of founders."""
     k = case.more.declines.get(life.pid)
@@ -33,7 +33,7 @@ def machine(
     )
 
 
-def begins(case: AnyCase, life: Life) -> Sequence[Command]:
+def begins(case: AnyCase, life: Incarnation) -> Sequence[Command]:
     """Everybody subscribes who is not silent."""
     return () if life.pid in case.more.silent else (JoinGroup(),)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import PROTOCOLS, ViewRecipe
 from semcast.families.family import Family
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.promises import promised
 from semcast.wire import VIEW_CODEC
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def machine(
-    recipe: ViewRecipe, life: Life, rng: Random, now: float, records: Sequence[Any]
+    recipe: ViewRecipe, life: Incarnation, rng: Random, now: float, records: Sequence[Any]
 ) -> ViewMember:
     """A member of no view yet."""
     return ViewMember(recipe, life, rng, now)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from semcast.core.views.recipe import ViewRecipe
-from semcast.families.case import AnyCase, Case, Sender
+from semcast.families.case import AnyCase, Case, SenderLoad
 from semcast.families.draws import (
     draw_cuts,
     draw_failpoint,
@@ -25,28 +25,36 @@ from semcast.families.draws import (
 )
 from semcast.families.testing import Choice
 from semcast.faults import (
-    Arrival,
     Constant,
     Crash,
-    Departure,
     Failpoint,
+    FailpointCrash,
     Fault,
     Founding,
     Isolation,
+    LateJoin,
     Latency,
+    LeaveAt,
     OneWayCut,
     Partition,
     Pause,
-    Stumble,
     Uniform,
 )
 from semcast.terms.ids import Rank
 
 RATES = (30.0, 100.0, 300.0)
-EVENTS = ("install", "install", "suspect", "multicast", "deliver", "purge", "skip", "enclosed")
+EVENTS = ("install", "install", "suspect", "multicast", "deliver", "purge", "skip", "viewenvelope")
 INSIDE = ("data", "nack", "stabilitygossip", "windowempty")
-OF_PRIMARIES = ("prepare", "promise", "propose", "accepted", "decided", "wantstate", "statechunk")
-OF_PARTS = ("invite", "consent", "formed", "orderprogress", "confirm")
+PRIMARY_FAILPOINTS = (
+    "prepare",
+    "promise",
+    "propose",
+    "accepted",
+    "decided",
+    "staterequest",
+    "statechunk",
+)
+PARTITIONABLE_FAILPOINTS = ("invite", "consent", "formed", "orderprogress", "confirm")
 
 
 class MoreOfViews(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,13 +93,13 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         faults=(
             *draw_cuts(size, phase_s, rng),
             *draw_cuts(size, phase_s, rng),
-            *draw_shapes(size, phase_s, rng),
+            *draw_partial_cuts(size, phase_s, rng),
             *draw_jumps(size, phase_s, rng),
-            *(Arrival(pid, rng.uniform(0, phase_s)) for pid in range(size - late, size)),
+            *(LateJoin(pid, rng.uniform(0, phase_s)) for pid in range(size - late, size)),
             *draw_departures(size, phase_s, rng),
             *draw_outages(recipe, size, phase_s, seed % 2, rng),
             *draw_isolations(kinds_of(recipe), size, rng, share=0.2),
-            *draw_ambush(recipe, size, senders, phase_s, rng),
+            *draw_combined_faults(recipe, size, senders, phase_s, rng),
             *draw_founding(recipe, size, phase_s, rng),
         ),
         phase_s=phase_s,
@@ -154,7 +162,7 @@ def draw_multicast(order: str, relation: str, rng: Random) -> dict[str, Any]:
     }
 
 
-def draw_shapes(size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
+def draw_partial_cuts(size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
     """Cuts that leave no clear sides."""
     pids = rng.sample(range(size), size)
     start = rng.uniform(0, phase_s)
@@ -164,7 +172,7 @@ def draw_shapes(size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
     if size > 1 and rng.random() < 0.15:
         yield from swizzle(start, end, pids, rng)
     if size > 1 and rng.random() < 0.15:
-        yield from half_deaf(start, end, pids, hears=rng.random() < 0.5)
+        yield from one_way_isolation(start, end, pids, hears=rng.random() < 0.5)
 
 
 def bridge(start: float, end: float, pids: list[Rank]) -> Iterator[Fault]:
@@ -185,15 +193,17 @@ def swizzle(start: float, end: float, pids: list[Rank], rng: Random) -> Iterator
         yield Partition(start + place * step_s, end - back * step_s, ((pid,),))
 
 
-def half_deaf(start: float, end: float, pids: list[Rank], *, hears: bool) -> Iterator[Fault]:
+def one_way_isolation(
+    start: float, end: float, pids: list[Rank], *, hears: bool
+) -> Iterator[Fault]:
     """One hears everybody and is heard by nobody, or the other way round."""
     one, *others = pids
     for other in others:
         yield OneWayCut(start, end, *((one, other) if hears else (other, one)))
 
 
-def draw_ambush(
-    recipe: ViewRecipe, size: int, senders: Sequence[Sender], phase_s: float, rng: Random
+def draw_combined_faults(
+    recipe: ViewRecipe, size: int, senders: Sequence[SenderLoad], phase_s: float, rng: Random
 ) -> Iterator[Fault]:
     """What takes several things at once, which chance alone brings together too rarely."""
     if size < 3 or not recipe.is_primary or rng.random() < 0.7:
@@ -238,7 +248,7 @@ def lost_purger(start: float, end: float, pids: list[Rank], rng: Random) -> Iter
     """One is not heard any more by those who were not deaf, and crashes as the deaf one hears it:
     what it purged, and what for, may be known to nobody else."""
     purger, deaf, *others = pids
-    yield from half_deaf(start, end, [deaf, purger, *others], hears=False)
+    yield from one_way_isolation(start, end, [deaf, purger, *others], hears=False)
     for other in others:
         yield OneWayCut((start + end) / 2, end + 0.5, purger, other)
     yield Crash(purger, end + rng.uniform(0.001, 0.02))
@@ -248,22 +258,26 @@ def draw_departures(size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
     """Some leave."""
     for pid in range(size):
         if rng.random() < 0.08:
-            yield Departure(pid, rng.uniform(0, phase_s))
+            yield LeaveAt(pid, rng.uniform(0, phase_s))
 
 
 def draw_outages(
     recipe: ViewRecipe, size: int, phase_s: float, at_failpoints: int, rng: Random
 ) -> Iterator[Fault]:
     """Crashes, mostly of a minority; most come back as a new process."""
-    most = size if rng.random() < 0.05 or not recipe.is_primary else (size - 1) // 2
-    for pid in rng.sample(range(size), rng.randint(min(1, most), most)):
+    crashes_max = size if rng.random() < 0.05 or not recipe.is_primary else (size - 1) // 2
+    for pid in rng.sample(range(size), rng.randint(min(1, crashes_max), crashes_max)):
         back_after_s = None if rng.random() < 0.3 else rng.uniform(0.01, 0.5)
         if not at_failpoints:
             yield Crash(pid, rng.uniform(0, phase_s), back_after_s=back_after_s)
             continue
-        yield Stumble(draw_failpoint(kinds_of(recipe), pid, rng), back_after_s=back_after_s)
+        yield FailpointCrash(draw_failpoint(kinds_of(recipe), pid, rng), back_after_s=back_after_s)
 
 
 def kinds_of(recipe: ViewRecipe) -> tuple[str, ...]:
     """Where a failpoint may be."""
-    return (*EVENTS, *INSIDE, *(OF_PRIMARIES if recipe.is_primary else OF_PARTS))
+    return (
+        *EVENTS,
+        *INSIDE,
+        *(PRIMARY_FAILPOINTS if recipe.is_primary else PARTITIONABLE_FAILPOINTS),
+    )

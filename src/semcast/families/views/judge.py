@@ -14,7 +14,7 @@ from semcast.families.case import AnyCase
 from semcast.families.referee import Player, Referee
 from semcast.families.views.knowledge import Knower
 from semcast.specs.view_service import ViewService
-from semcast.specs.violations import Ledger
+from semcast.specs.violations import ViolationLog
 from semcast.terms.events import (
     CONFIRM,
     DELIVER,
@@ -27,11 +27,11 @@ from semcast.terms.events import (
     SKIP,
     Event,
 )
-from semcast.terms.ids import Life, Lineage, Pid, Seq
+from semcast.terms.ids import Incarnation, Lineage, Pid, Seq
 from semcast.terms.outputs import Installed
 from semcast.terms.views import MEMBER, NO_VIEW
 
-Name: TypeAlias = tuple[Life, Seq]
+Name: TypeAlias = tuple[Incarnation, Seq]
 InLineage: TypeAlias = tuple[Lineage, int]  # a view, whose number means something in its lineage
 
 
@@ -39,12 +39,14 @@ class SafePurges:
     """What is purged for good is obsolete by a message that n - q + 1 of the n members of the view
     have reached, so that every q of them know of it; [SVS §4.2] asks for less."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
         self._members: dict[InLineage, int] = {}
-        self._frontier: defaultdict[tuple[InLineage, Life], dict[Pid, Seq]] = defaultdict(dict)
+        self._frontier: defaultdict[tuple[InLineage, Incarnation], dict[Pid, Seq]] = defaultdict(
+            dict
+        )
 
-    def watches(self) -> Mapping[str, Callable[[Event], None]]:
+    def handlers(self) -> Mapping[str, Callable[[Event], None]]:
         """The events it judges or learns from."""
         reach = dict.fromkeys((MULTICAST, RECEIVE, SKIP), self.on_reach)
         return {INSTALL: self.on_install, PURGE: self.on_purge, **reach}
@@ -55,7 +57,7 @@ class SafePurges:
 
     def on_reach(self, event: Event) -> None:
         """Learn how far a member got in a stream."""
-        sender = Life(event.sender, event.sender_inc)
+        sender = Incarnation(event.sender, event.sender_inc)
         self._frontier[_view(event), sender][event.pid] = event.seq
 
     def on_purge(self, event: Event) -> None:
@@ -63,7 +65,7 @@ class SafePurges:
         members = self._members.get(_view(event))
         if event.note != RETRANSMISSION or members is None:
             return
-        row = self._frontier[_view(event), Life(event.sender, event.sender_inc)]
+        row = self._frontier[_view(event), Incarnation(event.sender, event.sender_inc)]
         reached = sum(seq >= event.by_seq for seq in row.values())
         if reached <= members - quorum(members):
             what = f"process {event.pid} purged for what {reached} of {members} members had reached"
@@ -75,14 +77,16 @@ class ViewReferee(Referee):
 
     def __init__(self, case: AnyCase) -> None:
         self.is_primary = case.recipe.is_primary
-        self._knew: dict[InLineage, tuple[Life, bytes]] = {}
-        self._known: set[Life] = set()
+        self._knew: dict[InLineage, tuple[Incarnation, bytes]] = {}
+        self._known: set[Incarnation] = set()
         self._sent: defaultdict[int, set[Name]] = defaultdict(set)
-        self._had: defaultdict[tuple[int, Life], set[Name]] = defaultdict(set)
-        self._confirmed: defaultdict[tuple[int, Life], dict[Life, Seq]] = defaultdict(dict)
+        self._had: defaultdict[tuple[int, Incarnation], set[Name]] = defaultdict(set)
+        self._confirmed: defaultdict[tuple[int, Incarnation], dict[Incarnation, Seq]] = defaultdict(
+            dict
+        )
         super().__init__(case)
         beside = SafePurges(self.ledger) if self.is_primary else ViewService(self.ledger)
-        self._watches = beside.watches()
+        self._watches = beside.handlers()
 
     def on_event(self, event: Event) -> None:
         """Judge one event."""
@@ -92,8 +96,8 @@ class ViewReferee(Referee):
 
     def _note(self, event: Event) -> None:
         """Remember who has what, in a view that may be the last."""
-        view, life = event.view, Life(event.pid, event.inc)
-        name = Life(event.sender, event.sender_inc), event.seq
+        view, life = event.view, Incarnation(event.pid, event.inc)
+        name = Incarnation(event.sender, event.sender_inc), event.seq
         if event.kind == DELIVER:
             self._had[view, life].add(name)
         elif event.kind == CONFIRM:
@@ -101,7 +105,7 @@ class ViewReferee(Referee):
         elif event.kind == MULTICAST and event.note != ORDER:
             self._sent[view].add(name)
 
-    def on_install(self, life: Life, installed: Installed, state: Knower) -> None:
+    def on_install(self, life: Incarnation, installed: Installed, state: Knower) -> None:
         """Compare what is known at the beginning of a view."""
         if not self.is_primary:
             return

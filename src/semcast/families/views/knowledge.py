@@ -9,20 +9,20 @@ from zlib import crc32
 
 import msgspec
 
-from semcast.terms.messages import Message
+from semcast.terms.messages import DataMessage
 from semcast.terms.outputs import Installed
 from semcast.terms.views import NO_VIEW
 
 
-class Knowledge(msgspec.Struct, array_like=True):
+class AppState(msgspec.Struct, array_like=True):
     """`newest` is by stream, or item, the number of its last message: in the stream, or of the
     view and the position in it."""
 
     newest: dict[str, tuple[int, int]]
-    kept: int = 0
+    kept_crc: int = 0
 
 
-_decoder = msgspec.msgpack.Decoder(Knowledge)
+_decoder = msgspec.msgpack.Decoder(AppState)
 _encoder = msgspec.msgpack.Encoder(order="sorted")
 
 
@@ -35,7 +35,7 @@ class Knower:
         self._is_total = order == "total"
         self._keeps_all = relation == "none"
         self._has_items = relation in ("item", "none")
-        self.knows = Knowledge({})
+        self.knows = AppState({})
         self.view = NO_VIEW
 
     def __repr__(self) -> str:
@@ -47,14 +47,14 @@ class Knower:
         if installed.state:
             self.knows = _decoder.decode(installed.state)
 
-    def deliver(self, message: Message, position: int) -> None:
+    def deliver(self, message: DataMessage, position: int) -> None:
         """Take a message of the view."""
         view, rank = self.view, message.sender
         pid, inc = view.members[rank]
         number = 0, message.seq
         stream = f"{pid}.{inc}"
-        if message.keep or self._keeps_all or (self._has_items and message.item is None):
-            self.knows.kept ^= crc32(f"{stream}:{number[1]}".encode())
+        if message.never_purge or self._keeps_all or (self._has_items and message.item is None):
+            self.knows.kept_crc ^= crc32(f"{stream}:{number[1]}".encode())
         if self._is_total:
             stream, number = "", (view.id, position)
         self._note(stream, number)

@@ -7,11 +7,11 @@ from semcast.core.flush import Flush
 from semcast.core.member import Member
 from semcast.core.order.total import QuorumCount, SequencedOrder
 from semcast.core.recipe import Recipe
-from semcast.core.views.agreement import Agreement
 from semcast.core.views.lineage import LineageGuard
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
-from semcast.core.views.transfer import Transfer
+from semcast.core.views.state_transfer import StateTransfer
+from semcast.core.views.view_agreement import ViewAgreement
 from semcast.families.testing import MutantTable
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Pid, Rank, Seq, ViewId
@@ -91,11 +91,11 @@ def accept_what_is_not_here(original: Any) -> property:
     return property(lambda self: True)
 
 
-@MUTANTS.add("half-is-enough", Agreement, "__init__", scenario="two-halves", swarm="s-vsm")
+@MUTANTS.add("half-is-enough", ViewAgreement, "__init__", scenario="two-halves", swarm="s-vsm")
 def half_is_enough(original: Any) -> Callable[..., Any]:
     """Half of a view decides on the next one, and so does the other half."""
 
-    def init(self: Agreement, *args: Any) -> None:
+    def init(self: ViewAgreement, *args: Any) -> None:
         original(self, *args)
         self.quorum = max(1, self.members // 2)
 
@@ -104,7 +104,7 @@ def half_is_enough(original: Any) -> Callable[..., Any]:
 
 @MUTANTS.add(
     "forget-what-was-accepted",
-    Agreement,
+    ViewAgreement,
     "on_prepare",
     scenario="decided-and-cut-off",
     swarm="s-vsm",
@@ -113,7 +113,7 @@ def forget_what_was_accepted(original: Any) -> Callable[..., Any]:
     """A promise does not tell what was accepted before."""
 
     def on_prepare(
-        self: Agreement, source: Rank, prepare: Prepare, now: float, out: Effects
+        self: ViewAgreement, source: Rank, prepare: Prepare, now: float, out: Effects
     ) -> None:
         self.accepted_ballot, self.accepted = 0, None
         original(self, source, prepare, now, out)
@@ -139,8 +139,8 @@ def speak_between_views(original: Any) -> property:
     """Who consented to a view goes on sending in the one before."""
 
     def phase(self: ViewMember) -> str:
-        told: str = original.fget(self)
-        return MEMBER if told == CHANGING else told
+        phase: str = original.fget(self)
+        return MEMBER if phase == CHANGING else phase
 
     return property(phase)
 
@@ -153,16 +153,18 @@ def confirm_for_the_others(original: Any) -> Callable[..., Any]:
 
     def init(self: SequencedOrder, *args: Any) -> None:
         original(self, *args)
-        self.taken = QuorumCount(self.members, max(1, self.members - 1))
+        self.consumed = QuorumCount(self.members, max(1, self.members - 1))
 
     return init
 
 
-@MUTANTS.add("state-taken-too-early", Transfer, "on_state", scenario="two-joiners", swarm="s-vsm")
+@MUTANTS.add(
+    "state-taken-too-early", StateTransfer, "on_state", scenario="two-joiners", swarm="s-vsm"
+)
 def state_taken_too_early(original: Any) -> Callable[..., Any]:
     """What was handed to the first joiner is handed to the next one."""
 
-    def on_state(self: Transfer, view: ViewId, state: bytes, out: Effects) -> None:
+    def on_state(self: StateTransfer, view: ViewId, state: bytes, out: Effects) -> None:
         original(self, view, vars(self).setdefault("first", state), out)
 
     return on_state

@@ -4,23 +4,23 @@ from random import Random
 from typing import Any
 
 from semcast.core.views.recipe import ViewRecipe
-from semcast.families.case import Sender
-from semcast.families.views.draw import MoreOfViews, ViewCase, bridge, half_deaf, swizzle
+from semcast.families.case import SenderLoad
+from semcast.families.views.draw import MoreOfViews, ViewCase, bridge, one_way_isolation, swizzle
 from semcast.faults import (
-    Arrival,
     ClockJump,
     Constant,
     Crash,
-    Departure,
     Failpoint,
+    FailpointCrash,
     Fault,
     Founding,
     Isolation,
+    LateJoin,
+    LeaveAt,
     Link,
     OneWayCut,
     Partition,
     Pause,
-    Stumble,
     Uniform,
 )
 
@@ -60,7 +60,9 @@ def case(
         recipe=recipe,
         processes=size,
         senders=tuple(
-            Sender(pid=pid, rate=rate, count=140, items=3, overwrite=0.9, keep=0.0, batch=1, size=8)
+            SenderLoad(
+                pid=pid, rate=rate, count=140, items=3, overwrite=0.9, keep=0.0, batch=1, size=8
+            )
             for pid in senders
         ),
         service_s=slow,
@@ -80,7 +82,7 @@ def case(
 
 
 # The fourth process comes with the founding, long before it would arrive by itself.
-FOUNDED_AGAIN = (Pause(0, 0.2, 0.45), Arrival(3, 0.9), Founding((1, 2, 3), 0.2, 2))
+FOUNDED_AGAIN = (Pause(0, 0.2, 0.45), LateJoin(3, 0.9), Founding((1, 2, 3), 0.2, 2))
 
 SCENARIOS: dict[str, ViewCase] = {
     # One application is far behind when the view changes.
@@ -88,14 +90,14 @@ SCENARIOS: dict[str, ViewCase] = {
     # The sender purges for what nobody else has, tells one who was deaf, and crashes [SVS §4.2].
     "purger-crash": case(
         recipe(timeout_s=0.6, multicast=ROOMY),
-        *half_deaf(0.1, 0.5, [2, 0, 1], hears=False),
+        *one_way_isolation(0.1, 0.5, [2, 0, 1], hears=False),
         OneWayCut(0.3, 0.9, 0, 1),
         Crash(0, 0.51),
         size=3,
     ),
     # The sender crashes in mid-burst; some have what others lack.
     "sender-crash-in-view": case(
-        recipe(), Stumble(Failpoint(0, "multicast", None, 60, 0.3)), link=LOSSY, seed=15
+        recipe(), FailpointCrash(Failpoint(0, "multicast", None, 60, 0.3)), link=LOSSY, seed=15
     ),
     # Two halves cannot reach each other; neither may go on.
     "two-halves": case(recipe(), Partition(0.2, 0.8, ((0, 1),)), senders=(0, 2)),
@@ -115,8 +117,8 @@ SCENARIOS: dict[str, ViewCase] = {
     # Two join, one after the other, while there is traffic and their states take long.
     "two-joiners": case(
         recipe(chunk_bytes=16),
-        Arrival(3, 0.2),
-        Arrival(4, 0.6),
+        LateJoin(3, 0.2),
+        LateJoin(4, 0.6),
         size=5,
         founders=3,
         senders=(0, 1),
@@ -125,8 +127,8 @@ SCENARIOS: dict[str, ViewCase] = {
     # The donor crashes while it hands its state over.
     "donor-crash": case(
         recipe(chunk_bytes=16),
-        Arrival(3, 0.2),
-        Stumble(Failpoint(0, "statechunk", None, 2, 0.0), back_after_s=0.2),
+        LateJoin(3, 0.2),
+        FailpointCrash(Failpoint(0, "statechunk", None, 2, 0.0), back_after_s=0.2),
         founders=3,
         senders=(1,),
     ),
@@ -134,8 +136,8 @@ SCENARIOS: dict[str, ViewCase] = {
     "change-during-change": case(
         recipe(),
         Crash(4, 0.3),
-        Stumble(Failpoint(0, "propose", None, 1, 0.4), back_after_s=0.1),
-        Stumble(Failpoint(1, "accepted", None, 1, 1.0), back_after_s=0.2),
+        FailpointCrash(Failpoint(0, "propose", None, 1, 0.4), back_after_s=0.1),
+        FailpointCrash(Failpoint(1, "accepted", None, 1, 1.0), back_after_s=0.2),
         size=5,
         senders=(1, 2),
         link=LOSSY,
@@ -177,7 +179,5 @@ SCENARIOS: dict[str, ViewCase] = {
         senders=(0, 1, 2, 3),
     ),
     # The last but one leaves.
-    "leavers": case(
-        recipe(), Departure(0, 0.3), Departure(1, 0.5), Departure(2, 0.6), senders=(3,)
-    ),
+    "leavers": case(recipe(), LeaveAt(0, 0.3), LeaveAt(1, 0.5), LeaveAt(2, 0.6), senders=(3,)),
 }

@@ -10,14 +10,14 @@ from semcast.families.views.judge import ViewReferee
 from semcast.families.views.knowledge import Knower
 from semcast.families.views.mutants import MUTANTS
 from semcast.families.views.scenarios import SCENARIOS
-from semcast.terms.ids import Life
+from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, FoundGroup
-from semcast.terms.views import Enclosed, Stamped
+from semcast.terms.views import Stamped, ViewEnvelope
 
 
-def begins(case: AnyCase, life: Life) -> Sequence[Command]:
+def begins(case: AnyCase, life: Incarnation) -> Sequence[Command]:
     """The first incarnations of the founders are in one view from the start."""
-    founders = tuple(Life(pid, 1) for pid in range(case.more.founders))
+    founders = tuple(Incarnation(pid, 1) for pid in range(case.more.founders))
     return (FoundGroup(founders, 1),) if life in founders else ()
 
 
@@ -25,7 +25,7 @@ def kinds(stamped: Stamped) -> Iterable[str]:
     """What a failpoint calls a datagram: by its own name, and by that of what it encloses."""
     inner = stamped.datagram
     yield type(inner).__name__.lower()
-    if isinstance(inner, Enclosed):
+    if isinstance(inner, ViewEnvelope):
         yield type(inner.datagram).__name__.lower()
 
 

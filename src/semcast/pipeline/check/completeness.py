@@ -61,7 +61,7 @@ class SatisfiedMessages:
         about = np.flatnonzero(is_one)[::-1]  # newest first
         if not len(about):
             return settled
-        codes, lines = self._items.coded(items[about])
+        codes, lines = self._items.encode_items(items[about])
         order = np.argsort(codes.astype("i2") if len(lines) < _SMALL else codes, kind="stable")
         ordered, about = codes[order], about[order]
         places = np.arange(len(order))
@@ -79,12 +79,12 @@ class SatisfiedMessages:
 
     def _by_list(self, block: StreamBlock, delivered: Mask) -> Mask:
         settled, listed, covers = delivered.copy(), self._listed, block.covers
-        kept = declares_keep(block.messages.records)
+        never_purged = declares_keep(block.messages.records)
         numbers = block.messages.records["seq"].tolist()
         for i in range(len(numbers) - 1, -1, -1):
             marked = listed.pop(numbers[i], None)
             row = settled[i] if marked is None else settled[i] | marked
-            if not kept[i]:
+            if not never_purged[i]:
                 settled[i] = row
             if row.any():
                 for distance in covers.get(numbers[i], ()):
@@ -97,7 +97,7 @@ class SatisfiedMessages:
         """A *fin* settles the updates of earlier requests that are of items of its own."""
         settled = delivered.copy()
         has_item, items = declares_item(messages), messages["own_item"].tolist()
-        kept = declares_keep(messages)
+        never_purged = declares_keep(messages)
         for i in range(len(items) - 1, -1, -1):
             if not has_item[i]:
                 for item in self._open:
@@ -106,7 +106,7 @@ class SatisfiedMessages:
                 self._open, self._fin = set(), delivered[i]
                 continue
             marked = self._listed.get(items[i])
-            if marked is not None and not kept[i]:
+            if marked is not None and not never_purged[i]:
                 settled[i] |= marked
             self._open.add(items[i])
         return settled

@@ -131,31 +131,31 @@ def _by_lists(claims: DataFrame, appended: DataFrame, messages: DataFrame) -> Da
 
 def _check_stream(numbers: Iterator[tuple[int, list[RowDict]]]) -> Iterator[RowDict]:
     stream = list(numbers)
-    rows = [row for _, told in stream for row in told]
+    rows = [row for _, entries in stream for row in entries]
     loggers = sorted({row["logger"] for row in rows if row["logger"] is not None})
     for row in rows:
         if row["by_ns"] is not None:
-            there = _copies(row, stream, loggers)
-            yield {**{name: row[name] for name in _CLAIM}, "there": there}
+            copies = _copies(row, stream, loggers)
+            yield {**{name: row[name] for name in _CLAIM}, "there": copies}
 
 
 def _copies(claim: RowDict, stream: list[tuple[int, list[RowDict]]], loggers: list[int]) -> int:
     """How many loggers had the message of this claim, or something for it."""
     links = []
-    for seq, told in stream:
+    for seq, entries in stream:
         if seq < claim["seq"]:
             break
-        has = sum(1 << loggers.index(at) for at in _holders(claim, told))
+        has = sum(1 << loggers.index(at) for at in _holders(claim, entries))
         asked = (1 << len(loggers)) - 1 if seq == claim["seq"] else 0
-        links.append(ListedMessage(seq, has, asked, *annotation(told)))
+        links.append(ListedMessage(seq, has, asked, *annotation(entries)))
     lacking = dict(unsatisfied(links)).get(claim["seq"], 0)
     return len(loggers) - lacking.bit_count()
 
 
-def _holders(claim: RowDict, told: list[RowDict]) -> set[int]:
+def _holders(claim: RowDict, entries: list[RowDict]) -> set[int]:
     return {
         row["logger"]
-        for row in told
+        for row in entries
         if row["logger"] is not None
         and row["appended_at"] <= claim["by_ns"]
         and (row["lost"] is None or row["lost"] > claim["ts_ns"])

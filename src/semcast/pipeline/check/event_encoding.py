@@ -26,8 +26,8 @@ def encode_events(fields: Mapping[str, Column], starts: Column, size: int) -> It
     columns = []
     for place, name in enumerate(_NAMES):
         if name in fields:
-            least, width, above = _offsets_from_min(fields[name], starts, heads[:, 0])
-            heads[:, 1 + 2 * place], heads[:, 2 + 2 * place] = least, width
+            minimum, width, above = _offsets_from_min(fields[name], starts, heads[:, 0])
+            heads[:, 1 + 2 * place], heads[:, 2 + 2 * place] = minimum, width
             if width:
                 columns.append(above)
     for head, start, end in zip(heads, starts.tolist(), ends.tolist(), strict=True):
@@ -37,14 +37,14 @@ def encode_events(fields: Mapping[str, Column], starts: Column, size: int) -> It
 def _offsets_from_min(values: Column, starts: Column, counts: Column) -> tuple[Any, int, Column]:
     """Of each cell the least value; of all values how far they are above that, and in how many
     bytes."""
-    least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
-    least = least.astype("i8")
-    spread = int((most.astype("i8").view("u8") - least.view("u8")).max())
+    minimum, maximum = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    minimum = minimum.astype("i8")
+    spread = int((maximum.astype("i8").view("u8") - minimum.view("u8")).max())
     if not spread:
-        return least, 0, values
+        return minimum, 0, values
     for width in _WIDTHS:
         if spread < 1 << 8 * width:
-            return least, width, (values - np.repeat(least, counts)).astype(f"<u{width}")
+            return minimum, width, (values - np.repeat(minimum, counts)).astype(f"<u{width}")
     return 0, 8, np.ascontiguousarray(values, "<i8")
 
 
@@ -71,11 +71,11 @@ class EncodedEvents:
         return values
 
 
-def _add(part: Column, least: int, *, is_new: bool) -> None:
+def _add(part: Column, minimum: int, *, is_new: bool) -> None:
     if is_new:
-        part[:] = least
-    elif least:
-        part += part.dtype.type(least)
+        part[:] = minimum
+    elif minimum:
+        part += part.dtype.type(minimum)
 
 
 def _column(head: Column, cell: Any, place: int) -> Column:
@@ -92,5 +92,5 @@ def _head(cell: Any) -> Column:
 def first_seq(cell: Any) -> int:
     """The number of the first event of a cell."""
     head, place = _head(cell), _NAMES.index("seq")
-    least, width = int(head[1 + 2 * place]), int(head[2 + 2 * place])
-    return least + int(_column(head, cell, place)[0]) if width else least
+    minimum, width = int(head[1 + 2 * place]), int(head[2 + 2 * place])
+    return minimum + int(_column(head, cell, place)[0]) if width else minimum

@@ -125,13 +125,13 @@ def _own(fields: Columns, attrs: Any) -> dict[str, Any]:
     flags |= (flags & KEEP) * (OWN_KEEP // KEEP)
     rows, values = _attribute(attrs, "declares")
     for row, text in zip(rows.tolist(), values.to_pylist(), strict=True):
-        said = DECLARES.fullmatch(text)
-        if said is not None and text.startswith("item"):
+        declared = DECLARES.fullmatch(text)
+        if declared is not None and text.startswith("item"):
             item = item.copy()
-            item[row] = int(said[1] or 0)
-            flags[row] = flags[row] & ~OWN_ITEM | OWN_ITEM * (said[1] is not None)
-        if said is not None and said[2] is not None:
-            flags[row] = flags[row] & ~OWN_KEEP | OWN_KEEP * (said[2] == "1")
+            item[row] = int(declared[1] or 0)
+            flags[row] = flags[row] & ~OWN_ITEM | OWN_ITEM * (declared[1] is not None)
+        if declared is not None and declared[2] is not None:
+            flags[row] = flags[row] & ~OWN_KEEP | OWN_KEEP * (declared[2] == "1")
     return {"flags": flags, "own_item": item}
 
 

@@ -54,15 +54,15 @@ class RowGroupShare(NamedTuple):
     of: int
 
 
-def assign_tasks(files: Sequence[str], most: int) -> list[list[RowGroupShare]]:
+def assign_tasks(files: Sequence[str], tasks_max: int) -> list[list[RowGroupShare]]:
     """The files, dealt to at most so many tasks: few where there is little to read."""
     if not files:
         return []
     sizes = _sizes(files)
-    count = most if sizes is None else min(most, _tasks(sum(sizes)))
-    parts = [-(-most // len(files))] * len(files)
+    count = tasks_max if sizes is None else min(tasks_max, _tasks(sum(sizes)))
+    parts = [-(-tasks_max // len(files))] * len(files)
     if sizes is not None:
-        parts = [min(most, _tasks(size)) for size in sizes]
+        parts = [min(tasks_max, _tasks(size)) for size in sizes]
     shares = [
         RowGroupShare(file, part, of)
         for file, of in zip(files, parts, strict=True)
@@ -91,8 +91,8 @@ def read_share(share: RowGroupShare, names: Sequence[str]) -> Iterator[Columns]:
     with pyarrow.parquet.ParquetFile(system.open_input_file(path)) as source:
         groups = [*range(share.part, source.num_row_groups, share.of)]
         known = _known(source.metadata, groups)
-        there = set(source.schema_arrow.names)
-        wanted = [name for name in names if name in there and (name not in known or name == _READ)]
+        stored = set(source.schema_arrow.names)
+        wanted = [name for name in names if name in stored and (name not in known or name == _READ)]
         for batch in source.iter_batches(_BATCH, groups, wanted, use_threads=False):
             read = _of_senders(batch)
             size = len(read[_READ])
@@ -126,10 +126,12 @@ def _known(footer: Any, groups: Sequence[int]) -> Columns:
 
 
 def _value(column: Any, *, is_nested: bool) -> Any:
-    told = column.statistics
-    if told is None or not told.has_null_count:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_null_count:
         return _SOME
-    if told.null_count == column.num_values:
+    if statistics.null_count == column.num_values:
         return None
-    is_one = told.has_min_max and told.null_count == 0 and told.min == told.max
-    return told.min if is_one and not is_nested else _SOME
+    is_one = (
+        statistics.has_min_max and statistics.null_count == 0 and statistics.min == statistics.max
+    )
+    return statistics.min if is_one and not is_nested else _SOME

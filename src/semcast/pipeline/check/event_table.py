@@ -65,11 +65,11 @@ class EventTable:
             return self._made[key]
         if isinstance(key, np.ndarray):
             if key.dtype != np.bool_:
-                return self._taken(key)
-            return self if key.all() else self._taken(np.flatnonzero(key))
+                return self._select_rows(key)
+            return self if key.all() else self._select_rows(np.flatnonzero(key))
         return self._one(int(key))
 
-    def _taken(self, places: NDArray[np.int64]) -> "EventTable":
+    def _select_rows(self, places: NDArray[np.int64]) -> "EventTable":
         return EventTable(
             len(places), lambda name: self[name][places], lambda i: self._one(int(places[i]))
         )
@@ -77,7 +77,7 @@ class EventTable:
     def _own(self, i: int) -> EventRecord:
         return {name: int(self[name][i]) for name in _ALL}
 
-    def detached(self) -> "EventTable":
+    def copy(self) -> "EventTable":
         """The same, without what they were taken from."""
         return EventTable(len(self), {name: self[name] for name in _ALL}.__getitem__)
 

@@ -39,8 +39,8 @@ def clock_skews(trace: TraceTables) -> DataFrame:
 
 def with_event(rows: DataFrame, events: DataFrame, name: str, n: str = "n") -> DataFrame:
     """The rows with the event that stands at their place (run_id, pid, inc, n), as one value."""
-    told = events.select("run_id", *INCARNATION, F.col("n").alias(n), event().alias(name))
-    return told.join(F.broadcast(rows), ["run_id", *INCARNATION, n])
+    described = events.select("run_id", *INCARNATION, F.col("n").alias(n), event().alias(name))
+    return described.join(F.broadcast(rows), ["run_id", *INCARNATION, n])
 
 
 def with_multicast(
@@ -49,10 +49,10 @@ def with_multicast(
     """The rows with the first multicast of the message they speak of (`sent`), if there is one.
     Each of these messages has an event of that kind.  The rows stand once in the query."""
     when = F.when(F.col("kind") == MULTICAST, F.struct("ts_ns", "pid", "n"))
-    told = of_kind(trace, MULTICAST, kind).select(
+    described = of_kind(trace, MULTICAST, kind).select(
         *message_columns(message), event().alias("told"), when.alias("when")
     )
-    known = told.join(F.broadcast(rows), is_same_message(message)).groupBy(*rows.columns)
+    known = described.join(F.broadcast(rows), is_same_message(message)).groupBy(*rows.columns)
     return known.agg(F.min_by("told", "when").alias("sent"))
 
 

@@ -49,7 +49,7 @@ class FifoOrderCheck:
             last = later.record(delivered, row + 1 if passed[i] else row, pid)
             what = too_late(self._stream, one, last)
             self._findings.add(self._stream, "fifo_order", what, last, one)
-        later.carry(delivered)
+        later.update(delivered)
 
 
 class ItemOrderCheck:
@@ -66,8 +66,8 @@ class ItemOrderCheck:
         for life, delivered in block.lives.items():
             later = self._lives.setdefault(life, LaterDeliveries(self._stream.n))
             is_told = has_message(delivered.records)
-            told = delivered if is_told.all() else block.firsts(delivered.records[is_told])
-            self._judge(block, told, later)
+            itemised = delivered if is_told.all() else block.firsts(delivered.records[is_told])
+            self._judge(block, itemised, later)
 
     def on_end(self) -> None:
         """Nothing is left to judge."""
@@ -125,8 +125,8 @@ class LaterDeliveries:
 
     def add(self, every: FirstEvents, fixed: FirstEvents, about: EventTable) -> None:
         """Carry a block over to the older ones; `about`: those of its records with an item."""
-        self.of_all.carry(every)
-        self.of_fixed.carry(fixed)
+        self.of_all.update(every)
+        self.of_fixed.update(fixed)
         rows = self.of_item.rows(about["item"])
         scatter_min(self.of_item.values, rows, about["pid"], about["place"])
 

@@ -48,13 +48,13 @@ class IntegrityCheck:
         delivered, messages, sender = block.of(DELIVER), block.messages, self._stream.sender
         known = messages.known(delivered["seq"] - block.base)
         sound = np.zeros(len(delivered), bool)
-        there = delivered[known]
-        source = messages.at(there["seq"] - block.base)
-        after = happened_before(self._stream, source["pid"], source["place"], source["ts"], there)
-        same = np.ones(len(there), bool)
+        matched = delivered[known]
+        source = messages.at(matched["seq"] - block.base)
+        after = happened_before(self._stream, source["pid"], source["place"], source["ts"], matched)
+        same = np.ones(len(matched), bool)
         for name in ("content", "item"):
-            same &= source[name] == there[name]
-        same &= (source["flags"] ^ there["flags"]) & CARRIED == 0
+            same &= source[name] == matched[name]
+        same &= (source["flags"] ^ matched["flags"]) & CARRIED == 0
         sound[known] = after & same
         was_there = known.copy()
         was_there[known] = after

@@ -49,9 +49,9 @@ def with_positions(trace: TraceTables, sent: DataFrame) -> DataFrame:
     that at which it was delivered or purged.  What never had a place, since it was purged when it
     waited for it, would have had it before its sender's next one of the item."""
     message = ["run_id", "view", *MESSAGE]
-    told = of_kind(trace, DELIVER, PURGE).where("position is not null")
+    ordered = of_kind(trace, DELIVER, PURGE).where("position is not null")
     first = F.min_by("position", F.struct("ts_ns", "pid", "n"))
-    places = told.groupBy(*message).agg(first.alias("position"))
+    places = ordered.groupBy(*message).agg(first.alias("position"))
     onward = (
         Window.partitionBy("run_id", "view", "after", *STREAM, "line")
         .orderBy("seq")

@@ -58,10 +58,10 @@ def by_lineage(trace: TraceTables) -> tuple[TraceTables, Callable[[DataFrame], D
 
 def _lives(trace: TraceTables) -> Sequence[Row]:
     """The lives of runs with several lineages, each with the number of the run of its lineage."""
-    told = of_kind(trace, INSTALL).select(
+    installs = of_kind(trace, INSTALL).select(
         "run_id", *INCARNATION, "n", "ts_ns", F.col("attrs")["lineage"].alias("lineage")
     )
-    by_life = told.where("lineage is not null").groupBy("run_id", *INCARNATION)
+    by_life = installs.where("lineage is not null").groupBy("run_id", *INCARNATION)
     lives = by_life.agg(F.min_by("lineage", "n").alias("lineage"), F.min("ts_ns").alias("since"))
     begins = Window.partitionBy("run_id", "lineage")
     in_run = Window.partitionBy("run_id")

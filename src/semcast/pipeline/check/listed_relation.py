@@ -27,7 +27,7 @@ class ListedMessage(NamedTuple):
 
     seq: int
     has: int
-    asked: int
+    expected: int
     is_kept: bool
     covers: Sequence[int]
 
@@ -38,8 +38,8 @@ def unsatisfied(newest_first: Iterable[ListedMessage]) -> Iterator[tuple[int, in
     for link in newest_first:
         newer = settled.pop(link.seq, 0)
         has = link.has if link.is_kept else link.has | newer
-        if link.asked & ~has:
-            yield link.seq, link.asked & ~has
+        if link.expected & ~has:
+            yield link.seq, link.expected & ~has
         for distance in link.covers:
             older = link.seq - distance
             settled[older] = settled.get(older, 0) | link.has | newer
@@ -55,8 +55,8 @@ def scan_streams(
     rows that speak of it.  Only the rows of one number are held at a time."""
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = (row for batch in batches for row in batch.to_pylist())
-        for _, stream in groupby(told, key=lambda row: tuple(row[name] for name in key)):
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for _, stream in groupby(rows, key=lambda row: tuple(row[name] for name in key)):
             numbers = ((seq, list(same)) for seq, same in groupby(stream, key=_number))
             found = list(follow(numbers))
             if found:
@@ -70,17 +70,17 @@ def peek(
     numbers: Iterator[tuple[int, list[RowDict]]],
 ) -> tuple[RowDict, Iterator[tuple[int, list[RowDict]]]]:
     """A row of the newest number, and all numbers."""
-    seq, told = next(numbers)
-    return told[0], chain([(seq, told)], numbers)
+    seq, rows = next(numbers)
+    return rows[0], chain([(seq, rows)], numbers)
 
 
 def _number(row: RowDict) -> int:
     return int(row["seq"])
 
 
-def annotation(told: Sequence[RowDict]) -> tuple[bool, Sequence[int]]:
+def annotation(rows: Sequence[RowDict]) -> tuple[bool, Sequence[int]]:
     """Whether a message is kept and what it lists, by the first row that knows it."""
-    known = next((row for row in told if row["is_kept"] is not None), None)
+    known = next((row for row in rows if row["is_kept"] is not None), None)
     return (True, ()) if known is None else (known["is_kept"], known["covers"] or ())
 
 
@@ -90,12 +90,16 @@ def annotated(trace: TraceTables, kind: str) -> DataFrame:
     message must share with one to replace it, null where nothing does."""
     relation = F.split_part("relation", F.lit(":"), F.lit(1))
     runs = trace.runs.select("run_id", relation.alias("relation"))
-    said = F.coalesce(F.col("attrs")["declares"], F.lit(""))
+    declared = F.coalesce(F.col("attrs")["declares"], F.lit(""))
     own = F.expr("try_cast(regexp_extract(attrs['declares'], 'item=(-?[0-9]+)', 1) as bigint)")
-    item = F.when(said.startswith("item"), own).otherwise(F.col("item"))
-    line = F.when(F.col("relation") == "item", item).when(F.col("relation") == "all", F.lit(0))
-    kept = F.coalesce(F.col("attrs")["never_purge"] == "1", F.lit(False))
-    kept = F.when(said.contains("never_purge"), said.endswith("=1")).otherwise(kept)
+    item = F.when(declared.startswith("item"), own).otherwise(F.col("item"))
+    replace_key = F.when(F.col("relation") == "item", item).when(
+        F.col("relation") == "all", F.lit(0)
+    )
+    never_purged = F.coalesce(F.col("attrs")["never_purge"] == "1", F.lit(False))
+    never_purged = F.when(declared.contains("never_purge"), declared.endswith("=1")).otherwise(
+        never_purged
+    )
     is_told = ~F.col("is_listed") | F.lit(kind == MULTICAST)
     distances = F.expr("transform(declared, one -> cast(seq - one as int))")
     covers = F.when(F.col("relation") == "update-fin", F.col("covers")).otherwise(distances)
@@ -103,7 +107,7 @@ def annotated(trace: TraceTables, kind: str) -> DataFrame:
         of_kind(trace, kind)
         .join(F.broadcast(runs), "run_id")
         .withColumn("is_listed", F.col("relation").isin(*LISTS))
-        .withColumn("is_kept", F.when(is_told, kept))
-        .withColumn("line", line)
+        .withColumn("is_kept", F.when(is_told, never_purged))
+        .withColumn("line", replace_key)
         .withColumn("covers", F.when(is_told, covers))
     )

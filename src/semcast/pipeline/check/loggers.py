@@ -136,8 +136,8 @@ def _wrong_claims(claims: DataFrame, has: DataFrame, multicasts: DataFrame) -> D
     count = F.count(F.when(~F.col("is_claim"), F.lit(1))).over(upward)
     had = has.join(starts, ["run_id", "pid", "sender"]).where("seq > last")
     sent = multicasts.select("run_id", *_MESSAGE).distinct()
-    there = sent.join(starts, ["run_id", "sender"]).where("seq > last")
-    sent_rows = there.select(*_STREAM, "seq", F.lit(False).alias("is_claim"))
+    owed = sent.join(starts, ["run_id", "sender"]).where("seq > last")
+    sent_rows = owed.select(*_STREAM, "seq", F.lit(False).alias("is_claim"))
     total = _beside(claims, sent_rows).withColumn("total", count).where("is_claim")
     had_rows = had.join(sent, ["run_id", *_MESSAGE], "left_semi").select(
         *_STREAM, "seq", "had_at", F.lit(False).alias("is_claim")

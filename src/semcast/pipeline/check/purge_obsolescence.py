@@ -36,7 +36,7 @@ class RelationWalk:
 
 
 class PurgeObsolescence:
-    """One per stream; `refused` for each block, newest first, then `leftovers`."""
+    """One per stream; `not_obsolete` for each block, newest first, then `never_multicast`."""
 
     def __init__(self, stream: StreamInfo) -> None:
         self._stream = stream
@@ -47,14 +47,14 @@ class PurgeObsolescence:
         self._fin, self._items = 0, set[int]()  # of the request that the block is in
         self._updated: dict[int, set[int] | None] = {}  # by *fin*, the items of its request
 
-    def refused(self, block: StreamBlock, purges: EventTable) -> Iterator[EventRecord]:
+    def not_obsolete(self, block: StreamBlock, purges: EventTable) -> Iterator[EventRecord]:
         """The purges, of this block or carried to it, whose message was not obsolete."""
         messages = block.messages
         rows = purges["by"] - block.base
         stands = messages.known(rows) & (purges["seq"] < purges["by"])
-        there, source = purges[stands], messages.at(rows[stands])
+        standing, source = purges[stands], messages.at(rows[stands])
         stands[stands] = happened_before(
-            self._stream, source["pid"], source["place"], source["ts"], there
+            self._stream, source["pid"], source["place"], source["ts"], standing
         )
         yield from purges[~stands]
         if self._stream.relation in _BY_ITEM:
@@ -64,7 +64,7 @@ class PurgeObsolescence:
         else:
             yield from self._by_list(block, purges[stands])
 
-    def leftovers(self) -> Iterator[EventRecord]:
+    def never_multicast(self) -> Iterator[EventRecord]:
         """The purges of what was never multicast."""
         yield from self._waiting
         for walk in self._walks:
@@ -81,7 +81,7 @@ class PurgeObsolescence:
         waiting = concat((self._waiting, purges))
         items = np.concatenate((self._item, newer["own_item"]))
         due = waiting["seq"] >= block.base
-        self._waiting, self._item = waiting[~due].detached(), items[~due]
+        self._waiting, self._item = waiting[~due].copy(), items[~due]
         yield from waiting[due][~self._is_obsolete(block, waiting[due], items[due])]
 
     def _is_obsolete(self, block: StreamBlock, purges: EventTable, items: Places) -> Mask:

@@ -67,17 +67,17 @@ class PurgeSafetyCheck:
         reached = ReachedFrontiers(self._stream, self._reached, steps)
         purges = block.of(PURGE)
         self._judge_purges(block, purges, reached)
-        for one in self._obsolete.refused(block, purges):
+        for one in self._obsolete.not_obsolete(block, purges):
             self._report_purge(one, "which does not make it obsolete", block)
         self._judge_skips(block, purges)
         self._judge_claims(block, reached)
-        self._reached.carry(steps)
+        self._reached.update(steps)
 
     def on_end(self) -> None:
         """Nothing older will come to make it right."""
         for one in self._lowest.values():
             self._report_gap(one)
-        for one in self._obsolete.leftovers():
+        for one in self._obsolete.never_multicast():
             self._report_purge(one, "which does not make it obsolete")
 
     def _steps(self, block: StreamBlock) -> FirstEvents:
@@ -90,7 +90,7 @@ class PurgeSafetyCheck:
         is_sent = happened_before(self._stream, sender, places, times, arrivals)
         for one in arrivals[~is_sent]:
             self._report(one, f"{_of(self._stream, one)}, which no process had multicast")
-        self._sent.carry(own)
+        self._sent.update(own)
         foreign = arrivals["pid"] != sender  # Its own copy the multicast has counted.
         return block.firsts(concat((multicasts, arrivals[is_sent & foreign])))
 
@@ -119,17 +119,17 @@ class PurgeSafetyCheck:
         """For a message that is here (delivery) or safe (retransmission)."""
         where = purges["flags"] >> FLAG_BITS
         rows = purges["by"] - block.base
-        for one in purges[(where == _DELIVERY) & ~reached.here(purges, rows)]:
+        for one in purges[(where == _DELIVERY) & ~reached.at_own_process(purges, rows)]:
             self._report_purge(one, "which it had not received", block)  # TP4 [SRB §2.3]
         for one in purges[(where != _DELIVERY) & (where != _RETRANSMISSION)]:
             self._report_purge(one, "from no known buffer", block)
-        kept = where == _RETRANSMISSION
+        from_store = where == _RETRANSMISSION
         if not self._stream.is_replicated:
-            for one in purges[kept & (purges["pid"] != self._stream.sender)]:
+            for one in purges[from_store & (purges["pid"] != self._stream.sender)]:
                 self._report_purge(one, "but only the sender keeps messages for recovery", block)
             return
-        count = reached.by_whom(purges, rows).sum(axis=1)
-        for i in np.flatnonzero(kept & (count <= self._stream.f)):  # TP5 [SRB §2.3]
+        count = reached.at_all_processes(purges, rows).sum(axis=1)
+        for i in np.flatnonzero(from_store & (count <= self._stream.f)):  # TP5 [SRB §2.3]
             why = f"which was not safe: {self._too_few(count[i])}"
             self._report_purge(purges[i], why, block)
 
@@ -137,14 +137,14 @@ class PurgeSafetyCheck:
         """A notice exists only of what was purged for good somewhere."""
         for_good = purges[purges["flags"] >> FLAG_BITS == _RETRANSMISSION]
         when: Places = np.full((block.size, 1), NEVER)
-        here = for_good[(for_good["seq"] >= block.base) & (for_good["seq"] < for_good["by"])]
-        scatter_min(when, here["seq"] - block.base, 0, here["ts"])
+        in_block = for_good[(for_good["seq"] >= block.base) & (for_good["seq"] < for_good["by"])]
+        scatter_min(when, in_block["seq"] - block.base, 0, in_block["ts"])
         for seq, ts in self._noticed.items():
             if 0 <= seq - block.base < block.size:
                 when[seq - block.base] = min(when[seq - block.base, 0], ts)
         skips = block.of(SKIP)
-        told = when[skips["seq"] - block.base, 0] <= skips["ts"] + self._stream.skew_ns
-        for one in skips[~told]:
+        announced = when[skips["seq"] - block.base, 0] <= skips["ts"] + self._stream.skew_ns
+        for one in skips[~announced]:
             multicast = block.messages.get(one["seq"])
             self._report(one, f"{_of(self._stream, one)}, which no process had purged", multicast)
         self._noticed = {seq: ts for seq, ts in self._noticed.items() if seq < block.base}
@@ -155,12 +155,12 @@ class PurgeSafetyCheck:
     def _judge_claims(self, block: StreamBlock, reached: "ReachedFrontiers") -> None:
         """Safe: more than f have reached it.  Stable: all have that nobody has forgotten."""
         safe, sender = block.of(SAFE), self._stream.sender
-        count = reached.by_whom(safe, safe["seq"] - block.base).sum(axis=1)
+        count = reached.at_all_processes(safe, safe["seq"] - block.base).sum(axis=1)
         for i in np.flatnonzero(count <= self._stream.f):
             what = f"claim that {sender}:{safe['seq'][i]} is safe: {self._too_few(count[i])}"
             self._report(safe[i], what)
         stable = block.of(STABLE, RECLAIM)
-        by_whom = reached.by_whom(stable, stable["seq"] - block.base)
+        by_whom = reached.at_all_processes(stable, stable["seq"] - block.base)
         by_whom |= self._stream.left_at <= stable["ts"][:, None] + self._stream.skew_ns
         for i in np.flatnonzero(~by_whom.all(axis=1)):
             behind = ", ".join(map(str, np.flatnonzero(~by_whom[i])))
@@ -194,16 +194,16 @@ class ReachedFrontiers:
     def __init__(self, stream: StreamInfo, beyond: EarliestEvent, steps: FirstEvents) -> None:
         self._stream, self._beyond, self._steps = stream, beyond, steps
 
-    def here(self, events: EventTable, rows: Places) -> Mask:
+    def at_own_process(self, events: EventTable, rows: Places) -> Mask:
         """Whether the process of each event had, by its own order."""
         had: Mask = self._beyond.places(self._steps, rows, events["pid"]) < events["place"]
         return had
 
-    def by_whom(self, events: EventTable, rows: Places) -> Mask:
+    def at_all_processes(self, events: EventTable, rows: Places) -> Mask:
         """By event and process."""
         times = self._beyond.times(self._steps, rows)
         had: Mask = times <= events["ts"][:, None] + self._stream.skew_ns
-        had[np.arange(len(events)), events["pid"]] = self.here(events, rows)
+        had[np.arange(len(events)), events["pid"]] = self.at_own_process(events, rows)
         return had
 
 

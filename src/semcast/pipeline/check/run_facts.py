@@ -23,8 +23,8 @@ def with_skew(trace: TraceTables, skew_ms: float) -> TraceTables:
     """The same trace, all of whose clocks differ by at most so much; infinity: nobody knows."""
     others = F.map_filter("parameters", lambda name, _: name != SKEW)
     known = F.create_map(F.lit(SKEW), F.lit(str(skew_ms))) if isfinite(skew_ms) else F.create_map()
-    told = F.map_concat(others, known.cast("map<string,string>"))
-    return trace._replace(runs=trace.runs.withColumn("parameters", told))
+    parameters = F.map_concat(others, known.cast("map<string,string>"))
+    return trace._replace(runs=trace.runs.withColumn("parameters", parameters))
 
 
 def with_processes(trace: TraceTables) -> DataFrame:
@@ -62,7 +62,7 @@ def run_facts(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFr
     wanted = F.filter(F.array(*names), lambda name: name.isNotNull())
     skew_ms = F.expr(f"try_cast(parameters['{SKEW}'] as double)")
     gone = F.array_union("crashed", F.transform("left", lambda one: one["pid"]))
-    told = F.struct(
+    facts = F.struct(
         "protocol",
         F.substring_index("relation", ":", 1).alias("relation"),
         F.coalesce("f", F.lit(0)).alias("f"),
@@ -75,7 +75,7 @@ def run_facts(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFr
     )
     runs = with_processes(trace).withColumn("judged", wanted).where(F.size("judged") > 0)
     known = _with_departures if _has_kind_files(trace.events, LEAVE, CRASH) else _with_everybody
-    return known(runs, trace.events).select("run_id", F.to_json(told).alias("run"))
+    return known(runs, trace.events).select("run_id", F.to_json(facts).alias("run"))
 
 
 def _has_kind_files(events: DataFrame, *kinds: str) -> bool:

@@ -18,7 +18,7 @@ from semcast.pipeline.check.run_facts import SKEW, with_processes
 from semcast.pipeline.check.violations import VIOLATIONS, arrow_rows
 from semcast.pipeline.reading.trace import TraceTables
 from semcast.specs.interleaving import Interleaving
-from semcast.specs.monitors import Facts, Monitors
+from semcast.specs.monitors import Monitors, RunFacts
 from semcast.specs.run_check import causes_of
 from semcast.specs.verdict import shown
 from semcast.specs.violations import Violation
@@ -39,13 +39,13 @@ def violations(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataF
         for name, condition in judged.items()
     )
     wanted = F.filter(F.array(*names), lambda name: name.isNotNull())
-    told = F.struct(
+    facts_of_run = F.struct(
         *("protocol", "order", "relation", "parameters", "complete", "correct", "judged"),
         F.coalesce("f", F.lit(0)).alias("f"),
         (F.coalesce(F.array_max("pids"), F.lit(-1)) + 1).alias("n"),
     )
     runs = with_processes(trace).withColumn("judged", wanted).where(F.size("judged") > 0)
-    facts = runs.select("run_id", F.to_json(told).alias("run"))
+    facts = runs.select("run_id", F.to_json(facts_of_run).alias("run"))
     events = trace.events.join(F.broadcast(facts), "run_id")
     return events.groupBy("run_id").applyInArrow(_judge, VIOLATIONS)
 
@@ -55,7 +55,7 @@ def _judge(table: pa.Table) -> pa.Table:
     parameters = run.get("parameters", {})
     about = (run["protocol"], run["order"], run["relation"])
     n = max(run["n"], run["f"] + 1)  # A lineage may have fewer processes than its run.
-    facts = Facts(*about, run["f"], n, parameters)
+    facts = RunFacts(*about, run["f"], n, parameters)
     monitors = Monitors(*facts)
     info = RunInfo(
         name="",

@@ -39,12 +39,12 @@ class EarliestEvent:
 
     def record(self, firsts: FirstEvents, row: int, pid: int) -> EventRecord | None:
         """The event itself."""
-        here = firsts.place[row:, pid]
-        if len(here) and here.min() < self._place[pid]:
-            return firsts.record(row + int(here.argmin()), pid)
+        column = firsts.place[row:, pid]
+        if len(column) and column.min() < self._place[pid]:
+            return firsts.record(row + int(column.argmin()), pid)
         return self._record[pid]
 
-    def carry(self, firsts: FirstEvents) -> None:
+    def update(self, firsts: FirstEvents) -> None:
         """Take the events of this block over to the older ones."""
         self._ts = np.minimum(self._ts, firsts.least_ts[0])
         for pid in np.flatnonzero(firsts.least_place[0] < self._place).tolist():
@@ -60,7 +60,7 @@ class PerItemState:
         self._ids: dict[int, int] = {}
         self.values: NDArray[Any] = np.full((64, n), empty, dtype)
 
-    def coded(self, items: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def encode_items(self, items: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Small numbers that stand for the items, and which rows of `values` are those of each."""
         met = pa.array(items).dictionary_encode()
         ids = self._ids
@@ -72,6 +72,6 @@ class PerItemState:
 
     def rows(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which rows of `values` are theirs."""
-        codes, lines = self.coded(items)
+        codes, lines = self.encode_items(items)
         rows: NDArray[np.int64] = lines[codes]
         return rows

@@ -83,11 +83,11 @@ def _unlike_first(
 def is_witnessed(trace: TraceTables) -> DataFrame:
     """By run, whether every update tells its position and every query and reply its version
     (`is_witnessed`); runs without such events are not there."""
-    told = F.when(_is_update(), F.col("position")).otherwise(F.col("version"))
+    witness = F.when(_is_update(), F.col("position")).otherwise(F.col("version"))
     return (
         of_kind(trace, EXECUTE, REPLY)
         .groupBy("run_id")
-        .agg(F.bool_and(told.isNotNull()).alias("is_witnessed"))
+        .agg(F.bool_and(witness.isNotNull()).alias("is_witnessed"))
     )
 
 
@@ -97,14 +97,14 @@ def sequential_consistency(trace: TraceTables) -> DataFrame:
     witnessed = is_witnessed(trace).where("is_witnessed")
     executed = of_kind(trace, EXECUTE).join(F.broadcast(witnessed), "run_id", "left_semi")
     replies = of_kind(trace, REPLY).join(F.broadcast(witnessed), "run_id", "left_semi")
-    taken = of_kind(trace, JOIN, RECOVER).where("version is not null")
-    taken = taken.join(F.broadcast(witnessed), "run_id", "left_semi")
+    transfers = of_kind(trace, JOIN, RECOVER).where("version is not null")
+    transfers = transfers.join(F.broadcast(witnessed), "run_id", "left_semi")
     updates = executed.where(_is_update())
     two_updates = _unlike_first(updates, ("run_id", "position"), _TIME_ORDER, _REQUEST)
     two_places = _unlike_first(updates, ("run_id", *_REQUEST), _TIME_ORDER, ("position",))
     two_answers = _unlike_first(replies, ("run_id", *_REQUEST), _TIME_ORDER, ("version",))
     frames = [
-        *_jumps(executed, taken),
+        *_jumps(executed, transfers),
         _inconsistent(
             two_updates,
             F.format_string(
@@ -128,13 +128,13 @@ def sequential_consistency(trace: TraceTables) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-def _jumps(executed: DataFrame, taken: DataFrame) -> list[DataFrame]:
+def _jumps(executed: DataFrame, transfers: DataFrame) -> list[DataFrame]:
     """Servers that leave a state out, or read one that they do not have."""
     local = Window.partitionBy("run_id", "pid").orderBy("inc", "n")
     earlier = local.rowsBetween(Window.unboundedPreceding, -1)
     makes = F.when(F.col("kind") != EXECUTE, F.col("version")).when(_is_update(), F.col("position"))
     steps = (
-        executed.unionByName(taken)
+        executed.unionByName(transfers)
         .withColumn("makes", makes)
         .withColumn("had", F.coalesce(F.last("makes", ignorenulls=True).over(earlier), F.lit(0)))
         .where(F.col("kind") == EXECUTE)

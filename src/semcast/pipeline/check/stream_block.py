@@ -48,7 +48,7 @@ class StreamInfo:
     skew_ns: int
     relation: str
     is_replicated: bool
-    begins_anew: bool  # a process that recovers may deliver again what its earlier life did
+    restarts_streams: bool  # a process that recovers may deliver again what its earlier life did
     owed: Mask  # by pid
     left_at: Places  # by pid; NEVER where nobody went on without it
     judged: frozenset[str]
@@ -92,10 +92,10 @@ class FirstEvents:
         self.pids = records["pid"]
         self._shape = size, n
         self._cells = self.rows * n + self.pids
-        self.place: Places = self._least("place")
+        self.place: Places = self._minimum("place")
         self.is_first: Mask = self.place.reshape(-1)[self._cells] == records["place"]
 
-    def _least(self, name: str) -> Places:
+    def _minimum(self, name: str) -> Places:
         values: Places = np.full(self._shape, NEVER)
         np.minimum.at(values.reshape(-1), self._cells, self.records[name])
         return values
@@ -103,7 +103,7 @@ class FirstEvents:
     @cached_property
     def ts(self) -> Places:
         """By row and pid, the least time."""
-        return self._least("ts")
+        return self._minimum("ts")
 
     @cached_property
     def least_place(self) -> Places:
@@ -147,9 +147,9 @@ class FirstEvents:
 
 
 def _least_from(values: Places) -> Places:
-    least = np.full((len(values) + 1, values.shape[1]), NEVER)
-    np.minimum.accumulate(values[::-1], out=least[-2::-1])
-    return least
+    minima = np.full((len(values) + 1, values.shape[1]), NEVER)
+    np.minimum.accumulate(values[::-1], out=minima[-2::-1])
+    return minima
 
 
 def scatter_min(values: Places, rows: Any, columns: Any, by: Places) -> None:
@@ -198,7 +198,7 @@ class StreamBlock:
     @cached_property
     def lives(self) -> Mapping[int, FirstEvents]:
         """The same by life, where each begins anew; else all lives of a process are one."""
-        if not self.stream.begins_anew:
+        if not self.stream.restarts_streams:
             return {0: self.deliveries}
         records = self.of(DELIVER)
         life = records["place"] >> 32

@@ -90,7 +90,7 @@ def _packed(columns: Columns, kind: str, block: int) -> Any:
         fields = {name: field[order] for name, field in fields.items()}
     listed = np.append(0, np.cumsum(lists.counts, dtype="i8"))[np.append(starts, len(anchor))]
     cells = [
-        *(pa.array(key[firsts], kept) for key, kept in zip(keys, _KEY_TYPES, strict=True)),
+        *(pa.array(key[firsts], key_type) for key, key_type in zip(keys, _KEY_TYPES, strict=True)),
         pa.repeat(pa.scalar(CODE[kind], pa.int32()), len(starts)),
         pa.array(encode_events(fields, starts, len(anchor)), pa.binary()),
         pa.array([lists.values[i:j].tobytes() for i, j in pairwise(listed)], pa.binary()),
@@ -116,10 +116,10 @@ def _order(keys: Sequence[Column]) -> Column | None:
         return None
     places, size = np.zeros(len(keys[0]), "i8"), 1
     for key in keys:
-        least = int(key.min())
-        span = int(key.max()) - least + 1
+        minimum = int(key.min())
+        span = int(key.max()) - minimum + 1
         size *= span
         if size > _RADIX:
             return np.lexsort(keys[::-1])
-        places = places * span + (key - least)
+        places = places * span + (key - minimum)
     return np.argsort(places.astype("i2"), kind="stable")  # by radix, which is linear

@@ -104,10 +104,10 @@ def _judge(batches: Iterable[Any]) -> Iterator[Any]:
             judges = judges or _judges(block.stream, findings)
             for judge in judges:
                 judge.on_block(block)
-            yield from _told(findings)
+            yield from _record_batches(findings)
         for judge in judges:
             judge.on_end()
-        yield from _told(findings)
+        yield from _record_batches(findings)
 
 
 def _rows(batch: Any) -> Iterator[dict[str, Any]]:
@@ -144,14 +144,14 @@ def _stream(row: Mapping[str, Any]) -> StreamInfo:
         skew_ns=run.get("skew_ns", ANY_SKEW),
         relation=run["relation"],
         is_replicated=run["protocol"] in REPLICATED,
-        begins_anew=run.get("recovery") == AT_LEAST_ONCE,
+        restarts_streams=run.get("recovery") == AT_LEAST_ONCE,
         owed=owed,
         left_at=left_at,
         judged=frozenset(run["judged"]),
     )
 
 
-def _told(findings: ViolationRows) -> Iterator[Any]:
+def _record_batches(findings: ViolationRows) -> Iterator[Any]:
     if findings.rows:
         yield pa.RecordBatch.from_pylist(findings.rows, schema=arrow_rows())
         findings.rows.clear()

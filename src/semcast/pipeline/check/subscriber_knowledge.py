@@ -99,10 +99,10 @@ def _check_stream(numbers: Iterator[tuple[int, list[RowDict]]]) -> Iterator[RowD
         return reduce(or_, known, 0)
 
     def links() -> Iterator[ListedMessage]:
-        for seq, told in numbers:
-            has = bits(row["pid"] for row in told if not row["is_asked"])
-            asked = asked_about[seq] = bits(row["pid"] for row in told if row["is_asked"])
-            yield ListedMessage(seq, has, asked, *annotation(told))
+        for seq, rows in numbers:
+            has = bits(row["pid"] for row in rows if not row["is_asked"])
+            asked = asked_about[seq] = bits(row["pid"] for row in rows if row["is_asked"])
+            yield ListedMessage(seq, has, asked, *annotation(rows))
 
     lacking = dict(unsatisfied(links()))
     for seq, asked in asked_about.items():

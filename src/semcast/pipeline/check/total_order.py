@@ -61,8 +61,8 @@ def _conflicts(placed: DataFrame) -> list[DataFrame]:
     the second from the places, which are fewer than the deliveries."""
     places = placed.groupBy("run_id", *_PLACE).agg(*_extremes(MESSAGE))
     contested = places.where(_differ(MESSAGE)).select("run_id", *_PLACE)
-    least = [F.col(f"least_{name}").alias(name) for name in MESSAGE]
-    messages = places.select("run_id", *least, *_PLACE).groupBy("run_id", *MESSAGE)
+    lowest = [F.col(f"least_{name}").alias(name) for name in MESSAGE]
+    messages = places.select("run_id", *lowest, *_PLACE).groupBy("run_id", *MESSAGE)
     scattered = messages.agg(*_extremes(_PLACE)).where(_differ(_PLACE)).select("run_id", *MESSAGE)
     at_place = _second(placed, contested, _PLACE, MESSAGE)
     of_message = _second(placed, scattered, MESSAGE, _PLACE)

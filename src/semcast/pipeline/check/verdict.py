@@ -23,7 +23,7 @@ from semcast.pipeline.check.task_monitors import add_from_tasks
 from semcast.pipeline.check.violations import VIOLATIONS
 from semcast.pipeline.reading.trace import TraceTables
 from semcast.specs.run_check import CheckResults
-from semcast.specs.service import WITNESSLESS
+from semcast.specs.service import NO_WITNESS
 from semcast.specs.verdict import (
     EXAMPLES,
     EXERCISED_BY,
@@ -140,7 +140,7 @@ def _reason_against(name: str, kind: Row) -> str:
     if reason:
         return reason
     if PROPERTIES[name].needs_witness and kind["is_witnessed"] is False:
-        return WITNESSLESS
+        return NO_WITNESS
     return ""
 
 

@@ -137,8 +137,8 @@ def _not_by_all(wanted: DataFrame, groups: DataFrame) -> DataFrame:
     """Processes that lack a message which nothing replaces."""
     message = (*_TRANSITION, *MESSAGE)
     has_it = F.when(F.col("pid").isNotNull(), F.struct(*INCARNATION))
-    there = wanted.groupBy(*message).agg(F.collect_set(has_it).alias("there"))
-    return _absent(there.join(groups, [*_TRANSITION]))
+    holders = wanted.groupBy(*message).agg(F.collect_set(has_it).alias("there"))
+    return _absent(holders.join(groups, [*_TRANSITION]))
 
 
 def _absent(messages: DataFrame) -> DataFrame:
@@ -150,9 +150,9 @@ def _absent(messages: DataFrame) -> DataFrame:
 def _missing_listed(delivered: DataFrame, sent: DataFrame, groups: DataFrame) -> DataFrame:
     """The same of a relation that lists, stream by stream."""
     stream = [*_TRANSITION, *STREAM]
-    told = [*stream, "seq", "covers", "is_kept"]
-    rows = delivered.select(*told, *INCARNATION, F.lit(True).alias("is_wanted")).unionByName(
-        sent.select(*told, "is_wanted"), allowMissingColumns=True
+    columns = [*stream, "seq", "covers", "is_kept"]
+    rows = delivered.select(*columns, *INCARNATION, F.lit(True).alias("is_wanted")).unionByName(
+        sent.select(*columns, "is_wanted"), allowMissingColumns=True
     )
     return scan_streams(rows.join(groups, [*_TRANSITION]), stream, _check_stream, _SCHEMA)
 
@@ -164,11 +164,11 @@ def _check_stream(numbers: Iterator[tuple[int, list[RowDict]]]) -> Iterator[RowD
     bit = {life: 1 << place for place, life in enumerate(lives)}
 
     def links() -> Iterator[ListedMessage]:
-        for seq, told in numbers:
-            has = reduce(or_, (bit.get((row["pid"], row["inc"]), 0) for row in told))
-            is_wanted = any(row["is_wanted"] for row in told)
+        for seq, rows in numbers:
+            has = reduce(or_, (bit.get((row["pid"], row["inc"]), 0) for row in rows))
+            is_wanted = any(row["is_wanted"] for row in rows)
             yield ListedMessage(
-                seq, has, (1 << len(lives)) - 1 if is_wanted else 0, *annotation(told)
+                seq, has, (1 << len(lives)) - 1 if is_wanted else 0, *annotation(rows)
             )
 
     for seq, lacking in unsatisfied(links()):
@@ -185,12 +185,12 @@ def _proven(trace: TraceTables, missing: DataFrame, delivered: DataFrame) -> Dat
         *message_columns(), event().alias("told"), first, *nowhere
     )
     passage = F.col("view").alias("in_view"), F.col("after").alias("until")
-    told = delivered.select(*message_columns(), event().alias("told"), first, *passage).unionByName(
-        sent
-    )
+    described = delivered.select(
+        *message_columns(), event().alias("told"), first, *passage
+    ).unionByName(sent)
     is_sent = F.isnull("until")
     rows = (
-        told.join(F.broadcast(missing), is_same_message())
+        described.join(F.broadcast(missing), is_same_message())
         .where(is_sent | (F.expr("in_view = view and until = after")))
         .groupBy(*missing.columns)
         .agg(

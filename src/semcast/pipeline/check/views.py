@@ -26,22 +26,22 @@ from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.violations import event, violations
 from semcast.pipeline.reading.trace import TraceTables
 from semcast.specs.monitors import FIXED_SERVERS
-from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MINORITY, MULTICAST
+from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MULTICAST, NOT_PRIMARY
 
 
 def view_order(trace: TraceTables) -> DataFrame:
     """Each process installs views by increasing number and of one lineage, and only views it is a
     member of; a number names one membership; what it says to happen in a view happens while it is
     in it."""
-    name, told = "view_order", event()
+    name, described = "view_order", event()
     by_life = Window.partitionBy("run_id", *INCARNATION).orderBy("n")
     by_view = Window.partitionBy("run_id", "view").orderBy("ts_ns", "pid", "n")
     lineage = F.col("attrs")["lineage"]
     installs = of_kind(trace, INSTALL).select(
-        *("run_id", "pid", "view", "members", told.alias("this"), lineage.alias("lineage")),
+        *("run_id", "pid", "view", "members", described.alias("this"), lineage.alias("lineage")),
         F.lag(lineage).over(by_life).alias("last_lineage"),
-        F.lag(told).over(by_life).alias("last"),
-        F.first(told).over(by_view).alias("first"),
+        F.lag(described).over(by_life).alias("last"),
+        F.first(described).over(by_view).alias("first"),
         F.first("members").over(by_view).alias("first_members"),
     )
     this, who = F.col("this"), _process("installed view %d", "pid", "view")
@@ -106,9 +106,9 @@ def sending_view_delivery(trace: TraceTables) -> DataFrame:
     are looked at one by one.
     """
     view = ("run_id", "view", *STREAM)
-    least, most = F.min("seq").alias("least"), F.max("seq").alias("most")
+    first, last = F.min("seq").alias("least"), F.max("seq").alias("most")
     multicast, delivered = of_kind(trace, MULTICAST), of_kind(trace, DELIVER)
-    sent = multicast.groupBy(*view).agg(least, most, F.count("*").alias("count"))
+    sent = multicast.groupBy(*view).agg(first, last, F.count("*").alias("count"))
     wrong = (
         delivered.groupBy(*view, *INCARNATION)
         .agg(F.min("seq").alias("low"), F.max("seq").alias("high"))
@@ -154,7 +154,7 @@ def primary_order(trace: TraceTables) -> DataFrame:
 def _primary_views(trace: TraceTables) -> DataFrame:
     """By run and view, its first `install` (`after`), that of the one before it (`before`), and how
     many of that one's members it shares (`shared`, `of`)."""
-    is_primary = F.coalesce(F.col("attrs")["primary"], F.lit("")) != MINORITY
+    is_primary = F.coalesce(F.col("attrs")["primary"], F.lit("")) != NOT_PRIMARY
     first = F.struct("ts_ns", "pid", "n")
     by_view = Window.partitionBy("run_id").orderBy("view")
     return (

@@ -31,8 +31,8 @@ def run_id_of(batch: str, run_id: int) -> int:
 
 def origin(batch: str, source: Path, run_id: int | None = None) -> dict[str, str]:
     """What a run's parameters say of where it came from."""
-    said = {"lake.batch": batch, "lake.source": str(source)}
-    return said if run_id is None else {**said, "lake.run_id": str(run_id)}
+    metadata = {"lake.batch": batch, "lake.source": str(source)}
+    return metadata if run_id is None else {**metadata, "lake.run_id": str(run_id)}
 
 
 def write_events(events: DataFrame, staging: Path) -> None:
@@ -43,8 +43,8 @@ def write_events(events: DataFrame, staging: Path) -> None:
 
 def write_quarantine(bad: DataFrame, staging: Path) -> None:
     """Write file, row, column and reason of rows that were refused."""
-    told = bad.select("file", "row", "column", "reason")
-    write_table(told.coalesce(1), QUARANTINE, staging)
+    rows = bad.select("file", "row", "column", "reason")
+    write_table(rows.coalesce(1), QUARANTINE, staging)
 
 
 def write_table(rows: DataFrame, table: str, staging: Path) -> None:

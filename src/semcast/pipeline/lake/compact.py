@@ -36,15 +36,15 @@ def compact(
     spark: SparkSession,
     lake: Lake,
     small_bytes: int = SMALL_BYTES,
-    tell: Callable[[str], None] = lambda line: None,
+    on_progress: Callable[[str], None] = lambda line: None,
 ) -> Compacted:
     """Merge files of less than `small_bytes`, wherever there are two or more."""
-    with lake.turn() as staging:
+    with lake.exclusive_write() as staging:
         snapshot, root = lake.snapshot(), lake.root
         small = _small(lake, small_bytes)
         if not small:
             return Compacted(0, 0)
-        tell(f"merging {len(small)} of {len(lake.files())} files")
+        on_progress(f"merging {len(small)} of {len(lake.files())} files")
         events = [f"file://{root / place}" for place in small if place.parts[0] == EVENTS]
         if events:
             base = spark.read.schema(spark_schema.EVENTS).option(

@@ -53,7 +53,7 @@ def ingest(
     options = {} if columns is None else columns.named()
     before = _stamps(files)
     batch_id = _fingerprint(path, files, options, tell)
-    with lake.turn(create=True) as staging:
+    with lake.exclusive_write(create=True) as staging:
         batches = lake.snapshot().batches
         for batch in batches:
             if batch.id == batch_id:

@@ -86,12 +86,12 @@ def _senders(rows: DataFrame) -> DataFrame:
 
 def _events(rows: DataFrame, senders: DataFrame, run_id: int) -> DataFrame:
     """One multicast for each row."""
-    told = _tagged(with_distances(rows)).join(F.broadcast(senders), "sender")
+    tagged = _tagged(with_distances(rows)).join(F.broadcast(senders), "sender")
     kind = F.col("kind")
     attrs = F.create_map(F.lit("kind"), kind)
     # Only updates are superseded; the trace's word for the others.
-    kept = F.create_map(F.lit("kind"), kind, F.lit("never_purge"), F.lit("1"))
-    return told.select(
+    never_purged = F.create_map(F.lit("kind"), kind, F.lit("never_purge"), F.lit("1"))
+    return tagged.select(
         *event_columns(
             {
                 "run_id": F.lit(run_id),
@@ -106,7 +106,7 @@ def _events(rows: DataFrame, senders: DataFrame, run_id: int) -> DataFrame:
                 "seq": F.col("place"),
                 "item": F.col("item"),
                 "dist": F.col("dist"),
-                "attrs": F.when(kind == "U", attrs).otherwise(kept),
+                "attrs": F.when(kind == "U", attrs).otherwise(never_purged),
                 "kind": F.lit(MULTICAST),
             }
         )

@@ -60,8 +60,8 @@ def _stage_runs(path: Path, batch: str, staging: Path) -> dict[int, int]:
         for run in _table(file, RUN_COLUMNS).to_pylist():
             run_id = run["run_id"]
             if run_id is None or run_id in ids:
-                said = "is missing" if run_id is None else f"{run_id} stands there twice"
-                raise BadFile(f"{file}: run_id {said}")
+                problem = "is missing" if run_id is None else f"{run_id} stands there twice"
+                raise BadFile(f"{file}: run_id {problem}")
             ids[run_id] = run_id_of(batch, run_id)
             known = {**dict(run["parameters"] or ()), **origin(batch, path, run_id)}
             rows.append({**run, "run_id": ids[run_id], "parameters": sorted(known.items())})
@@ -138,13 +138,13 @@ def _row_problem() -> tuple[Column, Column]:
     missing = F.lit("is missing")
     faults = [(F.col(name).isNull(), name, missing) for name in ("run_id", "pid", "n", "ts_ns")]
     faults += [
-        (F.col("lake_id").isNull(), "run_id", _said("{} is not in runs", "run_id")),
-        (F.col("is_known").isNull(), "pid", _said("{} is not in processes", "pid")),
+        (F.col("lake_id").isNull(), "run_id", _formatted("{} is not in runs", "run_id")),
+        (F.col("is_known").isNull(), "pid", _formatted("{} is not in processes", "pid")),
         (is_message & F.col("sender").isNull(), "sender", missing),
         (is_message & seq.isNull(), "seq", missing),
-        (is_message & (seq < 1), "seq", _said("{} is not 1 or more", "seq")),
-        (seq == F.col("highest"), "seq", _said("{} is a duplicate", "seq")),
-        (seq < F.col("highest"), "seq", _said("{} comes after {}", "seq", "highest")),
+        (is_message & (seq < 1), "seq", _formatted("{} is not 1 or more", "seq")),
+        (seq == F.col("highest"), "seq", _formatted("{} is a duplicate", "seq")),
+        (seq < F.col("highest"), "seq", _formatted("{} comes after {}", "seq", "highest")),
     ]
     column, reason = F.lit(None).cast("string"), F.lit(None).cast("string")
     for is_wrong, name, why in reversed(faults):
@@ -153,5 +153,5 @@ def _row_problem() -> tuple[Column, Column]:
     return column, reason
 
 
-def _said(text: str, *columns: str) -> Column:
+def _formatted(text: str, *columns: str) -> Column:
     return F.format_string(text.replace("{}", "%s"), *columns)

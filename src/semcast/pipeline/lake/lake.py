@@ -111,7 +111,7 @@ class Lake:
         return sorted(path.relative_to(root) for path in _files(root))
 
     @contextmanager
-    def turn(self, *, create: bool = False) -> Iterator[Path]:
+    def exclusive_write(self, *, create: bool = False) -> Iterator[Path]:
         """Write alone in this block; the path is an empty folder to prepare files in."""
         if create:
             self._refuse_others()
@@ -139,10 +139,10 @@ class Lake:
         root = self.root
         following = LakeSnapshot(FORMAT, self.snapshot().number + 1, batches)
         new = self.path / STAGING / "snapshot"
-        kept = set(self.files()) - set(without)
+        remaining = set(self.files()) - set(without)
         for table in LAKE_TABLES:
             (new / table).mkdir(parents=True)
-        for place, file in {**{place: root / place for place in kept}, **added}.items():
+        for place, file in {**{place: root / place for place in remaining}, **added}.items():
             (new / place).parent.mkdir(parents=True, exist_ok=True)
             os.link(file, new / place)
         for file in added.values():
@@ -154,7 +154,7 @@ class Lake:
 
     def vacuum(self) -> VacuumResult:
         """Delete the files and snapshots that the current one does not name."""
-        with self.turn():
+        with self.exclusive_write():
             current = self.root.name
             files, size = 0, 0
             for place in sorted((self.path / SNAPSHOTS).iterdir()):

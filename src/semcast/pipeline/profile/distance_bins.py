@@ -59,9 +59,9 @@ def pack_rows(records: Any, ends: Any) -> Any:
 
 def unpack_rows(packs: Any, width: int) -> tuple[Any, Any]:
     """The rows of all packs together, and how many each has."""
-    told = [np.frombuffer(pack, np.int64) for pack in packs.to_pylist()]
-    records = np.concatenate([np.empty(0, np.int64), *told]).reshape(-1, width)
-    return records, [len(pack) // width for pack in told]
+    arrays = [np.frombuffer(pack, np.int64) for pack in packs.to_pylist()]
+    records = np.concatenate([np.empty(0, np.int64), *arrays]).reshape(-1, width)
+    return records, [len(pack) // width for pack in arrays]
 
 
 def unique_counts(values: Any) -> tuple[Any, Any]:

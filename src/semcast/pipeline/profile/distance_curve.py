@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semcast.models.advice import MOST_PAIRS, Distances, Rates
+from semcast.models.advice import DEFAULT_PAIR_SHARE, DistanceCurve, Rates
 from semcast.pipeline.profile.distance_bins import EXACT_MAX, unique_sums, unpack_rows
 from semcast.pipeline.profile.partial_counts import STREAM
 
@@ -50,7 +50,7 @@ class DistanceBins(NamedTuple):
 
 def make_curves(
     of: Mapping[StreamLabel, DistanceBins], find: FindPoints, rates: Rates | None
-) -> dict[StreamLabel, Distances]:
+) -> dict[StreamLabel, DistanceCurve]:
     """The curve of each stream from its bins; `find` looks into bins.
 
     As many messages count as superseded as supersede.
@@ -62,22 +62,22 @@ def make_curves(
     return {label: _curve(bins, extra.get(label, {})) for label, bins in of.items()}
 
 
-def _curve(bins: DistanceBins, extra: Mapping[int, int]) -> Distances:
+def _curve(bins: DistanceBins, extra: Mapping[int, int]) -> DistanceCurve:
     far = bins.superseding()
     upto = np.cumsum(far.messages)
     points = dict(zip(far.dist.tolist(), upto.tolist(), strict=True)) | dict(extra)
     x = np.array(sorted(points), np.int64)
     at = np.array([points[dist] for dist in x.tolist()], np.int64)
-    return Distances(int(bins.messages.sum()), int(far.messages.sum()), x, at)
+    return DistanceCurve(int(bins.messages.sum()), int(far.messages.sum()), x, at)
 
 
 def _targets(label: StreamLabel, bins: DistanceBins, rates: Rates | None) -> Iterator[BinTarget]:
     """Targets in bins that hold several distances."""
     far = bins.superseding()
     upto = np.append(0, np.cumsum(far.messages))
-    needs = [MEDIAN * upto[-1], MOST_PAIRS * upto[-1]]
+    needs = [MEDIAN * upto[-1], DEFAULT_PAIR_SHARE * upto[-1]]
     if rates is not None:
-        needs.append(rates.purged_at_least * bins.messages.sum())
+        needs.append(rates.required_purge_ratio * bins.messages.sum())
     for needed in needs:
         place = int(np.searchsorted(upto[1:], needed * (1 - 1e-12)))
         if place < len(far.bin) and far.bin[place] > EXACT_MAX:

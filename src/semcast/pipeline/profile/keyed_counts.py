@@ -60,8 +60,8 @@ def count_work(source: KeyedSource, buckets: int, work: Any) -> Iterator[Any]:
 
 def resolve_boundaries(stream: Any, records: Any) -> tuple[Any, Any]:
     """The distances of the first rows of chunks, whose neighbours are in other chunks."""
-    item, _, place, told = records.T
-    kind, is_first = told >> 1, (told & 1).astype(bool)
+    item, _, place, flags = records.T
+    kind, is_first = flags >> 1, (flags & 1).astype(bool)
     order = np.lexsort((place, kind == _ONE_OFF, item, stream))
     chain = np.stack([stream, item, kind == _ONE_OFF])[:, order]
     kind, place, is_first = kind[order], place[order], is_first[order]
@@ -166,8 +166,8 @@ class _KeyChains:
         firsts = np.flatnonzero(self.is_first)
         size = np.zeros(len(self.is_first), np.int64)
         size[firsts] = np.diff(firsts, append=len(size))
-        told = self.kind << 1 | self.is_first
+        flags = self.kind << 1 | self.is_first
         is_end = self.is_first | np.append(self.is_first[1:], True)
-        records = np.stack([self.item, size, self.place, told], axis=1)[is_end]
+        records = np.stack([self.item, size, self.place, flags], axis=1)[is_end]
         bucket = records[:, 0] % buckets
         return pack_counts(self.streams, self.stream[is_end], bucket, "item_pack", records)

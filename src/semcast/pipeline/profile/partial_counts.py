@@ -91,12 +91,12 @@ def pack_counts(
     cuts = np.flatnonzero(np.diff(key, prepend=-1))
     starts = np.union1d(cuts, np.arange(0, len(key), RECORDS_MAX))
     bucket, stream = np.divmod(key[starts], streams.count)
-    told = {
+    columns = {
         "bucket": bucket,
         pack: pack_rows(records, np.append(starts, len(key))),
         "is_rich": np.full(len(starts), is_rich),
     }
-    return table_of(PARTIAL_SCHEMA, {**streams.stream_columns(stream), **told})
+    return table_of(PARTIAL_SCHEMA, {**streams.stream_columns(stream), **columns})
 
 
 def merge_bucket(resolve: ResolveDistances | None, table: Any) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from semcast.models.advice import Distances, Rates
+from semcast.models.advice import DistanceCurve, Rates
 from semcast.pipeline.profile.distance_curve import (
     BinTarget,
     DistanceBins,
@@ -31,7 +31,7 @@ class StreamProfile:
 
     name: Mapping[str, Any]
     items: int
-    distances: Distances
+    distances: DistanceCurve
 
 
 class ItemFrequency(NamedTuple):

@@ -13,8 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from semcast.experiments.plot import COLOURS, DOTS_PER_INCH, GREY, INK, LOOK, PANEL_INCHES
-from semcast.models.advice import Distances, Rates, advise
+from semcast.experiments.plot import COLOURS, DOTS_PER_INCH, GREY, INK, PANEL_INCHES, RC_PARAMS
+from semcast.models.advice import DistanceCurve, Rates, advise
 from semcast.models.throughput import sender_rate
 from semcast.pipeline.profile.profile import Profile
 
@@ -25,7 +25,7 @@ def draw(profile: Profile, rates: Rates | None) -> bytes:
     """The picture as PNG; equal profiles give equal bytes."""
     width, height = PANEL_INCHES
     stream = profile.total.distances
-    with rc_context(LOOK):
+    with rc_context(RC_PARAMS):
         layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
         canvas = Canvas(figsize=(3 * width, height), layout=layout)
         FigureCanvasAgg(canvas)
@@ -37,7 +37,7 @@ def draw(profile: Profile, rates: Rates | None) -> bytes:
     return png.getvalue()
 
 
-def _draw_distances(axes: Axes, stream: Distances) -> None:
+def _draw_distances(axes: Axes, stream: DistanceCurve) -> None:
     """The share of messages in each doubling of the distance, and of those that have none."""
     farthest = int(stream.x[-1]) if stream.x.size else 1
     doublings = int(farthest).bit_length()
@@ -80,7 +80,7 @@ def _draw_items(axes: Axes, profile: Profile) -> None:
     axes.set_ylabel("messages of the item")
 
 
-def _draw_rate(axes: Axes, stream: Distances, rates: Rates | None) -> None:
+def _draw_rate(axes: Axes, stream: DistanceCurve, rates: Rates | None) -> None:
     """T over N; without rates, how much faster than its slowest receiver a sender can be."""
     given = rates or Rates(1e12, 1.0)
     advice = advise(stream, rates)
@@ -101,7 +101,7 @@ def _draw_rate(axes: Axes, stream: Distances, rates: Rates | None) -> None:
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     if advice.buffer is not None:
         axes.axvline(advice.buffer, color=INK, linewidth=1, linestyle=":")
-        told = f"N = k = {advice.buffer:,}" if advice.k else "any"
+        text = f"N = k = {advice.buffer:,}" if advice.k else "any"
         axes.annotate(
-            told, (advice.buffer, 0), xytext=(5, 6), textcoords="offset points", fontsize=8.5
+            text, (advice.buffer, 0), xytext=(5, 6), textcoords="offset points", fontsize=8.5
         )

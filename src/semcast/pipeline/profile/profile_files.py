@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from semcast.models.advice import Distances, Rates, advise
+from semcast.models.advice import DistanceCurve, Rates, advise
 from semcast.models.throughput import receiver_rate, sender_rate
 from semcast.pipeline.profile.distance_curve import MEDIAN
 from semcast.pipeline.profile.profile import Profile
@@ -32,7 +32,7 @@ def facts_of(profile: Profile, rates: Rates | None) -> dict[str, Any]:
     }
 
 
-def _stream_facts(stream: Distances, rates: Rates | None) -> dict[str, Any]:
+def _stream_facts(stream: DistanceCurve, rates: Rates | None) -> dict[str, Any]:
     return {
         "messages": stream.messages,
         "never_obsolete": stream.never_obsolete,
@@ -45,7 +45,7 @@ def _stream_facts(stream: Distances, rates: Rates | None) -> dict[str, Any]:
     }
 
 
-def _rates(stream: Distances, rates: Rates | None) -> Iterator[dict[str, float]]:
+def _rates(stream: DistanceCurve, rates: Rates | None) -> Iterator[dict[str, float]]:
     """T and T′ by equations 1 and 2 for each buffer."""
     if rates is not None:
         for n in BUFFERS:
@@ -79,7 +79,7 @@ def write_profile(
     return {name: str(path) for name, path in files.items()}
 
 
-def _points(stream: Distances) -> Iterator[tuple[int, int, float]]:
+def _points(stream: DistanceCurve) -> Iterator[tuple[int, int, float]]:
     """Up to each distance: how many messages, and R."""
     yield from zip(
         stream.x.tolist(),

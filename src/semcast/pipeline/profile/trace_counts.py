@@ -97,8 +97,10 @@ def count_superseded(splits: Sequence[FileSplit]) -> dict[tuple[int | None, ...]
     targets = seq[rows] - np.concatenate([listed.flatten().to_numpy(), dist[by_dist]])
     bits = int(seq.max(initial=0)).bit_length()
     keys = np.unique((streams.of[rows] << bits | targets)[targets >= 1])
-    kept = np.flatnonzero(np.concatenate([_is_kept(_column(b, "attrs")) for b in batches]))
-    keys = np.setdiff1d(keys, streams.of[kept] << bits | seq[kept], assume_unique=True)
+    never_purged = np.flatnonzero(np.concatenate([_is_kept(_column(b, "attrs")) for b in batches]))
+    keys = np.setdiff1d(
+        keys, streams.of[never_purged] << bits | seq[never_purged], assume_unique=True
+    )
     found, messages = unique_counts(keys >> bits)
     columns = streams.stream_columns(found)
     labels = zip(*(columns[name].to_pylist() for name in STREAM), strict=True)

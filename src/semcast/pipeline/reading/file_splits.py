@@ -55,8 +55,8 @@ def read_split(piece: FileSplit, names: Sequence[str]) -> Iterator[Any]:
     parquet = pyarrow("parquet")
     try:
         with parquet.ParquetFile(piece.path) as file:
-            there = [name for name in names if name in file.schema_arrow.names]
-            yield from file.iter_batches(ROWS_MAX, piece.groups, there, use_threads=False)
+            stored = [name for name in names if name in file.schema_arrow.names]
+            yield from file.iter_batches(ROWS_MAX, piece.groups, stored, use_threads=False)
     except (OSError, pyarrow().ArrowException) as error:
         reason = (str(error).splitlines() or ["damaged"])[0]
         raise BadFile(f"{piece.path}: cannot be read: {reason}") from None

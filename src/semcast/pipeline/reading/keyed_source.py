@@ -20,7 +20,7 @@ from semcast.pipeline.reading.keyed_text import (
     read_blocks,
     read_header,
 )
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.traces.errors import BadFile
 from semcast.traces.keyed import SUFFIXES
 
@@ -76,7 +76,7 @@ def _ending(file: Path) -> str:
     for suffix in SUFFIXES:
         if file.name.lower().endswith(suffix):
             return suffix
-    raise one_of("file name ending", file.name, SUFFIXES)
+    raise unknown_value("file name ending", file.name, SUFFIXES)
 
 
 def _examine_headers(files: Sequence[Path], columns: KeyedColumns) -> None:

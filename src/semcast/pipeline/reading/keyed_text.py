@@ -65,7 +65,7 @@ class TextLines(NamedTuple):
     data: bytes
     row: Any
 
-    def each(self) -> list[bytes]:
+    def iter_lines(self) -> list[bytes]:
         """They one by one, which takes longer than reading them all at once."""
         return self.data.split(b"\n")
 
@@ -150,8 +150,8 @@ def _not_empty(data: bytes, row: int) -> TextLines:
     if data and b"\n\n" not in data and data[0] != _NEWLINE and data[-1] != _NEWLINE:
         return TextLines(data, rows)
     text = data.split(b"\n")
-    kept = [bool(line) for line in text]
-    return TextLines(b"\n".join(compress(text, kept)), rows[kept])
+    has_text = [bool(line) for line in text]
+    return TextLines(b"\n".join(compress(text, has_text)), rows[has_text])
 
 
 def _csv_cells(
@@ -218,7 +218,7 @@ def _json_cells(lines: TextLines, columns: KeyedColumns, problems: RowProblems) 
     wanted = columns.named()
     cells: dict[str, list[str | None]] = {field: [] for field in wanted}
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    for place, line in enumerate(lines.each()):
+    for place, line in enumerate(lines.iter_lines()):
         try:
             record = decode(line.removeprefix(b"\xef\xbb\xbf"))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -300,9 +300,9 @@ def make_block(
     if "kind" not in cells:
         cells["kind"] = pa.repeat("U", size)
     if problems:
-        told = [problems.get(place, (None, None)) for place in range(size)]
-        cells["column"] = pa.array([column for column, _ in told], pa.string())
-        cells["reason"] = pa.array([reason for _, reason in told], pa.string())
+        found = [problems.get(place, (None, None)) for place in range(size)]
+        cells["column"] = pa.array([column for column, _ in found], pa.string())
+        cells["reason"] = pa.array([reason for _, reason in found], pa.string())
     return pa.record_batch(
         [cells.get(each.name, pa.nulls(size, each.type)) for each in SCHEMA], schema=SCHEMA
     )

@@ -1,7 +1,7 @@
 """The answers of commands (`semcast … --json`), recognised by their keys, and what they decide.
 
 A class lists the keys that its command's answer has and no other has together; those with a
-default may be missing.  Of the commands that judge something, `judged` is that in one line.
+default may be missing.  Of the commands that judge something, `to_verdict` is that in one line.
 """
 
 from typing import Any, ClassVar, Final, NamedTuple
@@ -13,7 +13,7 @@ class ResultVerdict(NamedTuple):
     """What was judged, what was found, and whether that is as promised."""
 
     what: str
-    said: str
+    text: str
     passed: bool
 
 
@@ -22,7 +22,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 
     command: ClassVar[str] = ""
 
-    def judged(self) -> ResultVerdict | None:
+    def to_verdict(self) -> ResultVerdict | None:
         """The verdict, if there is one."""
         return None
 
@@ -52,16 +52,16 @@ class CheckResult(CommandResult, frozen=True, kw_only=True):
     properties: dict[str, PropertyRow]
     events: int = 0
 
-    def judged(self) -> ResultVerdict:
+    def to_verdict(self) -> ResultVerdict:
         """Which properties were violated, how many hold."""
         of = {status: self._of(status) for status in ("fail", "pass", "not applicable")}
-        said = [f"holding: {len(of['pass'])} of {len(self.properties)}"]
+        parts = [f"holding: {len(of['pass'])} of {len(self.properties)}"]
         if of["fail"]:
-            said.insert(0, f"violated: {', '.join(of['fail'])}")
+            parts.insert(0, f"violated: {', '.join(of['fail'])}")
         if of["not applicable"]:
-            said.append(f"not applicable: {len(of['not applicable'])}")
+            parts.append(f"not applicable: {len(of['not applicable'])}")
         return ResultVerdict(
-            f"check of {self.events:,} events", "; ".join(said), self.verdict == "pass"
+            f"check of {self.events:,} events", "; ".join(parts), self.verdict == "pass"
         )
 
     def _of(self, status: str) -> list[str]:
@@ -96,7 +96,7 @@ class SwarmResult(CommandResult, frozen=True, kw_only=True):
     first_failure: str | None
     mutant: str | None = None
 
-    def judged(self) -> ResultVerdict:
+    def to_verdict(self) -> ResultVerdict:
         """How many violations."""
         what = f"swarm of {self.protocol}" + (f", mutant {self.mutant}" if self.mutant else "")
         return ResultVerdict(
@@ -117,11 +117,11 @@ class MutantsResult(CommandResult, frozen=True, kw_only=True):
     command: ClassVar[str] = "sim mutants"
     mutants: list[MutantRow]
 
-    def judged(self) -> ResultVerdict:
+    def to_verdict(self) -> ResultVerdict:
         """Which of them nobody noticed."""
         survived = [mutant.name for mutant in self.mutants if not mutant.caught]
-        said = f"survived: {', '.join(survived)}" if survived else "all caught"
-        return ResultVerdict(f"{len(self.mutants)} broken protocols", said, not survived)
+        text = f"survived: {', '.join(survived)}" if survived else "all caught"
+        return ResultVerdict(f"{len(self.mutants)} broken protocols", text, not survived)
 
 
 class SimResult(CommandResult, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class SimResult(CommandResult, frozen=True, kw_only=True):
     source: str = "simulation"
     violations: int = 0
 
-    def judged(self) -> ResultVerdict:
+    def to_verdict(self) -> ResultVerdict:
         """How many violations."""
         what = f"{self.experiment}, {self.source}, seed {self.seed}"
         return ResultVerdict(what, _count(self.violations), not self.violations)
@@ -154,11 +154,11 @@ class DemoResult(CommandResult, frozen=True, kw_only=True):
     reliable: DemoRow
     semantic: DemoRow
 
-    def judged(self) -> ResultVerdict:
+    def to_verdict(self) -> ResultVerdict:
         """Whether all members ended up the same."""
         apart = [n for n in ("reliable", "semantic") if not getattr(self, n).converged]
-        said = f"did not converge: {', '.join(apart)}" if apart else "all members end up the same"
-        return ResultVerdict("demo", said, not apart)
+        text = f"did not converge: {', '.join(apart)}" if apart else "all members end up the same"
+        return ResultVerdict("demo", text, not apart)
 
 
 class SweepResult(CommandResult, frozen=True, kw_only=True):
@@ -171,10 +171,10 @@ class SweepResult(CommandResult, frozen=True, kw_only=True):
     digest: str
     violations: int = 0
 
-    def judged(self) -> ResultVerdict:
+    def to_verdict(self) -> ResultVerdict:
         """How many runs failed."""
-        said = f"{self.runs:,} runs, {self.failed:,} failed, {_count(self.violations)}"
-        return ResultVerdict("sweep", said, not self.failed and not self.violations)
+        text = f"{self.runs:,} runs, {self.failed:,} failed, {_count(self.violations)}"
+        return ResultVerdict("sweep", text, not self.failed and not self.violations)
 
 
 class FiguresResult(CommandResult, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ def report(directory: str | Path, out: str | Path) -> ReportSummary:
     report("out/results", "out/results.html")
     """
     out = Path(out)
-    found = scan_directory(directory, leaving_out=out)
+    found = scan_directory(directory, exclude=out)
     page = write_page(Path(directory).resolve().name, found, datetime.now(UTC))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -64,15 +64,15 @@ def _overall(found: ResultFiles) -> str:
         return '<p class="verdict">These results contain no verdicts.</p>'
     if failed:
         return f'<p class="verdict fail">{failed} of {len(verdicts)} verdicts failed.</p>'
-    said = "The verdict passed" if len(verdicts) == 1 else f"All {len(verdicts)} verdicts passed"
+    text = "The verdict passed" if len(verdicts) == 1 else f"All {len(verdicts)} verdicts passed"
     unchecked = sum(trace.check is None for trace in found.traces)
     also = f" {_count(unchecked, 'trace')} not checked." if unchecked else ""
-    return f'<p class="verdict pass">{said}.{also}</p>'
+    return f'<p class="verdict pass">{text}.{also}</p>'
 
 
 def _verdicts(found: ResultFiles) -> str:
     rows = [
-        (_badge("pass" if judged.passed else "fail"), judged.what, judged.said, source)
+        (_badge("pass" if judged.passed else "fail"), judged.what, judged.text, source)
         for source, judged in found.verdicts()
     ]
     return table(("verdict", "of", "found", "file"), rows) if rows else ""
@@ -110,9 +110,9 @@ def _profile(each: CommandOutput) -> str:
     if advice is None:
         return _heading(each.source) + _facts(each.facts)
     size = "No buffer suffices" if advice.buffer is None else f"Buffer: {advice.buffer:,} messages"
-    told = f'<p class="verdict">{size}. {escape(advice.reason)}</p>\n'
+    curves = f'<p class="verdict">{size}. {escape(advice.reason)}</p>\n'
     numbers = {n: v for n, v in each.facts["advice"].items() if n != "reason"}
-    return _heading(each.source) + told + _facts({**each.facts, "advice": numbers})
+    return _heading(each.source) + curves + _facts({**each.facts, "advice": numbers})
 
 
 def _sweep(sweep: SweepFound) -> str:
@@ -184,10 +184,10 @@ def _runs(trace: TraceFound) -> str:
 
 
 def _checked(each: CommandOutput) -> str:
-    verdict = each.answer.judged()
+    verdict = each.answer.to_verdict()
     assert verdict is not None
     state = "pass" if verdict.passed else "fail"
-    line = f'<p class="verdict {state}">{state}: {escape(verdict.said)}</p>\n'
+    line = f'<p class="verdict {state}">{state}: {escape(verdict.text)}</p>\n'
     return line + _folded("All guarantees", _check(each))
 
 
@@ -288,8 +288,8 @@ def _badge(status: str) -> Markup:
 
 
 def _heading(source: str, about: str = "") -> str:
-    told = f'<p class="soft">{escape(about)}</p>\n' if about else ""
-    return f"<h3>{escape(source)}</h3>\n{told}"
+    about_html = f'<p class="soft">{escape(about)}</p>\n' if about else ""
+    return f"<h3>{escape(source)}</h3>\n{about_html}"
 
 
 def _folded(title: str, inside: str) -> str:

@@ -23,7 +23,7 @@ from semcast.pipeline.sweep.results import MANIFEST, PICTURE, RESULTS_CSV, SUMMA
 from semcast.terms.errors import SemcastError
 from semcast.traces.errors import BadFile
 from semcast.traces.files import refuse_links
-from semcast.traces.kept_results import CHECK, PROFILE, kept
+from semcast.traces.kept_results import CHECK, PROFILE, read_result
 from semcast.traces.parquet import read_runs
 from semcast.traces.schema import EVENTS, JOURNALS, RUNS, RunInfo
 from semcast.traces.tables import check_kinds
@@ -88,9 +88,9 @@ class SweepFound(NamedTuple):
         what = f"sweep of {self.plan.experiment}"
         if self.summary is None:
             return ResultVerdict(what, "not finished; run the same command again to resume", False)
-        told = f"{self.violations:,} violations" if self.violations else "no violation"
-        said = f"{self.runs:,} runs, {len(self.failures):,} failed, {told}"
-        return ResultVerdict(what, said, not self.failures and not self.violations)
+        violations = f"{self.violations:,} violations" if self.violations else "no violation"
+        text = f"{self.runs:,} runs, {len(self.failures):,} failed, {violations}"
+        return ResultVerdict(what, text, not self.failures and not self.violations)
 
 
 class ImageFile(NamedTuple):
@@ -121,15 +121,15 @@ class ResultFiles:
 
     def verdicts(self) -> list[tuple[str, ResultVerdict]]:
         """Everything that was judged and where it stands, what failed first."""
-        judged = [(each.source, each.answer.judged()) for each in self.answers]
+        judged = [(each.source, each.answer.to_verdict()) for each in self.answers]
         checked = [trace.check for trace in self.traces if trace.check is not None]
-        judged += [(each.source, each.answer.judged()) for each in checked]
+        judged += [(each.source, each.answer.to_verdict()) for each in checked]
         judged += [(sweep.source, sweep.judged()) for sweep in self.sweeps]
-        told = [(source, verdict) for source, verdict in judged if verdict is not None]
-        return sorted(told, key=lambda each: each[1].passed)
+        known = [(source, verdict) for source, verdict in judged if verdict is not None]
+        return sorted(known, key=lambda each: each[1].passed)
 
 
-def scan_directory(directory: str | Path, *, leaving_out: Path | None = None) -> ResultFiles:
+def scan_directory(directory: str | Path, *, exclude: Path | None = None) -> ResultFiles:
     """Read a directory and what is below it; `leaving_out` is the report itself."""
     top = Path(directory)
     if not top.is_dir():
@@ -148,7 +148,7 @@ def scan_directory(directory: str | Path, *, leaving_out: Path | None = None) ->
             why = "a symbolic link, which is not followed"
             found.not_shown.append(SkippedFile(str(link.relative_to(top)), why))
         files = [place / name for name in sorted(names)]
-        _read_files(found, top, [path for path in files if path not in (*links, leaving_out)])
+        _read_files(found, top, [path for path in files if path not in (*links, exclude)])
     return found
 
 
@@ -273,12 +273,12 @@ def _read_trace(found: ResultFiles, path: Path, source: str) -> None:
     if not runs:
         raise BadFile(f"an incomplete trace: {RUNS} is missing")
     check_kinds(path / EVENTS)
-    results = [_kept(path, source, name) for name in (CHECK, PROFILE)]
+    results = [_stored_result(path, source, name) for name in (CHECK, PROFILE)]
     found.traces.append(TraceFound(source, runs, dict(_counted(path / EVENTS)), *results))
 
 
-def _kept(path: Path, source: str, name: str) -> CommandOutput | None:
-    facts = kept(path, name)
+def _stored_result(path: Path, source: str, name: str) -> CommandOutput | None:
+    facts = read_result(path, name)
     answer = None if facts is None else parse_result(facts)
     return None if facts is None or answer is None else CommandOutput(source, answer, facts)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from semcast import __version__
 from semcast.experiments.experiment import Row
-from semcast.experiments.figures import Rendered, Told, render
+from semcast.experiments.figures import OnProgress, RenderedFigure, render
 from semcast.experiments.point import Point, PointError
 from semcast.pipeline.spark_session import SparkTarget, session
 from semcast.pipeline.sweep.outcome_store import OutcomeStore, open_store
@@ -26,7 +26,7 @@ PART: Final = "part"
 
 def render_on_spark(
     names: Sequence[str], out_dir: str | Path, *, target: SparkTarget, **options: Any
-) -> list[Rendered]:
+) -> list[RenderedFigure]:
     """`render`, whose options these are, on Spark; live points run on this machine, last."""
     part = Path(out_dir) / PART
     rendered = render(names, out_dir, simulate=partial(run_points, part, target), **options)
@@ -35,10 +35,10 @@ def render_on_spark(
 
 
 def run_points(
-    part: Path, target: SparkTarget, points: Sequence[Point], tell: Told
+    part: Path, target: SparkTarget, points: Sequence[Point], tell: OnProgress
 ) -> dict[Point, Row]:
     """Run what `part` does not have; the first point that fails is raised as `PointError`."""
-    runs = {key_of(version=__version__, **_told(point)): point for point in points}
+    runs = {key_of(version=__version__, **_point_facts(point)): point for point in points}
     missing = [SweepRun(key, runs[key]) for key in runs.keys() - _succeeded(part).keys()]
     missing.sort(key=lambda run: points.index(run.point))
     done = len(runs) - len(missing)
@@ -64,5 +64,5 @@ def _succeeded(part: Path) -> dict[str, Row]:
     return {key: each.read_row() for key, each in outcomes.items() if each.error is None}
 
 
-def _told(point: Point) -> dict[str, Any]:
+def _point_facts(point: Point) -> dict[str, Any]:
     return {**point._asdict(), "parameters": dict(point.parameters)}

@@ -73,7 +73,7 @@ def write_results(
     with atomic_write(out / RESULTS_CSV) as path:
         _write_csv(path, lines)
     with atomic_write(out / SUMMARY) as path:
-        _write_csv(path, [_told(estimate) for estimate in estimates])
+        _write_csv(path, [_estimate_facts(estimate) for estimate in estimates])
     files = {"results": out / RESULTS, "csv": out / RESULTS_CSV, "summary": out / SUMMARY}
     picture = draw(name, axes, estimates)
     if picture is not None:
@@ -89,12 +89,12 @@ def summarise(finished: Sequence[FinishedRun]) -> Iterator[Estimate]:
     places: dict[tuple[Value, ...], list[FinishedRun]] = {}
     for each in finished:
         places.setdefault(tuple(each.place.values()), []).append(each)
-    for there in places.values():
-        rows = [each.row for each in there if each.outcome.error is None]
+    for repetitions in places.values():
+        rows = [each.row for each in repetitions if each.outcome.error is None]
         for result in dict.fromkeys(name for row in rows for name in row):
             values = [v for row in rows if (v := _number(row.get(result))) is not None]
             if values:
-                yield Estimate(there[0].place, result, len(values), *interval(values))
+                yield Estimate(repetitions[0].place, result, len(values), *interval(values))
 
 
 def interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
@@ -114,7 +114,7 @@ def _number(value: Value) -> float | None:
     return float(value) if is_number and value is not None else None
 
 
-def _told(estimate: Estimate) -> dict[str, Value]:
+def _estimate_facts(estimate: Estimate) -> dict[str, Value]:
     return {
         **estimate.place,
         "result": estimate.result,

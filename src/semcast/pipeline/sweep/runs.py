@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from semcast.experiments.experiment import Row, Value
-from semcast.experiments.point import Point, attempt, reason
+from semcast.experiments.point import Point, error_line, run_or_error
 
 _KEY: Final = re.compile("[0-9a-f]{1,64}")
 SEED_DIGITS: Final = 13  # of the key: 52 bits, which every reader of JSON keeps
@@ -88,24 +88,24 @@ def run_one(run: SweepRun) -> RunOutcome:
     started, used = perf_counter(), process_time()
     row = error = None
     try:
-        row = json.dumps(attempt(run.point))
+        row = json.dumps(run_or_error(run.point))
     except Exception as raised:
-        error = reason(raised)
+        error = error_line(raised)
     return RunOutcome(run.key, row, error, perf_counter() - started, process_time() - used)
 
 
 def run_task(
-    packs: Sequence[Sequence[SweepRun]], batches: Iterable[pa.RecordBatch]
+    task_runs: Sequence[Sequence[SweepRun]], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What a task does: `batches` names in `id` the packs that are its own."""
     for batch in batches:
         for place in batch.column("id").to_pylist():
-            yield from map(as_batch, map(run_one, packs[place]))
+            yield from map(as_batch, map(run_one, task_runs[place]))
 
 
-def task_function(packs: Sequence[Sequence[SweepRun]]) -> Any:
+def task_function(task_runs: Sequence[Sequence[SweepRun]]) -> Any:
     """The function of one wave for `mapInArrow`, which workers import by name."""
-    return partial(run_task, packs)
+    return partial(run_task, task_runs)
 
 
 def as_batch(*outcomes: RunOutcome) -> pa.RecordBatch:

@@ -50,21 +50,21 @@ class TaskPlanner:
         self.waiting = deque(runs)
         self.slots = slots
         self.tasks = max(TASKS_MIN, -(-slots // JOBS_MAX))
-        self.lanes = 1 + -(-slots // self.tasks)
+        self.jobs = 1 + -(-slots // self.tasks)
         self.task_s = task_s
         self._done = 0
         self._took_s = 0.0
 
-    def next_wave(self) -> list[list[SweepRun]]:
+    def next_job(self) -> list[list[SweepRun]]:
         """Packs for the tasks of one wave."""
-        return [self._next_pack() for _ in range(self.tasks) if self.waiting]
+        return [self._next_task() for _ in range(self.tasks) if self.waiting]
 
-    def on_wave(self, table: pa.Table) -> None:
+    def on_job_done(self, table: pa.Table) -> None:
         """Learn from a wave that has come back."""
         self._done += table.num_rows
         self._took_s += sum(table.column("wall_s").to_pylist())
 
-    def _next_pack(self) -> list[SweepRun]:
+    def _next_task(self) -> list[SweepRun]:
         fitting = int(self.task_s * self._done / max(self._took_s, 1e-9))
         fair = -(-len(self.waiting) // self.slots)
         return [self.waiting.popleft() for _ in range(max(1, min(fitting, fair)))]
@@ -83,16 +83,16 @@ def run_jobs(
     """The outcomes of all runs, a wave at a time, as they come; closing it ends what runs."""
     packing = TaskPlanner(runs, slots_of(spark), task_s)
     tag = f"semcast-{uuid4()}"
-    pool = ThreadPoolExecutor(packing.lanes)
+    pool = ThreadPoolExecutor(packing.jobs)
     under_way: set[Future[pa.Table]] = set()
     try:
         while packing.waiting or under_way:
-            while packing.waiting and len(under_way) < packing.lanes:
-                under_way.add(pool.submit(_run_job, spark, packing.next_wave(), tag))
+            while packing.waiting and len(under_way) < packing.jobs:
+                under_way.add(pool.submit(_run_job, spark, packing.next_job(), tag))
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for wave in done:
                 table = wave.result()
-                packing.on_wave(table)
+                packing.on_job_done(table)
                 yield table
     except PySparkException as error:
         raise SweepJobError(

@@ -109,7 +109,7 @@ class SweepProgress:
     skipped: int
 
     @property
-    def left_s(self) -> float | None:
+    def remaining_s(self) -> float | None:
         """How much longer at this pace."""
         ran = self.done - self.skipped
         return self.seconds / ran * (self.runs - self.done) if ran else None
@@ -169,8 +169,8 @@ def run_sweep(
     known = OutcomeStore(out / OUTCOMES_DIR).outcomes()
     missing = [each.run for each in wanted if _is_missing(known.get(each.run.key))]
     if missing:
-        told = _telling(on_progress or (lambda so_far: None), len(wanted), len(missing))
-        _run_missing(sweep, out, target or SparkTarget(), missing, told, task_s)
+        on_done = _telling(on_progress or (lambda so_far: None), len(wanted), len(missing))
+        _run_missing(sweep, out, target or SparkTarget(), missing, on_done, task_s)
     finished = _finished(wanted, OutcomeStore(out / OUTCOMES_DIR).outcomes())
     files = write_results(out, sweep.experiment, list(sweep.grid), finished)
     failures = [each for each in finished if each.outcome.error is not None]
@@ -224,10 +224,10 @@ def _telling(tell: Callable[[SweepProgress], None], runs: int, missing: int) -> 
 
 def digest(finished: Sequence[FinishedRun]) -> str:
     """A hash of all outcomes, whoever ran them and in which order; what is measured is not in."""
-    return _hash("".join(sorted(_hash(_told(each)) for each in finished)))
+    return _hash("".join(sorted(_hash(_run_text(each)) for each in finished)))
 
 
-def _told(each: FinishedRun) -> str:
+def _run_text(each: FinishedRun) -> str:
     chosen = experiment(each.point.experiment)
     parameters = Parameters(dict(each.point.parameters))
     is_measured = each.point.is_live or chosen.is_measured(parameters)
@@ -253,8 +253,8 @@ def _finished(
 
 
 def _manifest(sweep: Sweep) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(json.dumps(asdict(sweep)))
-    return told
+    manifest: dict[str, Any] = json.loads(json.dumps(asdict(sweep)))
+    return manifest
 
 
 def _refuse_another(out: Path, sweep: Sweep) -> None:
@@ -262,17 +262,17 @@ def _refuse_another(out: Path, sweep: Sweep) -> None:
     if not out.exists():
         return
     try:
-        there = json.loads((out / MANIFEST).read_text())
+        existing = json.loads((out / MANIFEST).read_text())
     except FileNotFoundError:
         if any(out.iterdir()):
             raise ConfigError(f"out: {out} is not empty and holds no sweep") from None
         return
     except ValueError as error:
         raise ConfigError(f"out: {out / MANIFEST} cannot be read: {error}") from None
-    if not isinstance(there, dict):
+    if not isinstance(existing, dict):
         raise ConfigError(f"out: {out / MANIFEST} is not what a sweep says of itself")
     asked = _manifest(sweep)
-    differs = [name for name in asked if there.get(name) != asked[name]]
+    differs = [name for name in asked if existing.get(name) != asked[name]]
     if differs:
         raise ConfigError(
             f"out: {out} holds another sweep, its {' and '.join(differs)} differ; "

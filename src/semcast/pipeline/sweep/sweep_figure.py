@@ -18,9 +18,9 @@ from semcast.experiments.plot import (
     COLOURS,
     DOTS_PER_INCH,
     INK,
-    LOOK,
     MARKS,
     OTHER,
+    RC_PARAMS,
     STYLES,
     new_canvas,
 )
@@ -45,7 +45,7 @@ def draw(
     shown = [result for result in results if _drawn_with(result, results) == result]
     if x is None or not shown:
         return None
-    with rc_context(LOOK):
+    with rc_context(RC_PARAMS):
         png = io.BytesIO()
         wide = _canvas(x, shown, results, estimates, min(COLUMNS, len(shown)))
         wide.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Title": name})
@@ -132,18 +132,18 @@ def _curves(
 
 
 def _label(x: str, place: Mapping[str, Value]) -> str:
-    told = {n: f"{v:g}" if isinstance(v, float) else v for n, v in place.items() if n != x}
-    return ", ".join(f"{name} = {value}" for name, value in told.items())
+    values = {n: f"{v:g}" if isinstance(v, float) else v for n, v in place.items() if n != x}
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
 
 
 def _draw_curve(
     panel: Axes, x: str, curve: Sequence["Estimate"], number: int, style: dict[str, Any]
 ) -> None:
-    there = sorted(curve, key=lambda estimate: float(estimate.place[x] or 0))
-    xs = [float(estimate.place[x] or 0) for estimate in there]
-    means = [estimate.mean for estimate in there]
+    ordered = sorted(curve, key=lambda estimate: float(estimate.place[x] or 0))
+    xs = [float(estimate.place[x] or 0) for estimate in ordered]
+    means = [estimate.mean for estimate in ordered]
     # An interval that is not known has no bar.
-    halves = [0.0 if each.high is None else each.high - each.mean for each in there]
+    halves = [0.0 if each.high is None else each.high - each.mean for each in ordered]
     look = style if style is STYLES["model"] else _look(number)
     panel.plot(xs, means, color=_colour(number), **look)
     if any(halves):

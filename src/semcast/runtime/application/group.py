@@ -59,7 +59,7 @@ class Relation(Protocol):
     def sent(self, seq: Seq, item: str | None, payload: bytes) -> None: ...
 
 
-def label_of(item: str) -> kernel.Label | None:
+def label_of(item: str) -> kernel.ItemLabel | None:
     """The label of an item; None if it can have none."""
     if not item:
         return None
@@ -100,13 +100,13 @@ class Group:
         relation = options.relation
         self._relation: Relation | None = None if isinstance(relation, str) else relation
         self._has_items = relation_of(options.recipe()) in ("item", "all")
-        self._labels: dict[str, kernel.Label] = {}
-        self._older_labels: dict[str, kernel.Label] = {}
+        self._labels: dict[str, kernel.ItemLabel] = {}
+        self._older_labels: dict[str, kernel.ItemLabel] = {}
         self._unread: list[Message] = []  # of what iteration took, the next one last
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._is_forked = False
-        Ancestry.told.add(self)
+        Ancestry.listeners.add(self)
         self.is_closed = False
 
     def __repr__(self) -> str:
@@ -239,7 +239,7 @@ class Group:
             raise self._driver.ended
         parcel = cast(
             "Sequence[Submission]",
-            kernel.Parcel(batch, self._labels, self._label, self._submission),
+            kernel.UpdateBatch(batch, self._labels, self._label, self._submission),
         )
         if self._relation is None:
             return self._driver.submit(parcel)
@@ -270,7 +270,7 @@ class Group:
             raise LocalProtocolError(f"item: {item!r} cannot be encoded as UTF-8")
         return Submission(update.payload, label[0], update.obsoletes, update.never_purge, item)
 
-    def _label(self, item: str) -> kernel.Label | None:
+    def _label(self, item: str) -> kernel.ItemLabel | None:
         """Of an item that was not met lately; None if it can have none."""
         label = self._older_labels.get(item)
         if label is None:
@@ -302,18 +302,18 @@ class Group:
             return await self._take(limit)
         mailbox = self._port.mailbox
         while True:
-            taken = await mailbox.take(limit)
-            if taken or mailbox.pass_marker(self._port.on_marker) is None:
-                return taken
+            messages = await mailbox.take(limit)
+            if messages or mailbox.pass_marker(self._port.on_marker) is None:
+                return messages
 
     async def _take(self, limit: int) -> list[Message]:
         """What comes next, if that is messages."""
         if limit < 1:
             raise LocalProtocolError(f"limit: {limit} is not at least 1")
         if self._unread:  # by who iterated before
-            taken = self._unread[: -limit - 1 : -1]
+            messages = self._unread[: -limit - 1 : -1]
             del self._unread[-limit:]
-            return taken
+            return messages
         return await self._port.mailbox.take(limit)
 
     async def events(self) -> AsyncIterator[GroupEvent]:
@@ -343,9 +343,9 @@ class Group:
         for event in await group.receive_events(): ...
         """
         self._check("receive_events")
-        taken = await self._take(limit)
-        if taken:
-            return list(taken)
+        messages = await self._take(limit)
+        if messages:
+            return list(messages)
         event = self._port.mailbox.pass_marker(self._port.on_marker)
         return [] if event is None else [event]
 

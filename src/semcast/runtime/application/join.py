@@ -14,7 +14,7 @@ from semcast.runtime.options.options import Options, option_help
 from semcast.terms.errors import ConfigError
 
 
-class Joining:
+class PendingJoin:
     """What `join` returns: `async with` it, or await it and close the group yourself."""
 
     def __init__(self, options: Options, state: StateHandlers) -> None:
@@ -86,18 +86,18 @@ def join(
     config: str | Path | None = None,
     snapshot: Callable[[], bytes] | None = None,
     restore: Callable[[bytes], object] | None = None,
-) -> Joining:
+) -> PendingJoin:
     return _joining(**locals())
 
 
-def _joining(group: str, *, snapshot: Any, restore: Any, **given: Any) -> Joining:
+def _joining(group: str, *, snapshot: Any, restore: Any, **given: Any) -> PendingJoin:
     options = Options.resolve(group, given)
     if not options.has_views and (snapshot or restore):
         raise ConfigError(
             "snapshot, restore: need a protocol with views, such as s-vsm; "
             f"{options.protocol} has a fixed membership"
         )
-    return Joining(options, StateHandlers(snapshot, restore))
+    return PendingJoin(options, StateHandlers(snapshot, restore))
 
 
 _ABOUT = """Join a group.
@@ -129,5 +129,5 @@ include every message that the application has read before; the next message is 
 `restore` has returned.  `restore` gets b"" if no member gives a snapshot, and is called again if
 this member rejoins.
 """
-_OPTIONS = "\n".join(f"    {option}: {told}" for option, told in option_help().items())
+_OPTIONS = "\n".join(f"    {option}: {text}" for option, text in option_help().items())
 join.__doc__ = f"{_ABOUT}\nOptions:\n{_OPTIONS}\n"

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from semcast.kernel import letter_bytes
+from semcast.kernel import payload_total
 from semcast.terms.errors import LocalProtocolError
 
 PREFETCH_S: Final = 0.005
@@ -129,7 +129,7 @@ class Mailbox:
         self._asked -= len(messages)
         self._delivered += len(messages)
         self._messages += messages
-        self._bytes += letter_bytes(messages)
+        self._bytes += payload_total(messages)
         self._wake()
         if not self._asked:
             return 0
@@ -186,13 +186,13 @@ class Mailbox:
         if not limit:
             return []
         if limit >= len(self._messages):
-            taken, self._messages, self._bytes = self._messages, [], 0
+            messages, self._messages, self._bytes = self._messages, [], 0
         else:
-            taken = self._messages[:limit]
+            messages = self._messages[:limit]
             del self._messages[:limit]
-            self._bytes -= letter_bytes(taken)
-        self._begin(len(taken))
-        return taken
+            self._bytes -= payload_total(messages)
+        self._begin(len(messages))
+        return messages
 
     def _begin(self, count: int) -> None:
         """The application is busy with so many messages from now on."""

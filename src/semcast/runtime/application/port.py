@@ -20,7 +20,7 @@ from semcast.terms.ids import Lineage, ViewId
 from semcast.terms.machine import SupplyState
 from semcast.terms.outputs import Delivery, Ended, Installed, Output, PhaseChanged, Rival, Room
 from semcast.terms.views import CHANGING, EXCLUDED, JOINING, MEMBER, MINORITY, NO_VIEW
-from semcast.terms.views import View as NumberedView
+from semcast.terms.views import GroupView as NumberedView
 
 NO_MEMBERS: View = View(0, (), is_primary=False)
 
@@ -151,7 +151,7 @@ class GroupPort:
 
     def _app_messages(self, delivery: Delivery) -> list[Message]:
         run, skipped = delivery.run, delivery.skipped
-        made = run.letters(Message, self._names[run.sender], delivery.position)
+        made = run.app_messages(Message, self._names[run.sender], delivery.position)
         if skipped:
             self.skipped += skipped
             made[0] = msgspec.structs.replace(made[0], skipped=skipped)

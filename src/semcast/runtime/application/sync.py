@@ -33,7 +33,7 @@ from semcast.wire.forks import Ancestry, forked
 T = TypeVar("T")
 
 
-class Loop:
+class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Loop:
 class Group:
     """As `semcast.Group`, with calls that block; one thread at a time may receive."""
 
-    def __init__(self, loop: Loop, group: live.Group) -> None:
+    def __init__(self, loop: LoopThread, group: live.Group) -> None:
         self._loop = loop
         self._group = group
 
@@ -236,7 +236,7 @@ def join(group: str, **options: Any) -> Group:
 
     with sync.join("quotes", members=3) as group: ...
     """
-    loop = Loop()
+    loop = LoopThread()
     try:
         return Group(loop, loop.run(_join(group, options)))
     except BaseException:

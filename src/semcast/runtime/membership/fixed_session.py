@@ -18,7 +18,7 @@ from semcast.runtime.application.group_events import View
 from semcast.runtime.application.port import GroupPort, StateHandlers
 from semcast.runtime.driver import Driver
 from semcast.runtime.membership.directory import Directory
-from semcast.runtime.membership.gathering import Gathering, GroupComplete, read_hello
+from semcast.runtime.membership.gathering import GroupComplete, RosterAgreement, read_hello
 from semcast.runtime.membership.reports import (
     Goodbye,
     MemberReport,
@@ -26,7 +26,7 @@ from semcast.runtime.membership.reports import (
     report_decoder,
 )
 from semcast.runtime.membership.session import Session, decode_body
-from semcast.runtime.operations.snapshot import ViewSeen
+from semcast.runtime.operations.snapshot import ViewSnapshot
 from semcast.runtime.options.options import Options, tolerated_crashes
 from semcast.runtime.storage.keyring import incarnation_path, next_incarnation
 from semcast.runtime.storage.recording import check_trace, close_journal, open_journal
@@ -38,11 +38,11 @@ from semcast.terms.errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from semcast.terms.ids import Life, Lineage, Pid, Rank
+from semcast.terms.ids import Incarnation, Lineage, Pid, Rank
 from semcast.terms.machine import ForgetMember, Status
 from semcast.terms.messages import Data, Excluded
 from semcast.terms.outputs import Ended
-from semcast.terms.views import View as NumberedView
+from semcast.terms.views import GroupView as NumberedView
 from semcast.wire.frames import (
     GOODBYE,
     HELLO,
@@ -53,7 +53,7 @@ from semcast.wire.frames import (
     member_id,
     spoken,
 )
-from semcast.wire.sealing import Opened
+from semcast.wire.sealing import OpenedFrame
 
 GOODBYE_REPEATS: Final = 3  # since one may be lost,
 GOODBYE_S: Final = 0.005  # and what loses one may lose the next if it comes at once
@@ -64,7 +64,7 @@ log = logging.getLogger("semcast")
 class FixedSession(Session):
     """Of a group of members that were all there when it began."""
 
-    gathering: Gathering
+    gathering: RosterAgreement
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -78,7 +78,7 @@ class FixedSession(Session):
         )
         await equipment.open(incarnation)
         self.transport = equipment.transport
-        self.gathering = Gathering(
+        self.gathering = RosterAgreement(
             equipment.seat(),
             options.members,
             options.digest(),
@@ -114,9 +114,9 @@ class FixedSession(Session):
         )
         if gathering.missing:
             text += f"; missing: {', '.join(gathering.missing)}"
-        if gathering.differing:
-            text += f"; different settings: {', '.join(sorted(gathering.differing))}"
-        text += self.equipment.refusals()
+        if gathering.mismatched:
+            text += f"; different settings: {', '.join(sorted(gathering.mismatched))}"
+        text += self.equipment.explain_discards()
         if self.options.peers is None and not found:
             text += (
                 "; if other members run, multicast may be filtered: "
@@ -145,7 +145,7 @@ class FixedSession(Session):
             equipment.stack.push_async_callback(close_journal, journal)
         view = View(1, names, is_primary=True)
         self.port = GroupPort(self.directory, self, StateHandlers(), view)
-        machine = self._machine(Life(rank, 1), self.gathering.nonce)
+        machine = self._machine(Incarnation(rank, 1), self.gathering.nonce)
         driver = self._drive(machine, journal)
         driver.begin()
         return await self._show(driver)
@@ -153,7 +153,7 @@ class FixedSession(Session):
     def _give_up(self, driver: Driver) -> None:
         self._say_goodbye(drained=True)
 
-    def _on_control(self, opened: Opened, address: Address, now: float) -> None:
+    def _on_control(self, opened: OpenedFrame, address: Address, now: float) -> None:
         if opened.kind == HELLO:
             hello = read_hello(opened.body, opened.sender, self.gathering.peers)
             speaks = self.equipment.versions.on_hello(opened.sender, hello, now)
@@ -164,7 +164,9 @@ class FixedSession(Session):
             )
         elif opened.kind == ROSTER:
             try:
-                answers = self.gathering.on_ballot(opened.sender, opened.incarnation, opened.body)
+                answers = self.gathering.on_roster_step(
+                    opened.sender, opened.incarnation, opened.body
+                )
             except GroupComplete as complete:
                 self._refused, answers = complete, []
         elif self.driver is not None:
@@ -176,7 +178,7 @@ class FixedSession(Session):
         self._send_all(answers)
         self._arrived.set()
 
-    def _on_member_frame(self, driver: Driver, opened: Opened, now: float) -> None:
+    def _on_member_frame(self, driver: Driver, opened: OpenedFrame, now: float) -> None:
         rank = self.directory.numbers.get(opened.sender)
         if driver.ended is not None or rank is None:
             return
@@ -232,7 +234,7 @@ class FixedSession(Session):
         """As many as the recipe says."""
         return tolerated_crashes(self.recipe)
 
-    def view_seen(self, status: Status) -> ViewSeen | None:
+    def view_seen(self, status: Status) -> ViewSnapshot | None:
         """None: it never changes."""
         return None
 

@@ -23,10 +23,10 @@ from semcast.wire.frames import GREETING, HELLO, ROSTER, common, member_id, spok
 
 HELLO_BYTES: Final = 192
 HELLO_PERIOD_S: Final = 0.1
-SILENT_S: Final = 2.0  # after which a candidate is taken to be gone
+CANDIDATE_TIMEOUT_S: Final = 2.0  # after which a candidate is taken to be gone
 PROPOSAL_S: Final = 2.0
 CANDIDATES_MAX: Final = 1024
-ASK_EVERYONE_AFTER: Final = 10  # acceptances that the proposer did not answer
+BROADCAST_AFTER_RETRIES: Final = 10  # acceptances that the proposer did not answer
 
 PROPOSE: Final = 0
 ACCEPT: Final = 1
@@ -39,7 +39,7 @@ class GroupComplete(SemcastError):
     """The group has its members already, and its membership is fixed."""
 
 
-class Seat(msgspec.Struct, frozen=True, array_like=True):
+class RosterEntry(msgspec.Struct, frozen=True, array_like=True):
     """One place in the roster."""
 
     name: str
@@ -71,7 +71,7 @@ class RosterStep(msgspec.Struct, frozen=True, array_like=True):
 
     step: int
     number: int
-    seats: tuple[Seat, ...] = ()
+    seats: tuple[RosterEntry, ...] = ()
 
 
 class Envelope(NamedTuple):
@@ -97,9 +97,9 @@ class Candidate:
         self.is_confirmed = False
 
     @property
-    def seat(self) -> Seat:
+    def seat(self) -> RosterEntry:
         """Its place in a roster."""
-        return Seat(self.name, self.incarnation, *self.address, self.salt, self.versions)
+        return RosterEntry(self.name, self.incarnation, *self.address, self.salt, self.versions)
 
 
 T = TypeVar("T", Hello, RosterStep)
@@ -109,7 +109,7 @@ _ballot = msgspec.msgpack.Decoder(RosterStep)
 _encode = msgspec.msgpack.encode
 
 
-class Gathering:
+class RosterAgreement:
     """Lives as long as the group, since late ones still have to be answered.
 
     Invariant: `roster` is set once; `promised` names the proposal it came from.
@@ -117,7 +117,7 @@ class Gathering:
 
     def __init__(
         self,
-        own: Seat,
+        own: RosterEntry,
         members: int,
         digest: int,
         rng: Random,
@@ -131,19 +131,19 @@ class Gathering:
         self.nonce = rng.getrandbits(63) | 1
         self.number = rng.getrandbits(64)  # Numbers of proposals are drawn, so no two are alike.
         self.candidates: dict[int, Candidate] = {}  # by the number on frames
-        self.differing: set[str] = set()  # those with other settings
-        self.proposal: tuple[Seat, ...] = ()  # the own one, while it is open
+        self.mismatched: set[str] = set()  # those with other settings
+        self.proposal: tuple[RosterEntry, ...] = ()  # the own one, while it is open
         self.proposed_at = 0.0
         self.accepted: set[str] = set()
         self.promised: tuple[int, int] | None = None  # proposer and number
-        self.pending: tuple[Seat, ...] = ()  # what was promised
+        self.pending: tuple[RosterEntry, ...] = ()  # what was promised
         self.unanswered = 0
-        self.roster: tuple[Seat, ...] = ()
+        self.roster: tuple[RosterEntry, ...] = ()
         self.deadline = 0.0
 
     def __repr__(self) -> str:
         known = {c.name: c.is_confirmed for c in self.candidates.values()}
-        return f"Gathering({self.own.name}, known={known}, roster={self.roster})"
+        return f"RosterAgreement({self.own.name}, known={known}, roster={self.roster})"
 
     @property
     def missing(self) -> list[str]:
@@ -182,7 +182,7 @@ class Gathering:
 
     def _drop_silent(self, now: float) -> None:
         for sender, candidate in list(self.candidates.items()):
-            if now - candidate.heard_at > SILENT_S:
+            if now - candidate.heard_at > CANDIDATE_TIMEOUT_S:
                 del self.candidates[sender]
 
     def _everywhere(self) -> Sequence[Address | None]:
@@ -191,7 +191,7 @@ class Gathering:
         return [address for name, address in self.peers.items() if name != self.own.name]
 
     def _greeting(self, echo: int) -> bytes:
-        return greeting(Hello(self.own.name, self.digest, self.nonce, echo))
+        return encode_hello(Hello(self.own.name, self.digest, self.nonce, echo))
 
     def on_hello(
         self,
@@ -207,10 +207,10 @@ class Gathering:
         if self.roster:
             return self._turn_away(hello, incarnation, address)
         if hello.digest != self.digest:
-            if len(self.differing) < CANDIDATES_MAX:
-                self.differing.add(hello.name)
+            if len(self.mismatched) < CANDIDATES_MAX:
+                self.mismatched.add(hello.name)
             return []
-        self.differing.discard(hello.name)
+        self.mismatched.discard(hello.name)
         candidate = self._candidate(hello.name, incarnation, address, salt)
         if candidate is None:
             return []
@@ -237,14 +237,14 @@ class Gathering:
             candidate = self.candidates[sender] = Candidate(name, incarnation, address, salt)
         return candidate if candidate.incarnation == incarnation else None
 
-    def address_of(self, candidate: Candidate | Seat) -> Address:
+    def address_of(self, candidate: Candidate | RosterEntry) -> Address:
         """Where somebody is to be reached."""
         if self.peers is not None:
             return self.peers[candidate.name]  # which may lead through a relay
         heard = self.candidates.get(member_id(candidate.name))
         if heard is not None and heard.incarnation == candidate.incarnation:
             return heard.address  # where it answers, whatever it is bound to
-        assert isinstance(candidate, Seat), "who is no seat was heard"
+        assert isinstance(candidate, RosterEntry), "who is no seat was heard"
         return candidate.host, candidate.port
 
     def _propose(self, now: float) -> list[Envelope]:
@@ -260,7 +260,7 @@ class Gathering:
         self._commit_if_accepted()
         return self._to_seats(chosen, COMMIT if self.roster else PROPOSE, chosen)
 
-    def on_ballot(self, sender: int, incarnation: int, body: bytes) -> list[Envelope]:
+    def on_roster_step(self, sender: int, incarnation: int, body: bytes) -> list[Envelope]:
         """A step of the agreement; raises GroupComplete, or RemoteProtocolError on nonsense."""
         ballot = _decode(_ballot, body)
         if ballot.step == PROPOSE:
@@ -281,7 +281,7 @@ class Gathering:
         is_bound = (
             self.promised is not None
             and self.promised[0] != sender
-            and self.unanswered <= ASK_EVERYONE_AFTER
+            and self.unanswered <= BROADCAST_AFTER_RETRIES
         )
         if not self.roster and not is_bound:
             raise GroupComplete(
@@ -316,7 +316,7 @@ class Gathering:
         proposer, number = self.promised
         self.unanswered += 1
         asked = self.pending
-        if self.unanswered <= ASK_EVERYONE_AFTER:
+        if self.unanswered <= BROADCAST_AFTER_RETRIES:
             asked = tuple(seat for seat in asked if member_id(seat.name) == proposer)
         return self._to_seats(asked, ACCEPT, number=number)
 
@@ -351,9 +351,9 @@ class Gathering:
 
     def _to_seats(
         self,
-        to: Sequence[Seat],
+        to: Sequence[RosterEntry],
         step: int,
-        seats: tuple[Seat, ...] = (),
+        seats: tuple[RosterEntry, ...] = (),
         number: int | None = None,
     ) -> list[Envelope]:
         body = _encode(RosterStep(step, self.number if number is None else number, seats))
@@ -361,7 +361,7 @@ class Gathering:
         return [Envelope(self.address_of(seat), ROSTER, body) for seat in others]
 
 
-def greeting(hello: Hello) -> bytes:
+def encode_hello(hello: Hello) -> bytes:
     """The body of a hello, as large as its answer."""
     hello = msgspec.structs.replace(hello, versions=spoken())
     padding = HELLO_BYTES - len(_encode(hello))

@@ -27,18 +27,18 @@ def pid_of_name(name: str) -> Pid:
     return pid_of(member_id(name))
 
 
-def next_life() -> int:
+def next_inc() -> int:
     """A life above all earlier ones, and on disk before it is used."""
     path = incarnation_path().with_name("life")
     return next_incarnation(path, time_ns() // 10**9 - EPOCH_S)
 
 
-def incarnation_of(life: int) -> int:
+def frame_incarnation(life: int) -> int:
     """What frames say of a process that starts with this life; no two starts say the same, even
     if the disk was lost."""
     return life << _SHIFT | time_ns() // 1000 & _LOW
 
 
-def life_of(incarnation: int) -> int:
+def inc_of_frame(incarnation: int) -> int:
     """The life that a process started with."""
     return incarnation >> _SHIFT

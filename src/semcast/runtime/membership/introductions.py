@@ -16,14 +16,14 @@ from semcast.runtime.membership.gathering import (
     CANDIDATES_MAX,
     Envelope,
     Hello,
-    Seat,
-    greeting,
+    RosterEntry,
+    encode_hello,
     read_hello,
 )
 from semcast.runtime.membership.incarnations import pid_of, pid_of_name
 from semcast.runtime.transport.addresses import NAME_BYTES_MAX, Address
 from semcast.terms.ids import NO_LINEAGE, Lineage, Pid
-from semcast.terms.views import MEMBERS_MAX, Lives
+from semcast.terms.views import MEMBERS_MAX, Incarnations
 from semcast.wire.frames import HELLO, REPORT, member_id
 
 ASK_PERIOD_S: Final = 0.05  # between two hellos to one stranger
@@ -31,7 +31,7 @@ ASK_PERIOD_S: Final = 0.05  # between two hellos to one stranger
 _MANY: Final = msgspec.Meta(max_length=MEMBERS_MAX)
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True):
+class ViewMemberReport(msgspec.Struct, frozen=True, array_like=True):
     """How a member of a running group is doing: where it is, and how much waits there.
 
     `echo` is the nonce of the hello that it answers, or 0; an answer shows that the group runs now.
@@ -41,7 +41,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     echo: int
     lineage: Lineage
     view: int
-    members: Lives
+    members: Incarnations
     names: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=NAME_BYTES_MAX)], ...], _MANY]
     status: Annotated[str, msgspec.Meta(max_length=16)]
     suspects: Annotated[tuple[Pid, ...], _MANY] = ()
@@ -51,46 +51,46 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     held: int = 0
 
 
-standing_decoder = msgspec.msgpack.Decoder(Standing)
+report_decoder = msgspec.msgpack.Decoder(ViewMemberReport)
 
 
-class Introductions(Directory):
+class PeerDirectory(Directory):
     """The processes that said hello, and those that others spoke of.  Lives as long as the
     session."""
 
     def __init__(
-        self, own: Seat, digest: int, rng: Random, peers: Mapping[str, Address] | None
+        self, own: RosterEntry, digest: int, rng: Random, peers: Mapping[str, Address] | None
     ) -> None:
         super().__init__(own.name, pid_of_name(own.name), peers)
         self.own = own
         self.digest = digest
         self.nonce = rng.getrandbits(63) | 1
-        self.differing: dict[Pid, str] = {}  # those with other settings
-        self.clashing: set[str] = set()  # those whose number is that of another name
-        self.heard: dict[Pid, Standing] = {}
+        self.mismatched: dict[Pid, str] = {}  # those with other settings
+        self.colliding: set[str] = set()  # those whose number is that of another name
+        self.heard: dict[Pid, ViewMemberReport] = {}
         self.lineage: Lineage = NO_LINEAGE  # of the view that this process is in
         self.lineages: dict[Pid, Lineage] = {}  # of others, as they said last
-        self.hearsay: dict[Pid, str] = {}  # names that only others told
+        self.reported_names: dict[Pid, str] = {}  # names that only others told
         self._asked_at: dict[Pid, float] = {}
 
     def name_of(self, pid: Pid) -> str:
         """What people call a process; its number if nobody told."""
         if pid == self.own_pid:
             return self.own_name
-        return self.names.get(pid) or self.hearsay.get(pid) or f"#{pid}"
+        return self.names.get(pid) or self.reported_names.get(pid) or f"#{pid}"
 
     def is_named(self, pid: Pid) -> bool:
         """Whether its name is known."""
-        return super().is_named(pid) or pid in self.hearsay
+        return super().is_named(pid) or pid in self.reported_names
 
-    def on_standing(self, pid: Pid, standing: Standing) -> bool:
+    def on_report(self, pid: Pid, standing: ViewMemberReport) -> bool:
         """A known process tells how it is doing, and who is with it; False if it is in a group of
         another lineage, whose figures mean nothing here."""
         self.lineages[pid] = standing.lineage
-        if len(self.hearsay) > MEMBERS_MAX:
-            self.hearsay.clear()
+        if len(self.reported_names) > MEMBERS_MAX:
+            self.reported_names.clear()
         for life, name in zip(standing.members, standing.names, strict=False):
-            self.hearsay[life.pid] = name
+            self.reported_names[life.pid] = name
         if NO_LINEAGE not in (self.lineage, standing.lineage) and self.lineage != standing.lineage:
             self._forget_reports(pid)
             return False
@@ -98,7 +98,7 @@ class Introductions(Directory):
         self.keep_report(pid, standing)
         return True
 
-    def newest_report(self) -> Standing | None:
+    def newest_report(self) -> ViewMemberReport | None:
         """The report of the newest view that a member of a running group sent."""
         found = [standing for standing in self.heard.values() if standing.view]
         return max(found, key=lambda standing: standing.view, default=None)
@@ -111,7 +111,7 @@ class Introductions(Directory):
         """Somebody is known from now on; False if its number is another's."""
         pid = pid_of_name(name)
         if pid == self.own_pid or self.names.get(pid, name) != name:
-            self.clashing.add(name)
+            self.colliding.add(name)
             return False
         if pid not in self.names and len(self.names) >= CANDIDATES_MAX:
             return False
@@ -122,7 +122,7 @@ class Introductions(Directory):
         self.heard.pop(pid, None)
         self.reports.pop(pid, None)
 
-    def greetings(self, *, asking: bool) -> list[Envelope]:
+    def hellos(self, *, asking: bool) -> list[Envelope]:
         """A hello to everybody."""
         hello = self._hello(0 if asking else self.nonce)
         if self.peers is None:
@@ -132,19 +132,19 @@ class Introductions(Directory):
 
     def _hello(self, echo: int) -> bytes:
         hello = Hello(self.own_name, self.digest, self.nonce, echo, lineage=self.lineage)
-        return greeting(hello)
+        return encode_hello(hello)
 
     def on_hello(
-        self, sender: int, body: bytes, address: Address, standing: Standing | None
+        self, sender: int, body: bytes, address: Address, standing: ViewMemberReport | None
     ) -> list[Envelope]:
         """Somebody says who it is; `standing` is this member's, in a group that runs."""
         hello, pid = read_hello(body, sender, self.peers), pid_of(sender)
         if hello.digest != self.digest:
-            if len(self.differing) < CANDIDATES_MAX:
-                self.differing[pid] = hello.name
+            if len(self.mismatched) < CANDIDATES_MAX:
+                self.mismatched[pid] = hello.name
             self._forget(hello.name)
             return []
-        self.differing.pop(pid, None)
+        self.mismatched.pop(pid, None)
         if not self.learn(hello.name, address):
             return []
         self.lineages[pid] = hello.lineage
@@ -153,8 +153,8 @@ class Introductions(Directory):
         to = self.addresses[pid]
         out = [Envelope(to, HELLO, self._hello(hello.nonce))]
         if standing is not None:
-            told = msgspec.structs.replace(standing, echo=hello.nonce)
-            out.append(Envelope(to, REPORT, msgspec.msgpack.encode(told)))
+            answer = msgspec.structs.replace(standing, echo=hello.nonce)
+            out.append(Envelope(to, REPORT, msgspec.msgpack.encode(answer)))
         return out
 
     def _forget(self, name: str) -> None:
@@ -165,10 +165,10 @@ class Introductions(Directory):
             self._forget_reports(pid)
             self.lineages.pop(pid, None)
 
-    def on_stranger(self, sender: int, address: Address, now: float) -> list[Envelope]:
+    def on_unknown_sender(self, sender: int, address: Address, now: float) -> list[Envelope]:
         """Somebody unknown speaks: ask who it is, but not at every word."""
         pid = pid_of(sender)
-        if pid in self.differing or now - self._asked_at.get(pid, -ASK_PERIOD_S) < ASK_PERIOD_S:
+        if pid in self.mismatched or now - self._asked_at.get(pid, -ASK_PERIOD_S) < ASK_PERIOD_S:
             return []
         if len(self._asked_at) >= CANDIDATES_MAX:
             self._asked_at.clear()

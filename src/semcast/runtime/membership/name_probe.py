@@ -8,7 +8,7 @@ Rejected: to listen for frames of a namesake; recordings of this name's last pro
 
 from typing import Final
 
-from semcast.runtime.membership.gathering import Hello, greeting, read_greeting
+from semcast.runtime.membership.gathering import Hello, encode_hello, read_greeting
 
 PROBES: Final = 3  # questions, since one may be lost
 PROBE_PERIOD_S: Final = 0.05
@@ -24,15 +24,15 @@ class NameProbe:
 
     def question(self) -> bytes:
         """The body of a frame that asks who else has this name."""
-        return greeting(Hello(self._name, 0, self._nonce, 0))
+        return encode_hello(Hello(self._name, 0, self._nonce, 0))
 
     def on_probe(self, body: bytes) -> bytes | None:
         """What to answer to a question, if anything; raises RemoteProtocolError on nonsense."""
-        said = read_greeting(body)
-        if said.name != self._name:
+        hello = read_greeting(body)
+        if hello.name != self._name:
             return None
-        if said.echo == self._nonce:
+        if hello.echo == self._nonce:
             self.answers += 1
-        if said.echo or said.nonce == self._nonce:
+        if hello.echo or hello.nonce == self._nonce:
             return None
-        return greeting(Hello(self._name, 0, self._nonce, said.nonce))
+        return encode_hello(Hello(self._name, 0, self._nonce, hello.nonce))

@@ -3,13 +3,13 @@
 from collections.abc import Collection
 
 from semcast.core.views.recipe import quorum
-from semcast.runtime.membership.gathering import Gathering
-from semcast.runtime.membership.introductions import Introductions, Standing
+from semcast.runtime.membership.gathering import RosterAgreement
+from semcast.runtime.membership.introductions import PeerDirectory, ViewMemberReport
 from semcast.terms.ids import Lineage, Pid
-from semcast.terms.views import MINORITY, View
+from semcast.terms.views import MINORITY, GroupView
 
 
-def minority(view: View, suspects: Collection[Pid], known: Introductions) -> str:
+def minority(view: GroupView, suspects: Collection[Pid], known: PeerDirectory) -> str:
     """How many there are, and how many it takes."""
     reached = [life for life in view.members if life.pid not in suspects]
     names = ", ".join(known.name_of(life.pid) for life in reached)
@@ -19,7 +19,7 @@ def minority(view: View, suspects: Collection[Pid], known: Introductions) -> str
     )
 
 
-def excluded(followed: Lineage, known: Introductions) -> str:
+def excluded(followed: Lineage, known: PeerDirectory) -> str:
     """Why a life ended; `followed` is the lineage of the group that it found instead, or 0."""
     name = known.own_name
     if not followed:
@@ -31,7 +31,7 @@ def excluded(followed: Lineage, known: Introductions) -> str:
     )
 
 
-def two_groups(own: Collection[str], rival: Lineage, known: Introductions) -> str:
+def two_groups(own: Collection[str], rival: Lineage, known: PeerDirectory) -> str:
     """Two groups of one name run apart, and only a person can say which is to stay."""
     others = ", ".join(known.names_in(rival)) or "unnamed processes"
     return (
@@ -41,24 +41,24 @@ def two_groups(own: Collection[str], rival: Lineage, known: Introductions) -> st
     )
 
 
-def join_timeout(waited_s: float, obstacle: str, known: Introductions) -> str:
+def join_timeout(waited_s: float, obstacle: str, known: PeerDirectory) -> str:
     """Why this process did not get into a group in time."""
     reachable = ", ".join([known.own_name, *sorted(known.names.values())])
     text = f"join: timed out after {waited_s:g} s; reachable: {reachable}{obstacle}"
-    if known.differing:
-        text += f"; different settings: {', '.join(sorted(known.differing.values()))}"
-    if known.clashing:
-        text += f"; the name's hash collides with that of: {', '.join(sorted(known.clashing))}"
+    if known.mismatched:
+        text += f"; different settings: {', '.join(sorted(known.mismatched.values()))}"
+    if known.colliding:
+        text += f"; the name's hash collides with that of: {', '.join(sorted(known.colliding))}"
     return text
 
 
-def no_state(donor: Pid, known: Introductions) -> str:
+def no_state(donor: Pid, known: PeerDirectory) -> str:
     """A member that should send its application's state did not."""
     name = known.name_of(donor)
     return f"; received no state from {name}, whose application must keep reading messages"
 
 
-def too_few(gathering: Gathering) -> str:
+def too_few(gathering: RosterAgreement) -> str:
     """Not all founders were there."""
     missing = f", missing: {', '.join(gathering.missing)}" if gathering.missing else ""
     return f"; founding the group needs {gathering.members} members{missing}"
@@ -69,7 +69,7 @@ def no_group() -> str:
     return "; no such group is running; found one with members or peers"
 
 
-def running(standing: Standing, known: Introductions) -> str:
+def running(standing: ViewMemberReport, known: PeerDirectory) -> str:
     """The group that runs, as one of its members reported it."""
     lives, gone = standing.members, set(standing.suspects)
     members = ", ".join(known.name_of(pid) for pid, _ in lives)

@@ -22,19 +22,19 @@ from semcast.runtime.driver import Driver, EventSink
 from semcast.runtime.membership.directory import Directory
 from semcast.runtime.membership.gathering import Envelope
 from semcast.runtime.operations.group_log import GroupLog
-from semcast.runtime.operations.snapshot import ViewSeen
+from semcast.runtime.operations.snapshot import ViewSnapshot
 from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
 from semcast.runtime.options.options import Options
-from semcast.runtime.resources import Equipment
+from semcast.runtime.resources import MemberResources
 from semcast.runtime.transport.addresses import Address
-from semcast.runtime.transport.udp import Transport
+from semcast.runtime.transport.udp import UdpTransport
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.ids import Life, Lineage, Pid
+from semcast.terms.ids import Incarnation, Lineage, Pid
 from semcast.terms.machine import Machine, Status
 from semcast.terms.outputs import Ended
-from semcast.terms.views import View
-from semcast.wire.frames import REPORT, TCP, WHOLE
-from semcast.wire.sealing import Opened
+from semcast.terms.views import GroupView
+from semcast.wire.frames import DATAGRAM, REPORT, TCP
+from semcast.wire.sealing import OpenedFrame
 
 REPORT_PERIOD_S: Final = 1.0
 
@@ -57,14 +57,14 @@ class Session(ABC):
     How its group comes together, goes on and is left is for the two kinds of sessions to say.
     """
 
-    transport: Transport
+    transport: UdpTransport
     directory: Directory
     channel: MemberChannel
     port: GroupPort
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.equipment = Equipment(options)
+        self.equipment = MemberResources(options)
         self.family = find(options.protocol)
         self.recipe: Any = options.recipe()
         self.driver: Driver | None = None
@@ -92,7 +92,7 @@ class Session(ABC):
     async def _open(self) -> Group: ...
 
     @abstractmethod
-    def _on_control(self, opened: Opened, address: Address, now: float) -> None:
+    def _on_control(self, opened: OpenedFrame, address: Address, now: float) -> None:
         """A frame that is not for the machine, or comes before there is one."""
 
     @abstractmethod
@@ -104,8 +104,8 @@ class Session(ABC):
         """The first frame on a TCP connection says this: it is small, since a peer takes little
         from a connection that has not been authenticated."""
 
-    def _on_frame(self, opened: Opened, address: Address, now: float) -> None:
-        if opened.kind == WHOLE and self.driver is not None:
+    def _on_frame(self, opened: OpenedFrame, address: Address, now: float) -> None:
+        if opened.kind == DATAGRAM and self.driver is not None:
             pid = self.directory.numbers.get(opened.sender)
             if pid is not None:
                 self.directory.heard_at[pid] = now
@@ -126,7 +126,7 @@ class Session(ABC):
         except TimeoutError:
             pass
 
-    def _machine(self, life: Life, seed: int) -> Machine:
+    def _machine(self, life: Incarnation, seed: int) -> Machine:
         return self.family.machine(self.recipe, life, Random(seed), monotonic(), ())
 
     def _drive(self, machine: Machine, sink: EventSink | None) -> Driver:
@@ -145,7 +145,7 @@ class Session(ABC):
         )
         equipment.stack.callback(self._stop)
         self.transport.on_drained = driver.on_drained
-        equipment.bulk.introduce = self._first_frame
+        equipment.bulk.first_frame = self._first_frame
         self._reporting = asyncio.get_running_loop().call_later(
             REPORT_PERIOD_S, self._report_regularly
         )
@@ -183,7 +183,7 @@ class Session(ABC):
             is_sealed=self.equipment.is_sealed,
         )
         self._builder = builder
-        await self.equipment.show(builder)
+        await self.equipment.expose(builder)
         return Group(options, driver, self.port, builder.snapshot, self.forget, self.close)
 
     @abstractmethod
@@ -191,7 +191,7 @@ class Session(ABC):
         """The application wants to go on without a member."""
 
     @abstractmethod
-    def on_view(self, view: View) -> None: ...
+    def on_view(self, view: GroupView) -> None: ...
 
     @abstractmethod
     def on_rival(self, lineage: Lineage) -> None: ...
@@ -209,7 +209,7 @@ class Session(ABC):
     def tolerated(self, members: int) -> int: ...
 
     @abstractmethod
-    def view_seen(self, status: Status) -> ViewSeen | None: ...
+    def view_seen(self, status: Status) -> ViewSnapshot | None: ...
 
     async def close(self) -> None:
         """Leave the group, and give everything back."""

@@ -22,7 +22,7 @@ class Versions:
     def __init__(self) -> None:
         self._names: dict[int, str] = {}  # by their numbers on frames
         self._heard: dict[int, tuple[tuple[int, int], float]] = {}  # announced, and when
-        self._told: dict[str, str] = {}  # who cannot be understood here, and why
+        self._warned: dict[str, str] = {}  # who cannot be understood here, and why
         self._logged: set[str] = set()  # once each, since a claim costs nothing
 
     def know(self, names: Iterable[str]) -> None:
@@ -37,7 +37,7 @@ class Versions:
         if number in self._heard or len(self._heard) < CANDIDATES_MAX:
             self._heard[number] = hello.versions, now
         if common([spoken(), hello.versions]) is not None:
-            self._told.pop(hello.name, None)
+            self._warned.pop(hello.name, None)
             return True
         self._tell(hello.name, hello.versions[0])
         return False
@@ -49,12 +49,12 @@ class Versions:
     def _tell(self, name: str, version: int) -> None:
         is_newer = version > spoken()[1]
         what = "a newer" if is_newer else "an older"
-        told = f"{name} runs {what} version of semcast; upgrade "
-        told += "this process" if is_newer else "that process"
-        self._told[name] = told
+        reported = f"{name} runs {what} version of semcast; upgrade "
+        reported += "this process" if is_newer else "that process"
+        self._warned[name] = reported
         if name not in self._logged:
             self._logged.add(name)
-            log.warning("%s", told)
+            log.warning("%s", reported)
 
     def speakable(self, members: Iterable[int], now: float) -> int:
         """The highest version that these, and whoever may be about to join them, announced."""
@@ -66,4 +66,4 @@ class Versions:
 
     def __str__(self) -> str:
         """Who cannot be understood, to end a sentence with."""
-        return "".join(f"; {told}" for told in self._told.values())
+        return "".join(f"; {text}" for text in self._warned.values())

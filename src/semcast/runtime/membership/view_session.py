@@ -21,18 +21,23 @@ from semcast.runtime.application.group import Group
 from semcast.runtime.application.port import GroupPort, StateHandlers
 from semcast.runtime.driver import Driver
 from semcast.runtime.membership import reasons
-from semcast.runtime.membership.gathering import Envelope, Gathering, GroupComplete, read_hello
+from semcast.runtime.membership.gathering import (
+    Envelope,
+    GroupComplete,
+    RosterAgreement,
+    read_hello,
+)
 from semcast.runtime.membership.incarnations import (
-    incarnation_of,
-    life_of,
-    next_life,
+    frame_incarnation,
+    inc_of_frame,
+    next_inc,
     pid_of,
     pid_of_name,
 )
-from semcast.runtime.membership.introductions import Introductions, Standing, standing_decoder
+from semcast.runtime.membership.introductions import PeerDirectory, ViewMemberReport, report_decoder
 from semcast.runtime.membership.name_probe import PROBE_PERIOD_S, PROBES, NameProbe
 from semcast.runtime.membership.session import Session, decode_body
-from semcast.runtime.operations.snapshot import ViewSeen
+from semcast.runtime.operations.snapshot import ViewSnapshot
 from semcast.runtime.options.options import Options
 from semcast.runtime.storage.recording import ViewJournal, check_trace, close_journal
 from semcast.runtime.tasks import start_task
@@ -44,12 +49,12 @@ from semcast.terms.errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from semcast.terms.ids import NO_LINEAGE, Life, Lineage, Pid
+from semcast.terms.ids import NO_LINEAGE, Incarnation, Lineage, Pid
 from semcast.terms.machine import FoundGroup, LeaveGroup, Status
 from semcast.terms.outputs import Ended
-from semcast.terms.views import EXCLUDED, JOINING, LEFT, View
+from semcast.terms.views import EXCLUDED, JOINING, LEFT, GroupView
 from semcast.wire.frames import HELLO, PROBE, REPORT, ROSTER
-from semcast.wire.sealing import Opened
+from semcast.wire.sealing import OpenedFrame
 
 ASK_PERIOD_S: Final = 0.1
 DISCOVERY_S: Final = 0.3  # for a group that runs, before another is founded
@@ -60,30 +65,30 @@ log = logging.getLogger("semcast")
 class ViewSession(Session):
     """Of a group whose membership changes."""
 
-    directory: Introductions
+    directory: PeerDirectory
 
     def __init__(self, options: Options, state: StateHandlers) -> None:
         super().__init__(options)
         self._state = state
-        self._gathering: Gathering | None = None
-        self._running: Standing | None = None  # what a member of a running group said of it
+        self._gathering: RosterAgreement | None = None
+        self._group_report: ViewMemberReport | None = None  # by a member of a running group
         self._is_listening = True  # and says nothing
         self._returning: asyncio.Task[None] | None = None  # to a group that went on without it
 
     async def _open(self) -> Group:
         options, equipment = self.options, self.equipment
-        inc = await asyncio.to_thread(next_life)  # The disk may be slow, or its lock held.
-        await equipment.open(incarnation_of(inc))
+        inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
+        await equipment.open(frame_incarnation(inc))
         self.transport = equipment.transport
         self.recipe = options.recipe(self.transport.body_bytes, equipment.window_bytes)
         own = equipment.seat()
         peers = await find_peers(options, sealed=equipment.is_sealed)
         rng, digest = SystemRandom(), options.digest()
-        self.directory = Introductions(own, digest, rng, peers)
-        self._life = Life(self.directory.own_pid, inc)
+        self.directory = PeerDirectory(own, digest, rng, peers)
+        self._life = Incarnation(self.directory.own_pid, inc)
         self._probe = NameProbe(options.name, self.directory.nonce)
         if self.recipe.is_primary and options.members:
-            self._gathering = Gathering(own, options.members, digest, rng, peers)
+            self._gathering = RosterAgreement(own, options.members, digest, rng, peers)
             self._gathering.nonce = self.directory.nonce  # One answer is for both.
         self.transport.on_frame = self._on_frame
         check_trace(options)  # now, for later the others would count on this member
@@ -108,22 +113,22 @@ class ViewSession(Session):
                 await asyncio.sleep(PROBE_PERIOD_S)
         self._is_listening = False
 
-    def _on_probe(self, opened: Opened, address: Address) -> None:
+    def _on_probe(self, opened: OpenedFrame, address: Address) -> None:
         answer = self._probe.on_probe(opened.body)
         is_there = self.driver is None or self.driver.ended is None
         if answer is not None and is_there and not self._is_listening:
             self.equipment.probe(answer, address)
 
-    async def _find_or_found(self) -> tuple[Life, ...]:
+    async def _find_or_found(self) -> tuple[Incarnation, ...]:
         """The founders if this is one of them; nobody once a running group was found."""
         gathering = self._gathering
         if not self.recipe.is_primary:
             return ()
         found_at = monotonic() + DISCOVERY_S
-        while self._running is None and not (gathering and gathering.roster):
+        while self._group_report is None and not (gathering and gathering.roster):
             now = monotonic()
             if gathering is None or now < found_at:
-                envelopes, deadline = self.directory.greetings(asking=True), now + ASK_PERIOD_S
+                envelopes, deadline = self.directory.hellos(asking=True), now + ASK_PERIOD_S
             else:
                 envelopes, deadline = gathering.on_time(now), gathering.deadline
             self._send_all(envelopes)
@@ -137,15 +142,16 @@ class ViewSession(Session):
             if seat.name != self.options.name:
                 self.directory.learn(seat.name, gathering.address_of(seat))
         return tuple(
-            Life(pid_of_name(seat.name), life_of(seat.incarnation)) for seat in gathering.roster
+            Incarnation(pid_of_name(seat.name), inc_of_frame(seat.incarnation))
+            for seat in gathering.roster
         )
 
-    async def _start(self, founders: tuple[Life, ...], lineage: Lineage) -> Group:
+    async def _start(self, founders: tuple[Incarnation, ...], lineage: Lineage) -> Group:
         options, equipment = self.options, self.equipment
         journal = None if options.trace is None else ViewJournal(options, self.recipe)
         if journal is not None:
             equipment.stack.push_async_callback(close_journal, journal)
-            known = lineage or (self._running.lineage if self._running else NO_LINEAGE)
+            known = lineage or (self._group_report.lineage if self._group_report else NO_LINEAGE)
             if known or not self.recipe.is_primary:
                 await asyncio.to_thread(journal.begin, known, self._life)
         self.port = GroupPort(
@@ -182,10 +188,10 @@ class ViewSession(Session):
         while not is_in():
             if driver.ended is not None:
                 raise driver.ended
-            self._send_all(self.directory.greetings(asking=True))
+            self._send_all(self.directory.hellos(asking=True))
             await driver.wait_until(is_in, ASK_PERIOD_S)
 
-    def _on_control(self, opened: Opened, address: Address, now: float) -> None:
+    def _on_control(self, opened: OpenedFrame, address: Address, now: float) -> None:
         pid = pid_of(opened.sender)
         if opened.kind == HELLO:
             self._on_hello(pid, opened, address, now)
@@ -195,15 +201,15 @@ class ViewSession(Session):
             self._on_probe(opened, address)
         elif opened.sender not in self.directory.numbers:
             self.transport.discarded["stranger"] += 1
-            self._send_all(self.directory.on_stranger(opened.sender, address, now))
+            self._send_all(self.directory.on_unknown_sender(opened.sender, address, now))
         elif opened.kind == REPORT:
-            self._on_standing(pid, decode_body(standing_decoder, opened.body))
+            self._on_standing(pid, decode_body(report_decoder, opened.body))
         elif self.driver is None:
             self.transport.discarded["early"] += 1
         elif self.driver.ended is None:
             raise RemoteProtocolError(f"unexpected frame of kind {opened.kind} from a member")
 
-    def _on_hello(self, pid: Pid, opened: Opened, address: Address, now: float) -> None:
+    def _on_hello(self, pid: Pid, opened: OpenedFrame, address: Address, now: float) -> None:
         hello = read_hello(opened.body, opened.sender, self.directory.peers)
         if not self.equipment.versions.on_hello(pid, hello, now):
             return
@@ -225,17 +231,17 @@ class ViewSession(Session):
             if version != self.equipment.sealer.version:
                 self.equipment.sealer.speak(version)
 
-    def _on_standing(self, pid: Pid, standing: Standing) -> None:
+    def _on_standing(self, pid: Pid, standing: ViewMemberReport) -> None:
         """How a member is doing; before there is a machine, that a group runs."""
         driver, own = self.driver, self._life
         if driver is None:
-            self.directory.on_standing(pid, standing)
+            self.directory.on_report(pid, standing)
             # But a founder of that group learns of it by its own roster.
             if standing.echo == self.directory.nonce and own not in standing.members:
-                self._running = standing
+                self._group_report = standing
                 self._arrived.set()
         elif driver.ended is None:
-            if not self.directory.on_standing(pid, standing):
+            if not self.directory.on_report(pid, standing):
                 self.transport.discarded["lineage"] += 1
             if any(life.pid == own.pid and life.inc > own.inc for life in standing.members):
                 name = self.options.name
@@ -243,13 +249,13 @@ class ViewSession(Session):
                     ExcludedFromGroup(f"another process has joined the group with the name {name}")
                 )
 
-    def _on_ballot(self, opened: Opened) -> None:
+    def _on_ballot(self, opened: OpenedFrame) -> None:
         if self._gathering is None:
             return
         self._arrived.set()
         try:
             self._send_all(
-                self._gathering.on_ballot(opened.sender, opened.incarnation, opened.body)
+                self._gathering.on_roster_step(opened.sender, opened.incarnation, opened.body)
             )
         except GroupComplete:
             self.transport.discarded["fixed"] += 1  # Somebody has the name for a fixed group.
@@ -264,7 +270,7 @@ class ViewSession(Session):
             f"forget: not available with views; the group excludes {name} itself if it fails"
         )
 
-    def on_view(self, view: View) -> None:
+    def on_view(self, view: GroupView) -> None:
         """A view was installed; who is in it may understand more, or less."""
         self.directory.lineage = view.lineage
         self._settle_version()
@@ -294,11 +300,11 @@ class ViewSession(Session):
 
     async def _rejoin(self, driver: Driver) -> None:
         """The next incarnation of this process knows nothing, and joins."""
-        inc = await asyncio.to_thread(next_life)  # The disk may be slow, or its lock held.
+        inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
         if driver.ended is not None:
             return
         log.info("%s rejoins as incarnation %d", self.options.name, inc)
-        self._life = Life(self._life.pid, inc)
+        self._life = Incarnation(self._life.pid, inc)
         self.directory.lineage = NO_LINEAGE
         self.port.restart()
         driver.replace(self._machine(self._life, self.directory.nonce + inc))
@@ -317,10 +323,10 @@ class ViewSession(Session):
         """The largest minority."""
         return members - quorum(members) if members else 0
 
-    def view_seen(self, status: Status) -> ViewSeen | None:
+    def view_seen(self, status: Status) -> ViewSnapshot | None:
         """The view, as people see it."""
         name_of, members = self.directory.name_of, status.view.members
-        return ViewSeen(
+        return ViewSnapshot(
             id=status.view.id,
             members=[name_of(pid) for pid, _ in members],
             status=status.phase,
@@ -329,12 +335,12 @@ class ViewSession(Session):
             suspected=[name_of(pid) for pid in sorted(status.suspects)],
         )
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> ViewMemberReport:
         """The report that the others get of this member."""
         assert self.driver is not None
         status = self.driver.status()
         view = status.view
-        return Standing(
+        return ViewMemberReport(
             echo=0,
             lineage=view.lineage,
             view=view.id,
@@ -356,18 +362,18 @@ class ViewSession(Session):
         standing = self._standing()
         self.directory.keep_report(self.directory.own_pid, standing)
         self.channel.announce(REPORT, msgspec.msgpack.encode(standing))
-        self._send_all(self.directory.greetings(asking=False))
+        self._send_all(self.directory.hellos(asking=False))
 
     def _timeout_reason(self) -> str:
         if self.driver is not None and (donor := self.driver.status().donor) is not None:
             obstacle = reasons.no_state(donor, self.directory)
-        elif (standing := self.directory.newest_report() or self._running) is not None:
+        elif (standing := self.directory.newest_report() or self._group_report) is not None:
             obstacle = reasons.running(standing, self.directory)
         elif self._gathering is not None:
             obstacle = reasons.too_few(self._gathering)
         else:
             obstacle = reasons.no_group() if self.recipe.is_primary else ""
-        waited_s, refusals = self.options.join_timeout, self.equipment.refusals()
+        waited_s, refusals = self.options.join_timeout, self.equipment.explain_discards()
         return reasons.join_timeout(waited_s, obstacle, self.directory) + refusals
 
     async def _leave(self, driver: Driver, *, is_member: bool) -> None:

@@ -24,14 +24,14 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from semcast.runtime.operations.snapshot import Snapshot
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.wire.frames import group_id, member_id
 
 SNAPSHOT: Final = "snapshot"
 REQUEST_BYTES_MAX: Final = 256
 ANSWER_BYTES_MAX: Final = 1 << 24  # of the largest group
 CLIENTS_MAX: Final = 16
-PAUSE_S: Final = 0.02
+REQUEST_INTERVAL_S: Final = 0.02
 
 # The group, the member and the process; hashed, since a socket's path holds 103 bytes on some
 # systems and 107 on others, and names may contain anything.
@@ -76,7 +76,7 @@ class ControlServer:
     def _answer(self, request: str) -> bytes:
         if request == SNAPSHOT:
             return msgspec.json.encode(self._take()) + b"\n"
-        error = str(one_of("request", request, [SNAPSHOT]))
+        error = str(unknown_value("request", request, [SNAPSHOT]))
         return msgspec.json.encode({"error": error}) + b"\n"
 
 
@@ -108,7 +108,7 @@ class _Client(asyncio.Protocol):
         for request in requests:
             self._transport.write(self._answer(request.decode(errors="replace").strip()))
         self._transport.pause_reading()
-        asyncio.get_running_loop().call_later(PAUSE_S, self._listen)
+        asyncio.get_running_loop().call_later(REQUEST_INTERVAL_S, self._listen)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._clients.pop(self._transport, None)
@@ -170,7 +170,7 @@ def survey(group: str | None, timeout_s: float) -> Survey:
             if connection is None:
                 continue
             try:
-                snapshots.append(_hear(connection, deadline))
+                snapshots.append(_read_answer(connection, deadline))
             except (OSError, msgspec.DecodeError):
                 if path.exists():  # It did not just leave.
                     silent.append(_pid(path))
@@ -194,7 +194,7 @@ def _ask(path: Path, timeout_s: float, opened: ExitStack) -> socket.socket | Non
     return connection
 
 
-def _hear(connection: socket.socket, deadline: float) -> Snapshot:
+def _read_answer(connection: socket.socket, deadline: float) -> Snapshot:
     answer = bytearray()
     while not answer.endswith(b"\n"):
         connection.settimeout(max(deadline - monotonic(), 0.001))

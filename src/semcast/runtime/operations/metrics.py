@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from wsgiref.simple_server import WSGIServer
 
 from semcast.runtime.operations.snapshot import Peer, Snapshot
-from semcast.runtime.transport.addresses import Address, parse_address, show
+from semcast.runtime.transport.addresses import Address, format_address, parse_address
 from semcast.terms.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def serve(address: str, take: Callable[[], Snapshot]) -> MetricsServer:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise ConfigError(
-            f"metrics: cannot listen on {show((host, port))}: {error.strerror}; "
+            f"metrics: cannot listen on {format_address((host, port))}: {error.strerror}; "
             "choose another address"
         ) from None
     return MetricsServer((host, server.server_port), server, thread)
@@ -85,7 +85,7 @@ class MetricFamily(NamedTuple):
     the only one under the empty string."""
 
     name: str
-    about: str
+    help: str
     values: Mapping[str, float]
     label: str | None = None
 

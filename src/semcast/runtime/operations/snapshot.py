@@ -25,7 +25,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     is_forgotten: bool
 
 
-class ViewSeen(msgspec.Struct, frozen=True, kw_only=True):
+class ViewSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The view that a member is in, and what it is there.
 
     `status` is a word: joining, member, changing (between two views), minority (too few can be
@@ -83,7 +83,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     discarded: dict[str, int]
     slowest: str | None
     peers: list[Peer]
-    view: ViewSeen | None = None
+    view: ViewSnapshot | None = None
     slow: list[SlowMember] = []
     blocked_s_total: float = 0.0
     blocked_by: str | None = None

@@ -13,9 +13,9 @@ from semcast.runtime.driver import Driver
 from semcast.runtime.membership.directory import Directory, ReportFigures
 from semcast.runtime.membership.reports import MemberReport
 from semcast.runtime.operations.slow_members import MemberFigures, SlowMember, SlowMembers
-from semcast.runtime.operations.snapshot import Peer, Snapshot, ViewSeen
+from semcast.runtime.operations.snapshot import Peer, Snapshot, ViewSnapshot
 from semcast.runtime.options.options import Options
-from semcast.runtime.transport.udp import Transport
+from semcast.runtime.transport.udp import UdpTransport
 from semcast.terms.ids import Pid, Rank
 from semcast.terms.machine import Status
 
@@ -38,7 +38,7 @@ class MembershipRules(Protocol):
         """How many of so many members may crash."""
         ...
 
-    def view_seen(self, status: Status) -> ViewSeen | None:
+    def view_seen(self, status: Status) -> ViewSnapshot | None:
         """The view that a member is in, if views change."""
         ...
 
@@ -52,7 +52,7 @@ class SnapshotBuilder:
         driver: Driver,
         port: GroupPort,
         directory: Directory,
-        transport: Transport,
+        transport: UdpTransport,
         channel: MemberChannel,
         rules: MembershipRules,
         *,

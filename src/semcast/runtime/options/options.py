@@ -22,29 +22,29 @@ from semcast.core.views.recipe import OVERFLOWS as VIEW_OVERFLOWS
 from semcast.families import default_order, find, joinable
 from semcast.runtime.options.option_parsers import (
     Parse,
-    above_zero,
+    byte_count,
     choice,
+    integer,
     parse_flag,
     parse_key,
     parse_path,
     parse_relation,
     parse_text,
-    size,
-    whole,
+    positive,
 )
-from semcast.runtime.options.option_sources import CONFIG, gather
+from semcast.runtime.options.option_sources import CONFIG, collect_options
 from semcast.runtime.options.units import parse_rate, parse_seconds
 from semcast.runtime.transport.addresses import (
     NAME_BYTES_MAX,
     Address,
     PeerAddress,
+    format_address,
     ip_literal,
     multicast_address,
     parse_address,
     parse_multicast,
     parse_name,
     parse_peers,
-    show,
 )
 from semcast.terms.errors import ConfigError
 from semcast.terms.ids import RANK_MAX
@@ -55,7 +55,7 @@ HEARTBEATS_PER_TIMEOUT: Final = 10
 SUSPECT_S_MAX: Final = 5.0  # to which a timeout that was too short grows at most
 GOSSIPS_PER_BUFFER: Final = 4  # Gossip empties buffers and windows: they fill no further than that.
 GOSSIP_AFTER_MAX: Final = 4096  # messages
-TURN_S: Final = 0.001  # what a sender that never lets the event loop turn makes others wait
+COALESCE_DEFAULT_S: Final = 0.001  # how long a sender that never yields makes others wait
 FIXED: Final = "fixed"  # membership, and
 CHANGING: Final = "views"
 _CONFIG_HELP: Final = (
@@ -89,7 +89,7 @@ class Options:
     )
     members: int = option(
         None,
-        whole(1, RANK_MAX + 1),
+        integer(1, RANK_MAX + 1),
         "number of members, which discover each other; with views: number of founding members",
     )
     peers: tuple[PeerAddress, ...] | None = option(
@@ -124,19 +124,19 @@ class Options:
     relation: Any = option(
         "item", parse_relation, f"relation that makes messages obsolete: {', '.join(RELATIONS)}"
     )
-    k: int = option(256, whole(1), "how many messages back a bitmap can reach (relation bitmap)")
+    k: int = option(256, integer(1), "how many messages back a bitmap can reach (relation bitmap)")
     chain_limit: int | None = option(
-        None, whole(1), "never purge more than this many consecutive updates of an item"
+        None, integer(1), "never purge more than this many consecutive updates of an item"
     )
     f: int | None = option(
         None,
-        whole(0),
+        integer(0),
         "number of crashes to tolerate; default: the largest minority (fixed with views)",
     )
     buffer: int = option(
-        65_536, whole(1), "maximum buffered messages, for delivery and retransmission"
+        65_536, integer(1), "maximum buffered messages, for delivery and retransmission"
     )
-    buffer_bytes: int = option("64 MiB", size(1), "maximum buffered payload")
+    buffer_bytes: int = option("64 MiB", byte_count(1), "maximum buffered payload")
     purge: str = option(
         "eager", choice(*PURGING), f"when to purge obsolete messages: {', '.join(PURGING)}"
     )
@@ -148,15 +148,15 @@ class Options:
     echo: bool = option(True, parse_flag, "also deliver this member's own messages")
     timeout: float = option(
         "500 ms",
-        above_zero(parse_seconds),
+        positive(parse_seconds),
         "with views: initial failure-detection timeout",
     )
     rejoin: bool = option(True, parse_flag, "with views: rejoin automatically after being excluded")
-    period: float = option("20 ms", above_zero(parse_seconds), "gossip interval")
-    fanout: int = option(3, whole(1), "number of members contacted in a gossip round")
+    period: float = option("20 ms", positive(parse_seconds), "gossip interval")
+    fanout: int = option(3, integer(1), "number of members contacted in a gossip round")
     datagram: int | None = option(
         None,
-        size(576, 60 << 10),
+        byte_count(576, 60 << 10),
         "maximum datagram size; default: by network path, usually 1,400 bytes, 60 KiB on loopback",
     )
     coalesce: float | None = option(
@@ -166,10 +166,12 @@ class Options:
     )
     bandwidth: float | None = option(
         None,
-        above_zero(parse_rate),
+        positive(parse_rate),
         "bandwidth limit for first transmissions, such as 10 MiB/s; default: unlimited",
     )
-    message_max: int = option("1 MiB", size(1 << 10, 16 << 20), "maximum payload of a message")
+    message_max: int = option(
+        "1 MiB", byte_count(1 << 10, 16 << 20), "maximum payload of a message"
+    )
     key: Path | Literal[False] | None = option(
         None, parse_key, "key ring file, or none; default: the user's key ring if it exists"
     )
@@ -181,24 +183,26 @@ class Options:
         True, parse_flag, "open a control socket for semcast members and semcast top"
     )
     join_timeout: float = option(
-        "30 s", above_zero(parse_seconds), "how long to wait for the other members when joining"
+        "30 s", positive(parse_seconds), "how long to wait for the other members when joining"
     )
     linger: float = option(
         "5 s", parse_seconds, "how long close() waits until all members have received everything"
     )
-    socket_buffer: int = option("4 MiB", size(1), "kernel buffer size to request for each socket")
+    socket_buffer: int = option(
+        "4 MiB", byte_count(1), "kernel buffer size to request for each socket"
+    )
 
     @classmethod
     def resolve(cls, group: str, given: Mapping[str, object]) -> "Options":
         """Options from the call, the environment and the file; raises `ConfigError`."""
         parse_name(group, "group")
-        settings = gather(group, given, [each.name for each in option_fields()])
+        settings = collect_options(group, given, [each.name for each in option_fields()])
         values: dict[str, Any] = {name: setting.value for name, setting in settings.items()}
         try:
             return cls(group=group, **values)
         except ConfigError as error:
             name, colon, problem = str(error).partition(": ")
-            place = settings[name].place if name in settings else name
+            place = settings[name].source if name in settings else name
             raise ConfigError(f"{place}{colon}{problem}") from None
 
     def __post_init__(self) -> None:
@@ -210,9 +214,9 @@ class Options:
                 value = each.metadata["parse"](value, each.name)
             self._set(each.name, value)
         if self.peers is None:
-            self._meet()
+            self._fill_multicast()
         else:
-            self._find_itself(self.peers)
+            self._find_own_peer(self.peers)
         self._check_version()
         self._check_membership()
 
@@ -251,7 +255,7 @@ class Options:
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _meet(self) -> None:
+    def _fill_multicast(self) -> None:
         """Fill in what a member among strangers needs."""
         if self.members is None and self.has_views:
             self._set("members", 0)
@@ -265,7 +269,7 @@ class Options:
         if self.multicast is None:
             self._set("multicast", multicast_address(self.group, self.ip))
 
-    def _find_itself(self, peers: Sequence[PeerAddress]) -> None:
+    def _find_own_peer(self, peers: Sequence[PeerAddress]) -> None:
         """Fill in what the list of peers says."""
         if self.members not in (None, len(peers)):
             raise ConfigError(
@@ -277,8 +281,8 @@ class Options:
             by, wanted = "name", self.name
             known = {peer.name: peer for peer in peers}
         elif self.bind is not None:
-            by, wanted = "bind", show(self.bind)
-            known = {show(peer.address): peer for peer in peers}
+            by, wanted = "bind", format_address(self.bind)
+            known = {format_address(peer.address): peer for peer in peers}
         else:
             raise ConfigError("peers: cannot tell which entry is this member; set name or bind")
         if wanted not in known:
@@ -295,7 +299,8 @@ class Options:
             literal = ip_literal(address[0]) if address else None
             if address and literal and literal.version != self.ip:
                 raise ConfigError(
-                    f"{name}: {show(address)} is an IPv{literal.version} address, but ip is "
+                    f"{name}: {format_address(address)} is an IPv{literal.version} address, "
+                    "but ip is "
                     f"{self.ip}; set ip={literal.version}"
                 )
 
@@ -347,7 +352,7 @@ class Options:
             "gossip_after_bytes": max(1, window_bytes // GOSSIPS_PER_BUFFER),
             "gossip_after": max(1, min(self.buffer // GOSSIPS_PER_BUFFER, GOSSIP_AFTER_MAX)),
             "datagram_bytes": datagram_bytes,
-            "coalesce_s": TURN_S if self.coalesce is None else self.coalesce,
+            "coalesce_s": COALESCE_DEFAULT_S if self.coalesce is None else self.coalesce,
             "bandwidth_max": self.bandwidth,
             "unicast": self.peers is not None,
         }
@@ -389,6 +394,6 @@ def option_help() -> dict[str, str]:
     """One line about each option of `join`, with its default unless that is nothing."""
     lines = {CONFIG: _CONFIG_HELP}
     for each in option_fields():
-        told = "" if each.default is None else f"; default: {each.default}"
-        lines[each.name] = each.metadata["help"] + told
+        default = "" if each.default is None else f"; default: {each.default}"
+        lines[each.name] = each.metadata["help"] + default
     return lines

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 from semcast.wire.sealing import CIPHERS, SECRET_BYTES, Key
 
 CIPHER: Final = "aes-256-gcm"
@@ -40,30 +40,30 @@ _HEADING: Final = (
 
 def keys_path() -> Path:
     """Where the key ring is, unless said otherwise."""
-    said = os.environ.get("SEMCAST_KEYS")
-    return Path(said) if said else _home("XDG_CONFIG_HOME", ".config") / "keys.toml"
+    configured = os.environ.get("SEMCAST_KEYS")
+    return Path(configured) if configured else _xdg_dir("XDG_CONFIG_HOME", ".config") / "keys.toml"
 
 
 def incarnation_path() -> Path:
     """Where the last incarnation is, of this user on this machine."""
-    return _home("XDG_STATE_HOME", ".local/state") / "incarnation"
+    return _xdg_dir("XDG_STATE_HOME", ".local/state") / "incarnation"
 
 
 def new_key(cipher: str = CIPHER) -> Key:
     """A key that nobody had before."""
     if cipher not in CIPHERS:
-        raise one_of("cipher", cipher, CIPHERS)
+        raise unknown_value("cipher", cipher, CIPHERS)
     return _key(cipher, secrets.token_bytes(SECRET_BYTES))
 
 
-def to_text(key: Key) -> str:
+def encode_key(key: Key) -> str:
     """The key as one word, to be carried to another machine."""
     number = [*CIPHERS].index(key.cipher)
     packed = bytes((number,)) + key.secret + key.id.to_bytes(_ID_BYTES, "big")
     return _PREFIX + urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def from_text(text: str) -> Key:
+def decode_key(text: str) -> Key:
     """The key of such a word, if it is whole."""
     word = text.strip()
     if not word.startswith(_PREFIX):
@@ -75,7 +75,7 @@ def from_text(text: str) -> Key:
         key = _key(cipher, packed[1:-_ID_BYTES])
     except (ValueError, IndexError):
         key = None
-    if key is None or to_text(key) != word:
+    if key is None or encode_key(key) != word:
         raise ConfigError("key: damaged or incomplete; copy the whole key")
     return key
 
@@ -109,9 +109,9 @@ class KeyRing(msgspec.Struct, frozen=True):
                 return key
         if not self.keys:
             raise ConfigError(f"key: no key {text!r}, the key ring is empty; run semcast keys new")
-        raise one_of("key", text, [id_text(key.id) for key in self.keys])
+        raise unknown_value("key", text, [id_text(key.id) for key in self.keys])
 
-    def adding(self, key: Key) -> "KeyRing":
+    def with_key(self, key: Key) -> "KeyRing":
         """With one more key; the first becomes active."""
         if key in self.keys:
             return self
@@ -126,11 +126,11 @@ class KeyRing(msgspec.Struct, frozen=True):
             )
         return KeyRing((*self.keys, key), self.active or key)
 
-    def using(self, key: Key) -> "KeyRing":
+    def with_active(self, key: Key) -> "KeyRing":
         """With this one to seal."""
         return KeyRing(self.keys, key)
 
-    def removing(self, key: Key) -> "KeyRing":
+    def without_key(self, key: Key) -> "KeyRing":
         """Without this one, which must not be the active one."""
         if key == self.active:
             raise ConfigError(
@@ -157,7 +157,7 @@ def edit(path: Path, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
     return after
 
 
-class KeyRingWatch:
+class KeyRingWatcher:
     """The ring of a running member: the last good one, however the file fares meanwhile.
 
     `problem` is what the latest `poll` found wrong; each problem is told by one poll only.
@@ -219,7 +219,7 @@ def next_incarnation(path: Path, now_us: int) -> int:
     return incarnation
 
 
-def _home(variable: str, usual: str) -> Path:
+def _xdg_dir(variable: str, usual: str) -> Path:
     try:
         return Path(os.environ.get(variable) or Path.home() / usual) / "semcast"
     except RuntimeError as error:
@@ -243,24 +243,24 @@ def _read_secret(path: Path) -> bytes:
         return file.read(FILE_BYTES_MAX)
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _KeyRingFile(msgspec.Struct, forbid_unknown_fields=True):
     active: str = ""
     keys: tuple[str, ...] = ()
 
 
 def _parse(data: bytes, path: Path) -> KeyRing:
     try:
-        found = msgspec.convert(tomllib.loads(data.decode()), _File)
+        found = msgspec.convert(tomllib.loads(data.decode()), _KeyRingFile)
         ring = KeyRing()
         for text in found.keys:
-            ring = ring.adding(from_text(text))
-        return ring.using(ring.find(found.active)) if ring.keys else ring
+            ring = ring.with_key(decode_key(text))
+        return ring.with_active(ring.find(found.active)) if ring.keys else ring
     except (ValueError, msgspec.ValidationError) as error:
         raise ConfigError(f"keys: {path} is damaged: {error}") from error
 
 
 def _format(ring: KeyRing) -> bytes:
-    keys = "".join(f'    "{to_text(key)}",\n' for key in ring.keys)
+    keys = "".join(f'    "{encode_key(key)}",\n' for key in ring.keys)
     active = id_text(ring.active.id) if ring.active else ""
     return f'{_HEADING}active = "{active}"\nkeys = [\n{keys}]\n'.encode()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from semcast.runtime.membership.gathering import Seat
+from semcast.runtime.membership.gathering import RosterEntry
 from semcast.runtime.options.options import Options, relation_of, tolerated_crashes
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
-from semcast.terms.ids import NO_LINEAGE, Life, Lineage
+from semcast.terms.ids import NO_LINEAGE, Incarnation, Lineage
 from semcast.traces.files import new_folder, refuse_links
 from semcast.traces.journal import Journal
 from semcast.traces.journal_conversion import run_id_of
@@ -41,7 +41,7 @@ def check_trace(options: Options) -> None:
 
 
 def open_journal(
-    options: Options, roster: Sequence[Seat], rank: int, recipe: Any
+    options: Options, roster: Sequence[RosterEntry], rank: int, recipe: Any
 ) -> Journal | None:
     """Where the member of this rank records its events."""
     if options.trace is None:
@@ -88,14 +88,14 @@ class ViewJournal:
         """Append events of this process, all of the time `ts_ns`."""
         lineage = next((event.lineage for event in events if event.lineage), NO_LINEAGE)
         if lineage not in (NO_LINEAGE, self._lineage):
-            self.begin(lineage, Life(events[0].pid, events[0].inc))
+            self.begin(lineage, Incarnation(events[0].pid, events[0].inc))
         if lineage:
             self._inc = events[0].inc
         is_outside = self._recipe.is_primary and events[0].inc != self._inc
         if self._current is not None and not is_outside:
             self._current.record(events, ts_ns)
 
-    def begin(self, lineage: Lineage, life: Life) -> None:
+    def begin(self, lineage: Lineage, life: Incarnation) -> None:
         """Open the journal of a lineage.  This may take as long as the disk does, so a process that
         knows which group it will be in calls it from a thread before it is a member."""
         options, recipe = self._options, self._recipe

@@ -60,7 +60,7 @@ def parse_address(value: object, field: str) -> Address:
         case str():
             text = value
         case (str(host), int(port)):
-            text = show((host, port))
+            text = format_address((host, port))
         case _:
             text = ""
     found = _ADDRESS.fullmatch(text)
@@ -93,8 +93,8 @@ def parse_peers(value: object, field: str) -> tuple[PeerAddress, ...]:
     peers = tuple(_parse_peer(entry, field) for entry in entries)
     if not peers:
         raise ConfigError(f"{field}: the list is empty; it must contain at least this member")
-    _refuse_twins([peer.name for peer in peers], field)
-    _refuse_twins([show(peer.address) for peer in peers], field)
+    _reject_duplicates([peer.name for peer in peers], field)
+    _reject_duplicates([format_address(peer.address) for peer in peers], field)
     return peers
 
 
@@ -104,18 +104,18 @@ def _parse_peer(entry: object, field: str) -> PeerAddress:
         case str():
             name, named, address = entry.strip().rpartition("=")
             host, port = parse_address(address, field)
-            name = name if named else show((host, port))
+            name = name if named else format_address((host, port))
         case (name, host, port):
             host, port = parse_address((host, port), field)
         case _:
             host, port = parse_address(entry, field)
-            name = show((host, port))
+            name = format_address((host, port))
     if not port:
         raise ConfigError(f"{field}: {entry!r} has port 0; give the port that this peer listens on")
     return PeerAddress(parse_name(name, field), host, port)
 
 
-def _refuse_twins(values: Iterable[Hashable], field: str) -> None:
+def _reject_duplicates(values: Iterable[Hashable], field: str) -> None:
     for value, count in Counter(values).items():
         if count > 1:
             raise ConfigError(f"{field}: {value} appears {count} times")
@@ -129,7 +129,7 @@ def ip_literal(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def show(address: Address) -> str:
+def format_address(address: Address) -> str:
     """An address as `parse_address` reads it."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -9,7 +9,11 @@ from typing import Final
 
 from semcast.runtime.options.options import Options
 from semcast.runtime.transport.addresses import Address
-from semcast.runtime.transport.network_interfaces import FAMILIES, Interface, resolve_interface
+from semcast.runtime.transport.network_interfaces import (
+    FAMILIES,
+    NetworkInterface,
+    resolve_interface,
+)
 from semcast.runtime.transport.sockets import open_tcp, open_unicast
 from semcast.runtime.transport.udp import is_loopback
 from semcast.terms.errors import ConfigError
@@ -17,7 +21,7 @@ from semcast.terms.errors import ConfigError
 PORT_ATTEMPTS: Final = 16
 
 
-async def find_interface(options: Options, *, sealed: bool) -> Interface:
+async def find_interface(options: Options, *, sealed: bool) -> NetworkInterface:
     """The interface asked for, or that of the address to bind to, or the one that fits best."""
     asked = options.interface
     if asked is None and options.bind is not None:
@@ -50,7 +54,9 @@ async def _resolve(address: Address, ip: int) -> Address:
     return str(found[0][4][0]), port
 
 
-def open_ports(interface: Interface, options: Options) -> tuple[socket.socket, socket.socket]:
+def open_ports(
+    interface: NetworkInterface, options: Options
+) -> tuple[socket.socket, socket.socket]:
     """UDP and TCP on one port: peers know only one."""
     asked = options.bind[1] if options.bind else 0
     for _ in range(PORT_ATTEMPTS):

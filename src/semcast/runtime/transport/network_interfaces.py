@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, Literal
 
-from semcast.terms.errors import ConfigError, one_of
+from semcast.terms.errors import ConfigError, unknown_value
 
 Ip = Literal[4, 6]
 SocketAddress = tuple[str, int] | tuple[str, int, int, int]
@@ -24,16 +24,16 @@ SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 HEADERS_BYTES: Final = {4: 20 + 8, 6: 40 + 8}  # of IP and UDP
 # Addresses for documentation: they lie behind the default route, and nobody has them.
-ELSEWHERE: Final = {4: "198.51.100.1", 6: "2001:db8::1"}
+ROUTE_PROBE: Final = {4: "198.51.100.1", 6: "2001:db8::1"}
 DATAGRAM_BYTES_MAX: Final = 60 * 1024
-CAUTIOUS_DATAGRAM_BYTES: Final = 1400
+FALLBACK_DATAGRAM_BYTES: Final = 1400
 GET_MTU: Final = {"linux": 0x8921, "darwin": 0xC0206933}  # SIOCGIFMTU
 IS_UP: Final = 0x1
 IS_LOOPBACK: Final = 0x8
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
+class NetworkInterface:
     """An interface of this machine, and the address there that a member calls its own.
 
     `is_loopback`: nobody can reach that address from outside.
@@ -57,21 +57,21 @@ class Interface:
         return host, port, 0, self.index if parsed.is_multicast or parsed.is_link_local else 0
 
 
-def resolve_interface(asked: str | None, ip: Ip, sealed: bool) -> Interface:
+def resolve_interface(requested: str | None, ip: Ip, sealed: bool) -> NetworkInterface:
     """The interface asked for by its name or by an address, or the one that fits best."""
     if ip not in FAMILIES:
-        raise one_of("ip", ip, FAMILIES)
+        raise unknown_value("ip", ip, FAMILIES)
     known = list(interfaces(ip))
-    found = _asked_for(asked, ip, known) if asked else _fitting(ip, sealed, known)
+    found = _asked_for(requested, ip, known) if requested else _default_interface(ip, sealed, known)
     if not sealed and not found.is_loopback:
         raise ConfigError(
-            f"interface: {asked!r} is not loopback, and traffic to other machines needs a key; "
+            f"interface: {requested!r} is not loopback, and traffic to other machines needs a key; "
             "run semcast keys new, or use loopback"
         )
     return found
 
 
-def mtu_bytes(interface: Interface) -> int | None:
+def mtu_bytes(interface: NetworkInterface) -> int | None:
     """The largest IP packet that the interface takes, if the system tells."""
     request = GET_MTU.get(sys.platform)
     if request is None:
@@ -79,28 +79,28 @@ def mtu_bytes(interface: Interface) -> int | None:
     from fcntl import ioctl
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        asked = struct.pack("16si12x", interface.name.encode(), 0)
+        requested = struct.pack("16si12x", interface.name.encode(), 0)
         try:
-            mtu: int = struct.unpack("16si12x", ioctl(probe, request, asked))[1]
+            mtu: int = struct.unpack("16si12x", ioctl(probe, request, requested))[1]
         except OSError:
             return None
     return mtu
 
 
-def datagram_bytes(interface: Interface) -> int:
+def datagram_bytes(interface: NetworkInterface) -> int:
     """The payload of a UDP datagram that goes out in one piece."""
     mtu = mtu_bytes(interface)
     if mtu is None or ip_address(interface.address).is_unspecified:  # Who knows which way it takes.
-        return CAUTIOUS_DATAGRAM_BYTES
+        return FALLBACK_DATAGRAM_BYTES
     return min(mtu - HEADERS_BYTES[interface.ip], DATAGRAM_BYTES_MAX)
 
 
-def _fitting(ip: Ip, sealed: bool, known: list[Interface]) -> Interface:
+def _default_interface(ip: Ip, sealed: bool, known: list[NetworkInterface]) -> NetworkInterface:
     """The interface of the default route for who has a key, else loopback."""
     if sealed:
         with socket.socket(FAMILIES[ip], socket.SOCK_DGRAM) as probe:
             try:
-                probe.connect((ELSEWHERE[ip], 9))  # Sends nothing, but finds the way.
+                probe.connect((ROUTE_PROBE[ip], 9))  # Sends nothing, but finds the way.
                 ours = probe.getsockname()[0]
             except OSError:
                 ours = None
@@ -115,40 +115,42 @@ def _fitting(ip: Ip, sealed: bool, known: list[Interface]) -> Interface:
     )
 
 
-def _asked_for(asked: str, ip: Ip, known: list[Interface]) -> Interface:
+def _asked_for(requested: str, ip: Ip, known: list[NetworkInterface]) -> NetworkInterface:
     try:
-        address = ip_address(asked.partition("%")[0])
+        address = ip_address(requested.partition("%")[0])
     except ValueError:
-        return _named(asked, ip, known)
+        return _named(requested, ip, known)
     if address.version != ip:
-        raise ConfigError(f"interface: {asked} is not an IPv{ip} address; set ip={address.version}")
+        raise ConfigError(
+            f"interface: {requested} is not an IPv{ip} address; set ip={address.version}"
+        )
     if address.is_unspecified:  # All of them: multicasts go by the best one.
-        return replace(_fitting(ip, True, known), address=str(address), is_loopback=False)
+        return replace(_default_interface(ip, True, known), address=str(address), is_loopback=False)
     for interface in known:
         if interface.address == str(address):
             return interface
     for interface in known:
         if interface.is_loopback and address.is_loopback:  # All of 127.0.0.0/8 is.
             return replace(interface, address=str(address))
-    raise _unknown(asked, ip, known)
+    raise _unknown(requested, ip, known)
 
 
-def _named(name: str, ip: Ip, known: list[Interface]) -> Interface:
+def _named(name: str, ip: Ip, known: list[NetworkInterface]) -> NetworkInterface:
     ours = [interface for interface in known if interface.name == name]
     if not ours:
         raise _unknown(name, ip, known)
-    return min(ours, key=_afterthought)
+    return min(ours, key=_address_priority)
 
 
-def _afterthought(interface: Interface) -> tuple[bool, bool]:
+def _address_priority(interface: NetworkInterface) -> tuple[bool, bool]:
     """Orders the addresses of one interface: a link-local one means nothing beyond the link."""
     return not interface.is_loopback, ip_address(interface.address).is_link_local
 
 
-def _unknown(asked: str, ip: Ip, known: list[Interface]) -> ConfigError:
+def _unknown(requested: str, ip: Ip, known: list[NetworkInterface]) -> ConfigError:
     names = ", ".join(f"{interface.name} ({interface.address})" for interface in known)
     return ConfigError(
-        f"interface: no active interface or address named {asked!r} with IPv{ip}; "
+        f"interface: no active interface or address named {requested!r} with IPv{ip}; "
         f"available: {names or 'none'}"
     )
 
@@ -165,7 +167,7 @@ _IfAddrs._fields_ = [
 ]
 
 
-def interfaces(ip: Ip) -> Iterator[Interface]:
+def interfaces(ip: Ip) -> Iterator[NetworkInterface]:
     """Every address of every interface that is up."""
     library = ctypes.CDLL(None, use_errno=True)
     first = ctypes.POINTER(_IfAddrs)()
@@ -180,7 +182,7 @@ def interfaces(ip: Ip) -> Iterator[Interface]:
                 name = found.name.decode()
                 # Loopback may have addresses that others can reach.
                 is_loopback = bool(found.flags & IS_LOOPBACK) and ip_address(host).is_loopback
-                yield Interface(name, socket.if_nametoindex(name), host, is_loopback)
+                yield NetworkInterface(name, socket.if_nametoindex(name), host, is_loopback)
             entry = found.next
     finally:
         library.freeifaddrs(first)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from ipaddress import ip_network
 from typing import Final, NamedTuple
 
-from semcast.runtime.transport.network_interfaces import FAMILIES, Interface
+from semcast.runtime.transport.network_interfaces import FAMILIES, NetworkInterface
 from semcast.terms.errors import ConfigError
 
 GROUPS_PREFIX: Final = 97  # IPv6 addresses alike so far differ by the group alone.
@@ -49,7 +49,7 @@ BUFFERS: Final = (
 )
 
 
-class Shortage(NamedTuple):
+class BufferShortfall(NamedTuple):
     """A socket buffer that came out smaller than asked for, and what lifts the limit."""
 
     buffer: str
@@ -64,7 +64,7 @@ class Shortage(NamedTuple):
         )
 
 
-def open_unicast(interface: Interface, port: int, buffer_bytes: int) -> socket.socket:
+def open_unicast(interface: NetworkInterface, port: int, buffer_bytes: int) -> socket.socket:
     """A UDP socket at the interface's own address, that multicasts through it; port 0: any."""
     opened = _open(interface, socket.SOCK_DGRAM)
     try:
@@ -77,7 +77,9 @@ def open_unicast(interface: Interface, port: int, buffer_bytes: int) -> socket.s
     return opened
 
 
-def open_multicast(interface: Interface, host: str, port: int, buffer_bytes: int) -> socket.socket:
+def open_multicast(
+    interface: NetworkInterface, host: str, port: int, buffer_bytes: int
+) -> socket.socket:
     """A UDP socket that hears what is multicast to the group on the interface."""
     opened = _open(interface, socket.SOCK_DGRAM)
     try:
@@ -87,15 +89,15 @@ def open_multicast(interface: Interface, host: str, port: int, buffer_bytes: int
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         _bind(opened, interface, host, port)
         _join(opened, interface, host)
-        _hear_only(opened, interface)
-        _need_route(interface, host, port)
+        _limit_to_interface(opened, interface)
+        _check_route(interface, host, port)
     except BaseException:
         opened.close()
         raise
     return opened
 
 
-def turn_away(opened: socket.socket, place: int, mark: bytes) -> None:
+def drop_matching(opened: socket.socket, place: int, mark: bytes) -> None:
     """Let the kernel drop datagrams that have these bytes at this place; only Linux can.
 
     Each of them would be a wake-up for nothing.  The kernel counts them as receive errors.
@@ -119,7 +121,7 @@ def turn_away(opened: socket.socket, place: int, mark: bytes) -> None:
         opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
 
 
-def open_tcp(interface: Interface, port: int) -> socket.socket:
+def open_tcp(interface: NetworkInterface, port: int) -> socket.socket:
     """A TCP socket that listens at the interface's own address; port 0: any."""
     opened = _open(interface, socket.SOCK_STREAM)
     try:
@@ -138,7 +140,7 @@ def received_bytes(opened: socket.socket) -> int:
     return got_bytes // 2 if sys.platform == "linux" else got_bytes
 
 
-def shortages(opened: socket.socket, asked_bytes: int) -> list[Shortage]:
+def buffer_shortfalls(opened: socket.socket, asked_bytes: int) -> list[BufferShortfall]:
     """The buffers of a socket that the system made smaller than was asked for."""
     found = []
     for buffer, option, _, limit in BUFFERS:
@@ -149,11 +151,11 @@ def shortages(opened: socket.socket, asked_bytes: int) -> list[Shortage]:
         else:
             advice = f"sysctl -w kern.ipc.maxsockbuf={2 * asked_bytes}"
         if got_bytes < asked_bytes:
-            found.append(Shortage(buffer, asked_bytes, got_bytes, advice))
+            found.append(BufferShortfall(buffer, asked_bytes, got_bytes, advice))
     return found
 
 
-def multicast_fault(interface: Interface, host: str, timeout_s: float) -> str | None:
+def probe_multicast(interface: NetworkInterface, host: str, timeout_s: float) -> str | None:
     """Why a datagram multicast on the interface does not come back to this machine, if so."""
     try:
         with (
@@ -173,7 +175,7 @@ def multicast_fault(interface: Interface, host: str, timeout_s: float) -> str | 
     return None
 
 
-def _open(interface: Interface, kind: socket.SocketKind) -> socket.socket:
+def _open(interface: NetworkInterface, kind: socket.SocketKind) -> socket.socket:
     try:
         opened = socket.socket(FAMILIES[interface.ip], kind)
     except OSError as error:
@@ -186,7 +188,7 @@ def _open(interface: Interface, kind: socket.SocketKind) -> socket.socket:
     return opened
 
 
-def _bind(opened: socket.socket, interface: Interface, host: str, port: int) -> None:
+def _bind(opened: socket.socket, interface: NetworkInterface, host: str, port: int) -> None:
     if not 0 <= port <= PORT_MAX:
         raise ConfigError(f"port: {port} is not between 0 and {PORT_MAX}")
     try:
@@ -207,7 +209,7 @@ def _refusal(error: OSError, host: str, port: int) -> ConfigError:
 
 
 def _size_buffers(opened: socket.socket, asked_bytes: int) -> None:
-    """As large as the system lets us; `shortages` tells how far that was."""
+    """As large as the system lets us; `buffer_shortfalls` tells how far that was."""
     for _, option, forced, _ in BUFFERS:
         if sys.platform == "linux" and _is_set(opened, forced, asked_bytes):
             continue
@@ -224,7 +226,7 @@ def _is_set(opened: socket.socket, option: int, value: int) -> bool:
     return True
 
 
-def _multicast_through(opened: socket.socket, interface: Interface) -> None:
+def _multicast_through(opened: socket.socket, interface: NetworkInterface) -> None:
     if interface.ip == 4:
         through = struct.pack("@4s4si", bytes(4), _packed(interface.address), interface.index)
         opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, through)
@@ -236,7 +238,7 @@ def _multicast_through(opened: socket.socket, interface: Interface) -> None:
         opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, HOPS)
 
 
-def _join(opened: socket.socket, interface: Interface, host: str) -> None:
+def _join(opened: socket.socket, interface: NetworkInterface, host: str) -> None:
     """Become a member of the multicast group, on this interface and no other."""
     try:
         if interface.ip == 4:
@@ -252,7 +254,7 @@ def _join(opened: socket.socket, interface: Interface, host: str) -> None:
         ) from None
 
 
-def _hear_only(opened: socket.socket, interface: Interface) -> None:
+def _limit_to_interface(opened: socket.socket, interface: NetworkInterface) -> None:
     """Turn away what was multicast to the group on other interfaces, where somebody else joined.
 
     Only Linux lets it in.  Before 5.7 it binds to interfaces for root alone; then what comes in
@@ -268,7 +270,7 @@ def _hear_only(opened: socket.socket, interface: Interface) -> None:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name)
 
 
-def _need_route(interface: Interface, host: str, port: int) -> None:
+def _check_route(interface: NetworkInterface, host: str, port: int) -> None:
     """Say now what sending would say later."""
     with _open(interface, socket.SOCK_DGRAM) as probe:
         _multicast_through(probe, interface)
@@ -278,15 +280,15 @@ def _need_route(interface: Interface, host: str, port: int) -> None:
             raise ConfigError(_no_route(interface, host, error)) from None
 
 
-def _no_route(interface: Interface, host: str, error: OSError) -> str:
-    told = f"interface: {interface.name} has no route to {host} ({error.strerror}); "
+def _no_route(interface: NetworkInterface, host: str, error: OSError) -> str:
+    text = f"interface: {interface.name} has no route to {host} ({error.strerror}); "
     if interface.is_loopback and interface.ip == 6:
         groups = ip_network(f"{host}/{GROUPS_PREFIX}", strict=False)
-        return told + (
+        return text + (
             f"run as root: ip -6 route add local {groups} dev {interface.name}; "
             "or use ip=4 or peers="
         )
-    return told + "choose another interface, or give the members' addresses with peers="
+    return text + "choose another interface, or give the members' addresses with peers="
 
 
 def _packed(host: str) -> bytes:

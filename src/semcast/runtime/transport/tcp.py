@@ -14,23 +14,23 @@ from struct import Struct
 from typing import Final, cast
 
 from semcast.runtime.tasks import start_task
-from semcast.runtime.transport.addresses import Address, show
+from semcast.runtime.transport.addresses import Address, format_address
 
 LENGTH: Final = Struct("<I")
 CONNECTIONS_MAX: Final = 256
 WAITING_BYTES_MAX: Final = 4 << 20
-STRANGER_BYTES_MAX: Final = 65_536
-STRANGER_S: Final = 5.0
+UNAUTHENTICATED_BYTES_MAX: Final = 65_536
+UNAUTHENTICATED_S: Final = 5.0
 CONNECT_S: Final = 2.0
 RETRY_S: Final = 10.0
 
-Take = Callable[[bytes, Address], bool]
+OnFrame = Callable[[bytes, Address], bool]
 
 
-class Connection(asyncio.Protocol):
+class TcpConnection(asyncio.Protocol):
     """One TCP connection, in either direction: frames come out, frames go in."""
 
-    def __init__(self, bulk: "Bulk", frame_bytes_max: int) -> None:
+    def __init__(self, bulk: "TcpTransport", frame_bytes_max: int) -> None:
         self._bulk = bulk
         self._frame_bytes_max = frame_bytes_max
         self._received = bytearray()
@@ -43,14 +43,14 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is none, but like one
         self.peer = transport.get_extra_info("peername")[:2]
         loop = asyncio.get_running_loop()
-        self._stranger = loop.call_later(STRANGER_S, self._give_up)
+        self._stranger = loop.call_later(UNAUTHENTICATED_S, self._give_up)
         self._bulk.on_open(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._trust()
         self._bulk.on_lost(self)
 
-    def trust(self) -> None:
+    def mark_trusted(self) -> None:
         """This side made the connection: it need not introduce itself."""
         self._trust()
 
@@ -70,14 +70,14 @@ class Connection(asyncio.Protocol):
         start = 0
         while len(received) - start >= LENGTH.size:
             (length,) = LENGTH.unpack_from(received, start)
-            limit = self._frame_bytes_max if self._is_trusted else STRANGER_BYTES_MAX
+            limit = self._frame_bytes_max if self._is_trusted else UNAUTHENTICATED_BYTES_MAX
             if length > limit:
                 self._refuse()
                 return
             end = start + LENGTH.size + length
             if len(received) < end:
                 break
-            if self._bulk.take(bytes(received[start + LENGTH.size : end]), self.peer):
+            if self._bulk.on_frame(bytes(received[start + LENGTH.size : end]), self.peer):
                 self._trust()
             elif not self._is_trusted:
                 self._refuse()
@@ -104,28 +104,29 @@ class Connection(asyncio.Protocol):
         return True
 
 
-class Bulk:
+class TcpTransport:
     """All TCP connections of one member.
 
-    `take` gets every frame and says whether it was believed; `on_batch` follows what came at once.
-    `introduce` makes the frame that a connection begins with: a small one, to be believed by.
+    `on_frame` gets every frame and says whether it was believed; `on_batch` follows what came at
+    once. `first_frame` makes the frame that a connection begins with: a small one, to be believed
+    by.
     """
 
     def __init__(
         self,
         listening: socket.socket,
         frame_bytes_max: int,
-        take: Take,
+        on_frame: OnFrame,
         on_batch: Callable[[], None],
     ) -> None:
-        self.take = take
+        self.on_frame = on_frame
         self.on_batch = on_batch
-        self.introduce: Callable[[], bytes] = bytes
+        self.first_frame: Callable[[], bytes] = bytes
         self._frame_bytes_max = frame_bytes_max
         self._listening = listening
         self._server: asyncio.Server | None = None
-        self._connections: set[Connection] = set()
-        self._to: dict[Address, Connection] = {}
+        self._connections: set[TcpConnection] = set()
+        self._to: dict[Address, TcpConnection] = {}
         self._opening: dict[Address, asyncio.Task[None]] = {}
         self._failed_at: dict[Address, float] = {}
 
@@ -134,17 +135,17 @@ class Bulk:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, sock=self._listening)
 
-    def _accept(self) -> Connection:
-        return Connection(self, self._frame_bytes_max)
+    def _accept(self) -> TcpConnection:
+        return TcpConnection(self, self._frame_bytes_max)
 
-    def on_open(self, connection: Connection) -> None:
+    def on_open(self, connection: TcpConnection) -> None:
         """A connection stands; one too many is closed."""
         if len(self._connections) >= CONNECTIONS_MAX and connection.transport is not None:
             connection.transport.abort()
             return
         self._connections.add(connection)
 
-    def on_lost(self, connection: Connection) -> None:
+    def on_lost(self, connection: TcpConnection) -> None:
         """A connection is gone."""
         self._connections.discard(connection)
         for address, current in list(self._to.items()):
@@ -158,7 +159,7 @@ class Bulk:
         loop = asyncio.get_running_loop()
         waited = loop.time() - self._failed_at.get(address, -RETRY_S)
         if address not in self._opening and waited >= RETRY_S:
-            what = f"connecting to {show(address)}"
+            what = f"connecting to {format_address(address)}"
             self._opening[address] = start_task(self._connect(address), what)
         return False
 
@@ -168,8 +169,8 @@ class Bulk:
         try:
             async with asyncio.timeout(CONNECT_S):
                 transport, connection = await loop.create_connection(self._accept, *address)
-            connection.trust()
-            if connection.write(self.introduce()):
+            connection.mark_trusted()
+            if connection.write(self.first_frame()):
                 self._to[address] = connection
                 del self._failed_at[address]
             else:

@@ -26,15 +26,23 @@ from msgspec.structs import replace
 
 from semcast.runtime.transport.addresses import Address
 from semcast.terms.errors import RemoteProtocolError
-from semcast.wire.fragments import PART_HEADER_BYTES, Reassembly, split
-from semcast.wire.frames import FRAGMENT, HEADER_BYTES, MULTICAST, TAG_BYTES, UDP, Claim, Refused
-from semcast.wire.sealing import Opened, Opener, Sealer
+from semcast.wire.fragments import PART_HEADER_BYTES, Reassembler, split
+from semcast.wire.frames import (
+    FRAGMENT,
+    HEADER_BYTES,
+    MULTICAST,
+    TAG_BYTES,
+    UDP,
+    Claim,
+    FrameRejected,
+)
+from semcast.wire.sealing import OpenedFrame, Opener, Sealer
 
 log = logging.getLogger("semcast")
 
 DRAIN_MAX: Final = 256  # datagrams per wake-up, and
 DRAIN_S: Final = 0.002  # for how long at most: the application must get its turn
-WAITING_MAX: Final = 1024  # frames that the kernel did not take yet
+UNSENT_FRAMES_MAX: Final = 1024  # frames that the kernel did not take yet
 RECEIVE_BYTES: Final = 65_535
 
 # Linux takes and hands over several datagrams of one size, the last may be smaller, as one; the
@@ -43,9 +51,9 @@ SOL_UDP: Final = 17
 UDP_SEGMENT: Final = 103
 UDP_GRO: Final = 104
 SEGMENT: Final = Struct("@H")
-TOLD_BYTES: Final = socket.CMSG_SPACE(4)  # what is told beside a train: the size of its datagrams
-TRAIN_MAX: Final = 64
-TRAIN_BYTES: Final = 65_000
+CMSG_BYTES: Final = socket.CMSG_SPACE(4)  # what is told beside a train: the size of its datagrams
+GSO_SEGMENTS_MAX: Final = 64
+GSO_BYTES_MAX: Final = 65_000
 # Why the kernel did not send a datagram, by the word under which it is counted.
 NOBODY: Final = (
     *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EHOSTDOWN),
@@ -58,7 +66,7 @@ SEND_ERRORS: Final = {
     errno.ENOBUFS: "no buffer",
 }
 FAULT_PERIOD_S: Final = 60.0  # between two tracebacks
-UNCUT: Final = (errno.EINVAL, errno.EIO, errno.ENOPROTOOPT, errno.EOPNOTSUPP)
+GSO_UNSUPPORTED: Final = (errno.EINVAL, errno.EIO, errno.ENOPROTOOPT, errno.EOPNOTSUPP)
 
 
 @lru_cache(maxsize=1024)
@@ -67,7 +75,7 @@ def is_loopback(host: str) -> bool:
     return host.startswith("127.") or host == "::1"
 
 
-def trains(frames: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+def gso_batches(frames: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     """At least one frame, in pieces that can leave as one each."""
     begin, size = 0, len(frames[0])
     for place in range(1, len(frames)):
@@ -75,21 +83,21 @@ def trains(frames: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         if (
             len(frames[place]) > size
             or len(frames[place - 1]) < size
-            or length == TRAIN_MAX
-            or (length + 1) * size > TRAIN_BYTES
+            or length == GSO_SEGMENTS_MAX
+            or (length + 1) * size > GSO_BYTES_MAX
         ):
             yield frames[begin:place]
             begin, size = place, len(frames[place])
     yield frames[begin:]
 
 
-def cut(received: bytes, told: Sequence[tuple[int, int, bytes]]) -> list[bytes]:
+def split_gro(received: bytes, ancillary: Sequence[tuple[int, int, bytes]]) -> list[bytes]:
     """The datagrams of a train."""
-    size = int.from_bytes(told[0][2], sys.byteorder)
+    size = int.from_bytes(ancillary[0][2], sys.byteorder)
     return [received[place : place + size] for place in range(0, len(received), size)]
 
 
-class Transport:
+class UdpTransport:
     """Lives as long as the group.  `on_frame` gets what is to be believed, `on_drained` follows."""
 
     def __init__(
@@ -99,7 +107,7 @@ class Transport:
         unicast: socket.socket,
         multicast: tuple[socket.socket, tuple[object, ...]] | None,
         frame_bytes: int,
-        reassembly: Reassembly,
+        reassembly: Reassembler,
     ) -> None:
         """`multicast` is the socket that listens to the group, and where to send to it."""
         self.sealer = sealer
@@ -107,7 +115,7 @@ class Transport:
         self.frame_bytes = frame_bytes
         self.discarded: Counter[str] = Counter()
         self.datagrams_in = self.datagrams_out = self.bytes_in = self.bytes_out = 0
-        self.on_frame: Callable[[Opened, Address, float], None] = lambda *_: None
+        self.on_frame: Callable[[OpenedFrame, Address, float], None] = lambda *_: None
         self.on_drained: Callable[[float], None] = lambda _: None
         self.on_claim: Callable[[Claim], None] = lambda _: None  # of another version
         self._loop = asyncio.get_running_loop()
@@ -116,9 +124,9 @@ class Transport:
         self._group = None if multicast is None else multicast[1]
         self._reassembly = reassembly
         self._fragmented = 0
-        self._hears_trains = False
+        self._has_gro = False
         self._fault_at = -FAULT_PERIOD_S
-        self._cuts = sys.platform == "linux"  # whether the kernel does, as far as is known
+        self._has_gso = sys.platform == "linux"  # whether the kernel does, as far as is known
         self._waiting: deque[tuple[bytes, tuple[object, ...]]] = deque()
 
     @property
@@ -129,10 +137,10 @@ class Transport:
     def start(self) -> None:
         """Listen."""
         for sock in self._listening:
-            if self._cuts and self.frame_bytes * 2 <= TRAIN_BYTES:
+            if self._has_gso and self.frame_bytes * 2 <= GSO_BYTES_MAX:
                 with suppress(OSError):  # An older kernel cuts trains apart by itself.
                     sock.setsockopt(SOL_UDP, UDP_GRO, 1)
-                    self._hears_trains = True
+                    self._has_gro = True
             poller = select.poll()
             poller.register(sock, select.POLLIN)
             self._loop.add_reader(sock.fileno(), self._drain, sock, poller.poll)
@@ -155,7 +163,7 @@ class Transport:
         """Several bodies, in order, to each address or to the multicast group."""
         channel = MULTICAST if None in to else UDP
         frames = [frame for body in bodies for frame in self._frames(kind, body, channel)]
-        for train in trains(frames) if len(frames) > 1 else (frames,):
+        for train in gso_batches(frames) if len(frames) > 1 else (frames,):
             for address in to:
                 target = self._group if address is None else address
                 assert target is not None, "without multicast everyone has an address"
@@ -194,20 +202,20 @@ class Transport:
 
     def _transmit_train(self, train: Sequence[bytes], target: tuple[object, ...]) -> bool:
         """Give the kernel several frames at once to cut apart; False if it does not take them."""
-        if self._waiting or not self._cuts:
+        if self._waiting or not self._has_gso:
             return False
         size = SEGMENT.pack(len(train[0]))
         try:
             sent = self._unicast.sendmsg(train, [(SOL_UDP, UDP_SEGMENT, size)], 0, target)
         except OSError as error:
-            self._cuts = error.errno not in UNCUT
+            self._has_gso = error.errno not in GSO_UNSUPPORTED
             return False
         self.datagrams_out += len(train)
         self.bytes_out += sent
         return True
 
     def _delay(self, frame: bytes, target: tuple[object, ...]) -> None:
-        if len(self._waiting) < WAITING_MAX:
+        if len(self._waiting) < UNSENT_FRAMES_MAX:
             self._waiting.append((frame, target))
         else:
             self.discarded["unsent"] += 1
@@ -223,12 +231,12 @@ class Transport:
     def _drain(self, sock: socket.socket, poll: Callable[[int], Sized]) -> None:
         """Read until the socket is empty, up to the bound; `poll` tells whether it is readable."""
         now = monotonic()
-        told: Sequence[tuple[int, int, bytes]] = ()
+        ancillary: Sequence[tuple[int, int, bytes]] = ()
         try:
             for place in range(DRAIN_MAX):
                 try:
-                    if self._hears_trains:
-                        received, told, _, address = sock.recvmsg(RECEIVE_BYTES, TOLD_BYTES)
+                    if self._has_gro:
+                        received, ancillary, _, address = sock.recvmsg(RECEIVE_BYTES, CMSG_BYTES)
                     else:  # which is quicker
                         received, address = sock.recvfrom(RECEIVE_BYTES)
                 except BlockingIOError:
@@ -237,9 +245,9 @@ class Transport:
                     self.discarded["unreachable"] += 1  # An earlier datagram of ours came back.
                     continue
                 self.bytes_in += len(received)
-                for frame in cut(received, told) if told else (received,):
+                for frame in split_gro(received, ancillary) if ancillary else (received,):
                     self.datagrams_in += 1
-                    self.take(frame, address[:2], now)
+                    self.receive_frame(frame, address[:2], now)
                 if place == 0 and not poll(0):  # A failed read costs three times as much.
                     break
                 if monotonic() - now > DRAIN_S:
@@ -247,7 +255,7 @@ class Transport:
         finally:
             self.on_drained(now)
 
-    def take(self, frame: bytes, address: Address, now: float) -> bool:
+    def receive_frame(self, frame: bytes, address: Address, now: float) -> bool:
         """Open one frame and hand it over; False if it was discarded, and counted."""
         try:
             opened = self.opener.open(frame, is_loopback(address[0]), now)
@@ -257,7 +265,7 @@ class Transport:
                     return True
                 opened = replace(opened, kind=whole[0], body=whole[1:])
             self.on_frame(opened, address, now)
-        except Refused as refused:
+        except FrameRejected as refused:
             if refused.reason != "own":  # Multicasts always come back.
                 self.discarded[refused.reason] += 1
             if refused.claim is not None:

@@ -1,0 +1,100 @@
+"""Views as the members of this machine see them: which there are, and what changed."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from semcast.runtime.operations.snapshot import Snapshot, ViewSnapshot
+
+MemberKey: TypeAlias = tuple[str, str, int]  # group, name, process
+
+_STATUS_TEXT = {
+    "joining": "is joining",
+    "member": "is in the majority again",
+    "left": "has left",
+    "excluded": "was excluded from the group",
+}
+
+
+def views(snapshots: Iterable["Snapshot"]) -> list[dict[str, Any]]:
+    """The views of every group, the latest first, and who is in them: `at` has the status of each
+    local member there, `suspected` who seems to have crashed and to whom."""
+    found: dict[tuple[str, int, tuple[str, ...]], dict[str, Any]] = {}
+    for snapshot in snapshots:
+        if (seen := snapshot.view) is None:
+            continue
+        key = snapshot.group, -seen.id, tuple(seen.members)
+        view = found.setdefault(
+            key,
+            {
+                "group": snapshot.group,
+                "view": seen.id,
+                "members": seen.members,
+                "is_primary": seen.is_primary,
+                "at": {},
+                "suspected": {},
+            },
+        )
+        view["at"][snapshot.name] = seen.status
+        for name in seen.suspected:
+            view["suspected"].setdefault(name, []).append(snapshot.name)
+    return [found[key] for key in sorted(found)]
+
+
+def describe_views(snapshots: Iterable["Snapshot"]) -> Iterator[str]:
+    """A line for each view."""
+    for view in views(snapshots):
+        by_status: dict[str, list[str]] = {}
+        for name, status in view["at"].items():
+            by_status.setdefault(status, []).append(name)
+        statuses = "; ".join(f"{status}: {', '.join(names)}" for status, names in by_status.items())
+        line = f"view {view['view']} of {view['group']}: {', '.join(view['members'])}; {statuses}"
+        for name, by in view["suspected"].items():
+            line += f"; {name} is suspected by {', '.join(by)}"
+        yield line
+
+
+def view_changes(
+    old: Mapping[MemberKey, "Snapshot"], new: Mapping[MemberKey, "Snapshot"]
+) -> Iterator[str]:
+    """Differences between two looks: views first, each once for all members that entered it."""
+    entered: dict[tuple[str, int, tuple[str, ...]], set[tuple[str, ...]]] = {}
+    for key, snapshot in new.items():
+        seen, before = snapshot.view, old[key].view if key in old else None
+        if seen is not None and before is not None and seen.id != before.id and seen.id:
+            change = (snapshot.group, seen.id, tuple(seen.members))
+            # A member that was in no view knows nothing of the view before.
+            entered.setdefault(change, set()).update([tuple(before.members)] if before.id else [])
+    for (group, number, members), views_before in sorted(entered.items()):
+        before_members = max(views_before, key=len, default=members)
+        line = f"{group}  view {number}: {', '.join(members)}"
+        for word, names in (
+            ("joined", [name for name in members if name not in before_members]),
+            ("left", [name for name in before_members if name not in members]),
+        ):
+            line += f"; {', '.join(names)} {word}" if names else ""
+        yield line
+    for key, snapshot in new.items():
+        if key in old and snapshot.view is not None and (before := old[key].view) is not None:
+            who = f"{snapshot.group}  {snapshot.name}"
+            yield from (f"{who} {what}" for what in _differences(before, snapshot.view))
+
+
+def _differences(old: "ViewSnapshot", new: "ViewSnapshot") -> Iterator[str]:
+    if new.status == "minority" != old.status:
+        reached = len(new.members) - len(new.suspected)
+        yield (
+            f"is in a minority and waits: reaches {reached} of {len(new.members)} members of view "
+            f"{new.id}, needs {new.needed}"
+        )
+    elif new.status != old.status and new.status in _STATUS_TEXT and _is_news(old, new):
+        yield _STATUS_TEXT[new.status]
+    yield from (f"suspects {name}" for name in new.suspected if name not in old.suspected)
+    for name in old.suspected:
+        if name not in new.suspected and name in new.members:
+            yield f"no longer suspects {name}"
+
+
+def _is_news(old: "ViewSnapshot", new: "ViewSnapshot") -> bool:
+    """A view that was entered has been told; so has what comes between two."""
+    return new.status != "member" or (old.id == new.id and old.status == "minority")

@@ -1,0 +1,179 @@
+"""What this group can say: ranks that exist, annotations of its relation, what fits its bounds.
+
+The codec has checked that numbers are numbers; this is what only the group knows.  A peer that
+breaks it runs another version, another recipe, or is no peer.  Some of it no machine would
+survive, such as one message listed twice as obsolete.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from semcast import kernel
+from semcast.core.order import ORDERS
+from semcast.core.recipe import Recipe
+from semcast.core.relation import RELATIONS
+from semcast.core.repair_requester import RANGES_MAX
+from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX
+from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
+from semcast.terms.ids import Rank, Seq
+from semcast.terms.messages import (
+    Data,
+    Datagram,
+    DataMessage,
+    Excluded,
+    FrontierVote,
+    Nack,
+    SafetyGossip,
+    StabilityGossip,
+    WindowEmpty,
+)
+
+GOSSIP: Final = (StabilityGossip, SafetyGossip)  # A union would be built at every datagram.
+
+
+class DatagramValidator:
+    """One per member; changes nothing, raises `RemoteProtocolError`."""
+
+    def __init__(self, recipe: Recipe, rank: Rank, frontier: Sequence[Seq]) -> None:
+        self.rank = rank
+        self.members = recipe.members
+        self.elsewhere = recipe.replicated
+        self.message_bytes = recipe.message_bytes
+        self.relation = recipe.relation
+        self.form = RELATIONS[recipe.relation].covers
+        self.covers_max = RELATIONS[recipe.relation].covers_max(recipe)
+        self.after_max = recipe.members - 1 if recipe.order == "causal" else 0
+        # Then the first member's messages may be markers.
+        self.places = ORDERS[recipe.order].gives_places
+        self.frontier = frontier  # shared with the reception, which alone writes it
+
+    def check_data(self, source: Rank, data: Data, runs: Sequence[kernel.Run]) -> bool:
+        """Refuse what `source` cannot mean in this group; the same question as `implies_exclusion`.
+
+        `runs` are the messages of the datagram.
+        """
+        rank, last, is_foreign = self.rank, self.frontier[self.rank], False
+        for run in runs:
+            if run.sender != source or not run.is_plain:
+                for message in run.messages():
+                    self._check_message(message, source)
+                names_more = run.sender == rank and run.first + run.count - 1 > last
+                comes_after = any(r == rank and seq > last for r, seq in run.after)
+                is_foreign |= names_more or (comes_after and self.after_max > 0)
+        for notice in data.notices:
+            self._check_stream(notice.sender, source)
+            is_foreign |= notice.sender == rank and notice.witness > last
+        return is_foreign
+
+    def check(self, source: Rank, datagram: Datagram) -> None:
+        """Refuse what `source` cannot mean in this group."""
+        if isinstance(datagram, Nack):
+            self._check_nack(datagram)
+        elif isinstance(datagram, GOSSIP):
+            if len(datagram.votes) > self.members:
+                raise RemoteProtocolError(
+                    f"gossip: {len(datagram.votes)} votes in a group of {self.members} members"
+                )
+            for ballot in datagram.votes:
+                self._check_ballot(ballot)
+        elif isinstance(datagram, Excluded):
+            self._check_rank(datagram.member)
+        elif isinstance(datagram, WindowEmpty) and datagram.sender != source:
+            raise RemoteProtocolError(
+                f"window empty: sent by member {source} for the stream of member {datagram.sender}"
+            )
+
+    def implies_exclusion(self, datagram: Datagram) -> bool:
+        """Whether it could not be said of a group that this process is in.
+
+        Either another process has had this rank: own messages that were never sent are named, or
+        a vote that was never given; or the others went on without this member: what it has not
+        reached is called stable.
+        """
+        rank, last = self.rank, self.frontier[self.rank]
+        if isinstance(datagram, GOSSIP):
+            is_stability = isinstance(datagram, StabilityGossip)
+            return any(self._cannot_know(ballot, is_stability) for ballot in datagram.votes)
+        if isinstance(datagram, Nack):
+            return datagram.sender == rank and any(end > last for _, end in datagram.spans)
+        return False
+
+    def _cannot_know(self, ballot: FrontierVote, is_stability: bool) -> bool:
+        reached = self.frontier[ballot.sender]
+        if ballot.sender == self.rank and max(ballot.frontier, ballot.candidate) > reached:
+            return True
+        if ballot.agreed > reached and (is_stability or ballot.sender == self.rank):
+            return True
+        counted = int.from_bytes(ballot.voters, "little") >> self.rank & 1
+        return bool(counted) and ballot.candidate > reached
+
+    def check_own(self, message: DataMessage, size: int) -> None:
+        """Refuse, at the call, what the group does not carry."""
+        if size > self.message_bytes:
+            raise LocalProtocolError(
+                f"payload: message has {size} bytes, maximum is {self.message_bytes}"
+            )
+        if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
+            raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
+        if len(message.name) > NAME_MAX:
+            raise LocalProtocolError(
+                f"item: name has {len(message.name)} characters, maximum is {NAME_MAX}"
+            )
+
+    def _check_message(self, message: DataMessage, source: Rank) -> None:
+        self._check_stream(message.sender, source)
+        if (message.item or 0) > ITEM_MAX or len(message.name) > NAME_MAX:
+            raise RemoteProtocolError(
+                f"message {message.sender}:{message.seq}: item tag or name out of range"
+            )
+        orders = self.places and message.sender == 0
+        if len(message.after) > (self.members if orders else self.after_max):
+            after_max = self.members if orders else self.after_max
+            raise RemoteProtocolError(
+                f"message {message.sender}:{message.seq}: {len(message.after)} dependencies, "
+                f"maximum is {after_max}"
+            )
+        for rank, seq in message.after:
+            self._check_rank(rank)
+            if rank == message.sender and not (orders and seq < message.seq):
+                raise RemoteProtocolError(
+                    f"message {rank}:{message.seq}: depends on a message of its own sender"
+                )
+        covers = message.covers
+        if covers and type(covers) is not self.form:
+            raise RemoteProtocolError(
+                f"message {message.sender}:{message.seq}: cover list of type "
+                f"{type(covers).__name__}, which relation {self.relation} does not use"
+            )
+        is_list = not isinstance(covers, bytes)
+        if len(covers) > self.covers_max or (is_list and any(a >= b for a, b in pairwise(covers))):
+            raise RemoteProtocolError(
+                f"message {message.sender}:{message.seq}: cover list too long or not ascending"
+            )
+
+    def _check_stream(self, sender: Rank, source: Rank) -> None:
+        """Of whose messages `source` may speak: without buffers elsewhere, only of its own."""
+        self._check_rank(sender)
+        if not self.elsewhere and sender != source:
+            raise RemoteProtocolError(
+                f"member {source} sent messages of member {sender}, "
+                "which only their sender may retransmit here"
+            )
+
+    def _check_nack(self, nack: Nack) -> None:
+        self._check_rank(nack.sender)
+        gaps = [after - end for (_, end), (after, _) in pairwise(nack.spans)]
+        if len(nack.spans) > RANGES_MAX or any(gap < 1 for gap in gaps):
+            raise RemoteProtocolError(f"nack: {len(nack.spans)} spans, too many or out of order")
+
+    def _check_ballot(self, ballot: FrontierVote) -> None:
+        self._check_rank(ballot.sender)
+        if int.from_bytes(ballot.voters, "little") >> self.members:
+            raise RemoteProtocolError(f"gossip: voters outside the group of {self.members} members")
+
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.members:
+            raise RemoteProtocolError(
+                f"rank: {rank} is outside the group of {self.members} members"
+            )
