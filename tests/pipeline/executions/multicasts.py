@@ -205,7 +205,7 @@ def spoil(run: Faulty, rng: Random) -> None:
         events[place] = copy(event, by_seq=max(1, event.by_seq + rng.choice((-2, -1, 1, 2))))
     elif fault == "content" and event.message is not None:
         change: dict[str, Any] = rng.choice(
-            ({"item": rng.choice((None, 1, 2, 3))}, {"payload": b"?"}, {"keep": True})
+            ({"item": rng.choice((None, 1, 2, 3))}, {"payload": b"?"}, {"never_purge": True})
         )
         events[place] = copy(event, message=copy(event.message, **change))
     elif fault == "process":
