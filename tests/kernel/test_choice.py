@@ -22,10 +22,6 @@ def run(code: str, asked: str) -> str:
     return done.stdout.strip()
 
 
-def refuse(name: str) -> ModuleType:
-    raise ValueError("size changed")
-
-
 @pytest.mark.parametrize("asked", ["plain", "compiled"])
 def test_the_environment_chooses(asked, request):
     if asked == "compiled":
@@ -62,9 +58,13 @@ def test_built_from_another_source(monkeypatch, compiled):
     without("compiled from different source files")
 
 
-def test_messages_of_another_size(monkeypatch):
+@pytest.mark.parametrize("error", [ValueError("size changed"), AttributeError("no Message")])
+def test_messages_of_another_size_or_name(monkeypatch, error):
+    def refuse(name: str) -> ModuleType:
+        raise error
+
     monkeypatch.setattr(kernel, "import_module", refuse)
-    without("size changed")
+    without(str(error))
 
 
 def test_fields_in_another_order(monkeypatch, compiled):

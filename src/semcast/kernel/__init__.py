@@ -40,7 +40,7 @@ def load_compiled() -> ModuleType:
         module = import_module("semcast.kernel.compiled")
     except ModuleNotFoundError:
         raise ImportError("not built") from None
-    except ValueError as error:  # A message is larger or smaller than when it was compiled.
+    except (ValueError, AttributeError) as error:  # Compiled for messages of another size or name.
         raise ImportError(str(error)) from None
     source = b"".join(get_data(__name__, name) or b"" for name in SOURCES)
     if source != module.SOURCE:
