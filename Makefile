@@ -31,7 +31,7 @@ $(VENV)/lab: $(VENV)/python pyproject.toml constraints.txt
 $(VENV)/kernel: $(KERNEL) | $(VENV)/lab
 	@SEMCAST_KERNEL=compiled $(BIN)/python -c 'import semcast.kernel' 2>/dev/null \
 	  || $(PIP) install --no-deps -e .
-	@$(BIN)/python -c 'from semcast.kernel import WHY_PLAIN as why; why and print("the plain kernel runs, slower:", why)' >&2
+	@$(BIN)/python -c 'from semcast.kernel import PLAIN_REASON as why; why and print("the plain kernel runs, slower:", why)' >&2
 	@touch $@
 
 $(VENV)/dev: $(VENV)/lab
