@@ -81,42 +81,57 @@ PEERS: dict[str, System] = {
     **{
         name: System(
             worker("pyzmq"),
+            title,
             {"nodrop": nodrop},
             missing=absent(["pyzmq"]),
             version=versions(["pyzmq"]),
             ground=folder,
         )
-        for name, nodrop in (("pyzmq", False), ("pyzmq-nodrop", True))
+        for name, title, nodrop in (
+            ("pyzmq", "ZeroMQ XPUB", False),
+            ("pyzmq-nodrop", "ZeroMQ XPUB_NODROP", True),
+        )
     },
     "zenoh": System(
         worker("zenoh"),
+        "Zenoh",
         missing=absent(["eclipse-zenoh"]),
         version=versions(["eclipse-zenoh"]),
         ground=port,
     ),
     "cyclonedds": System(
-        worker("cyclonedds"), missing=absent(["cyclonedds"]), version=versions(["cyclonedds"])
+        worker("cyclonedds"),
+        "Cyclone DDS, KEEP_LAST",
+        missing=absent(["cyclonedds"]),
+        version=versions(["cyclonedds"]),
     ),
     **{
         name: System(
             worker(name),
+            title,
             missing=absent(["nats-py"], "nats-server"),
             version=versions(["nats-py"], "nats-server"),
             ground=serving(nats),
         )
-        for name in ("nats", "jetstream")
+        for name, title in (("nats", "NATS"), ("jetstream", "NATS JetStream"))
     },
     "redis": System(
         worker("redis"),
+        "Redis streams",
         missing=absent(["redis", "hiredis"], "redis-server"),
         version=versions(["redis"], "redis-server"),
         ground=serving(redis),
     ),
     "jgroups": System(
-        worker("jgroups"), missing=JGROUPS.missing, version=JGROUPS.version, ground=jgroups
+        worker("jgroups"),
+        "JGroups",
+        missing=JGROUPS.missing,
+        version=JGROUPS.version,
+        ground=jgroups,
     ),
     "limit": System(
         worker("limit"),
+        "bare sockets in C",
         has_datagrams=True,
         benchmarks=["throughput"],
         missing=lambda: "" if shutil.which("cc") else "a C compiler, cc",

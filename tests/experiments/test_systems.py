@@ -7,9 +7,9 @@ from semcast.bench.systems import OWN, System, cases_of, select_systems
 from semcast.terms.errors import ConfigError
 
 PEERS = {
-    "here": System(("here",)),
-    "gone": System(("gone",), missing=lambda: "libgone"),
-    "fast": System(("fast",), benchmarks=["throughput"]),
+    "here": System(("here",), "Here"),
+    "gone": System(("gone",), "Gone", missing=lambda: "libgone"),
+    "fast": System(("fast",), "Fast", benchmarks=["throughput"]),
 }
 
 

@@ -352,6 +352,11 @@ def label(row: BenchRow) -> str:
     return str(BenchCase(row["system"], row["datagram"], "sealed" if row["sealed"] else None))
 
 
+def title(row: BenchRow) -> str:
+    """The same with the name that its makers give a system."""
+    return label(row).replace(row["system"], systems()[row["system"]].title, 1)
+
+
 def loss_warnings(rows: Sequence[BenchRow]) -> list[str]:
     """What a system that loses nothing lost all the same, in words."""
     warnings = []

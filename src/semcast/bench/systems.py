@@ -36,7 +36,8 @@ class BenchEnvironment(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """Something to measure; `options` go with every plan, before the benchmark's own.
+    """Something to measure; `title` is its name on figures, `options` go with every plan, before
+    the benchmark's own.
 
     `loses_nothing`: it is a fault if a message is missed that was not superseded.  `benchmarks`
     are those that it can take part in, None for all.  `missing` says what it needs that is not
@@ -44,6 +45,7 @@ class System:
     """
 
     worker: Sequence[str]
+    title: str
     options: Mapping[str, Any] = field(default_factory=dict)
     loses_nothing: bool = False
     can_seal: bool = False
@@ -56,15 +58,17 @@ class System:
     )
 
 
-def _own(protocol: str) -> System:
+def _own(title: str, protocol: str) -> System:
     options = {"protocol": protocol}
-    return System(WORKER, options, loses_nothing=True, can_seal=True, has_datagrams=True)
+    return System(WORKER, title, options, loses_nothing=True, can_seal=True, has_datagrams=True)
 
 
 OWN: Final[dict[str, System]] = {
-    "semcast": _own("s-rm"),
-    "semcast-reliable": _own("rm"),
-    "udp": System((sys.executable, "-m", "semcast.bench.raw_udp"), has_datagrams=True),
+    "semcast": _own("Semcast", "s-rm"),
+    "semcast-reliable": _own("Semcast, nothing purged", "rm"),
+    "udp": System(
+        (sys.executable, "-m", "semcast.bench.raw_udp"), "UDP multicast", has_datagrams=True
+    ),
 }
 
 

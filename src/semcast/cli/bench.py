@@ -1,14 +1,23 @@
 """`semcast bench`: how fast live groups on this machine are, other systems beside them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
 from semcast.cli.commands import CommandGroup, Json, new_app
-from semcast.cli.output import Output, bar, format_value, table, width
-from semcast.terms.palette import SEMANTIC
+from semcast.cli.output import (
+    UNLIMITED,
+    Output,
+    bar,
+    format_value,
+    table,
+    terminal_columns,
+    width,
+    wrapped,
+)
+from semcast.terms.palette import HOLDS, SEMANTIC, SLOW, WRONG
 
 if TYPE_CHECKING:
     from semcast.bench.benchmark import BenchRow, BenchSettings, Ticks
@@ -174,10 +183,12 @@ def run(
 
     from semcast.bench.benchmark import BENCHMARKS, loss_warnings, measure
     from semcast.bench.systems import cases_of, machine_info, select_systems
+    from semcast.bench.wording import answer, busy_warning
 
     drawn = BENCHMARKS[name].plotted
     if out is not None:
         from semcast.bench import benchmark_files  # before the work: it needs an extra
+        from semcast.experiments.vector import svg_of
 
         out.mkdir(parents=True, exist_ok=True)
     around = machine_info()
@@ -187,30 +198,57 @@ def run(
     with TemporaryDirectory() as directory:
         cases = cases_of(names, _sizes(datagrams), _names(keys), Path(directory))
         rows = measure(name, settings, cases, repeat, _progress(output, settings, repeat))
-    output.print_text(settings.title, "", *numbers(rows), "", *versions(rows))
-    for key, about in drawn.items():
-        output.print_text("", *bars(rows, key, about, output))
     faults = loss_warnings(rows)
-    output.print_text(*([""] if faults else []), *faults)
+    verdict = [f"FAIL  {fault}" for fault in faults] or [f"ok  {answer(name, settings, rows)}"]
+    _show(output, settings, rows, drawn, verdict, busy_warning(around))
     files = {}
     if out is not None:
-        files = benchmark_files.write(name, settings.title, rows, drawn, out)
+        files = benchmark_files.write(name, settings, rows, drawn, out, svg_of)
         output.print_text("", *(f"{kind}: {path}" for kind, path in files.items()))
+    output.next(
+        "semcast report out --out out/report.html"
+        if out
+        else f"semcast bench {name} --against all --repeat 3 --out out/bench"
+    )
     settings_row = {"benchmark": name, **msgspec.to_builtins(settings), "repeat": repeat, **around}
     output.print_json({"results": rows, "left_out": left_out, "settings": settings_row, **files})
     return 1 if faults else 0
 
 
-def numbers(rows: "list[BenchRow]") -> list[str]:
-    """A table with a line for each row or for each number, whichever is narrower."""
+def _show(
+    output: Output,
+    settings: "BenchSettings",
+    rows: "list[BenchRow]",
+    drawn: Mapping[str, str],
+    verdict: list[str],
+    warning: str,
+) -> None:
+    """The answer, the table, the bars."""
+    for text in verdict:
+        output.print_text(
+            *wrapped(text, "    "), colour=WRONG if text.startswith("FAIL") else HOLDS
+        )
+    output.print_text(*wrapped(warning), colour=SLOW)
+    output.print_text("", *wrapped(settings.title), "", *numbers(rows, drawn), "", *versions(rows))
+    for key, about in drawn.items():
+        output.print_text("", *bars(rows, key, about, output))
+
+
+def numbers(rows: "list[BenchRow]", drawn: "Container[str]") -> list[str]:
+    """A line for each number; where that is too wide, for each row, with what no bar shows."""
     from semcast.bench.benchmark import label
+    from semcast.bench.wording import WORDS, in_table
 
     keys = [key for key in rows[0] if key not in HIDDEN_COLUMNS]
-    by_row = table([{"": label(row), **{key: row[key] for key in keys}} for row in rows])
     by_key = table(
-        [{"": key, **{label(row): format_value(row[key]) for row in rows}} for key in keys]
+        [{"": WORDS[key], **{label(r): in_table(key, r[key]) for r in rows}} for key in keys],
+        UNLIMITED,
     )
-    return min(by_row, by_key, key=lambda lines: max(map(len, lines)))
+    if max(map(len, by_key)) <= terminal_columns():
+        return by_key
+    rest = [key for key in keys if key not in drawn]
+    by_row = [{"": label(r), **{WORDS[key]: in_table(key, r[key]) for key in rest}} for r in rows]
+    return table(by_row, terminal_columns())
 
 
 def versions(rows: "list[BenchRow]") -> list[str]:

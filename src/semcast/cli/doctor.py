@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output, table, width
+from semcast.cli.output import Output, table, width, wrapped
 from semcast.terms.palette import HOLDS, SLOW, WRONG, Colour
 
 if TYPE_CHECKING:
@@ -86,15 +86,20 @@ def describe(checks: "Sequence[DoctorCheck]") -> "Iterator[tuple[str, Colour | N
         good = [each for each in found if each.status == "ok"]
         if good:
             text = f"{MARKS['ok']} {section}: {', '.join(map(_short, good))}"
-            yield from ((line, None) for line in wrap(text, width(), subsequent_indent="     "))
+            yield from ((line, None) for line in wrapped(text, "     "))
         for each in found:
             if each.status == "ok":
                 continue
             mark = "[ -]" if section == OPTIONAL else MARKS[each.status]
             colour = None if section == OPTIONAL else COLOURS[each.status]
-            yield f"{mark} {each.name}: {each.found}", colour
+            text = f"{mark} {each.name}: {each.found}"
+            yield from ((line, colour) for line in wrapped(text, "     "))
             if each.advice:
-                yield f"     fix: {each.advice}", None
+                yield from ((f"     {line}", None) for line in _advice(each.advice))
+
+
+def _advice(text: str) -> list[str]:
+    return wrap(f"fix: {text}", width() - 5, subsequent_indent="     ", break_on_hyphens=False)
 
 
 def _short(check: "DoctorCheck") -> str:

@@ -27,6 +27,7 @@ WAIT_REFRESH_S: Final = 0.5
 TIME_LEFT_AFTER_S: Final = 1.0  # earlier, an estimate of the time left is a guess
 BAR_COLUMNS: Final = 16
 WRAPPED_MIN: Final = 16  # columns that a wrapped column of a table gets at least
+UNLIMITED: Final = 1 << 30  # columns
 WIDTH_MAX: Final = 100  # of prose; tables and screens use the whole terminal
 
 _SGR: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -225,23 +226,31 @@ def clock(seconds: float) -> str:
 def table(rows: Sequence[Mapping[str, object]], columns: int | None = None) -> list[str]:
     """Rows with the same keys under their names: numbers to the right, words to the left.
 
-    `columns` limits the width, by default to that of the terminal if there is one: the widest
-    column of words is wrapped then, and if that is not enough, each row becomes a block.
+    `columns` limits the width, by default to that of the terminal if there is one.  If even a
+    narrowed table is too wide, each row becomes a block.
     """
+    if columns is None:
+        columns = terminal_columns() if sys.stdout.isatty() else UNLIMITED
+    lines = narrowed_table(rows, columns)
+    return _blocks(rows) if lines is None else lines
+
+
+def narrowed_table(rows: Sequence[Mapping[str, object]], columns: int) -> list[str] | None:
+    """The table, with wrapped names if it is too wide, then with the widest column of words
+    wrapped; None if that is not enough."""
     if not rows:
         return []
-    if columns is None and sys.stdout.isatty():
-        columns = terminal_columns()
     cells = [[name, *(format_value(row[name]) for row in rows)] for name in rows[0]]
+    is_numeric = [_is_numeric(rows, each) for each in range(len(cells))]
+    gaps = 2 * (len(cells) - 1)
     widths = [max(map(len, texts)) for texts in cells]
-    if columns is not None and (excess := sum(widths) + 2 * (len(widths) - 1) - columns) > 0:
-        widest = max(
-            range(len(widths)), key=lambda each: (not _is_numeric(rows, each), widths[each])
-        )
+    if sum(widths) + gaps > columns:
+        widths = [max(map(len, [*name.split(), *values])) for name, *values in cells]
+    if (excess := sum(widths) + gaps - columns) > 0:
+        widest = max(range(len(widths)), key=lambda each: (not is_numeric[each], widths[each]))
         widths[widest] -= excess
-        if widths[widest] < WRAPPED_MIN or _is_numeric(rows, widest):
-            return _blocks(rows)
-    is_numeric = [_is_numeric(rows, each) for each in range(len(widths))]
+        if widths[widest] < WRAPPED_MIN or is_numeric[widest]:
+            return None
     return [
         line for texts in zip(*cells, strict=True) for line in _lines(texts, widths, is_numeric)
     ]
@@ -269,9 +278,14 @@ def _lines(texts: Sequence[str], widths: Sequence[int], is_numeric: Sequence[boo
 
 
 def _blocks(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """A block for each row, under the value of the column without a name if there is one."""
     lines: list[str] = []
     for row in rows:
-        lines += [*([""] if lines else []), *key_values(row)]
+        named = {name: value for name, value in row.items() if name}
+        indent = "  " if len(named) < len(row) else ""
+        heading = [format_value(row[""])] if indent else []
+        values = [f"{indent}{line}" for line in key_values(named)]
+        lines += [*([""] if lines else []), *heading, *values]
     return lines
 
 

@@ -5,19 +5,20 @@ The experiments are looked up when a name is asked for, so that nothing here has
 
 from contextlib import contextmanager
 from functools import partial
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 import typer.main
 
 from semcast.cli.commands import CommandGroup, Jobs, Json, Seed, new_app
-from semcast.cli.output import Output, key_values, table
+from semcast.cli.output import Output, format_value, table, width, wrapped
 from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from semcast.experiments.experiment import Experiment, Value
+    from semcast.experiments.experiment import Experiment, Row, Value
     from semcast.families.case import CaseOutcome
     from semcast.sim.swarm import SwarmSummary
 
@@ -69,13 +70,14 @@ def list_experiments(json: Json = False) -> None:
     ]
     output = Output(json)
     output.print_text(*table(rows))
+    output.next("semcast sim slow-receiver --help", "semcast sim slow-receiver")
     output.print_json({"experiments": rows})
 
 
 def experiment_command(experiment: "Experiment") -> Any:
     """The command that runs one point of an experiment."""
     single = new_app(None)
-    parameters = (f"  {line}" for line in key_values(experiment.defaults))
+    parameters = (f"  {line}".rstrip() for line in parameter_lines(experiment, width() - 6))
     example = f"semcast sim {experiment.name} --set {_example(experiment)}"
 
     def run(
@@ -90,9 +92,13 @@ def experiment_command(experiment: "Experiment") -> Any:
         live: Annotated[
             bool, typer.Option("--live", help="Run live processes instead of the simulator.")
         ] = False,
+        verbose: Annotated[
+            bool, typer.Option("--verbose", "-v", help="Also print details, such as of each node.")
+        ] = False,
         json: Json = False,
     ) -> int:
-        return run_experiment(experiment, settings or [], seed, trace, live, Output(json))
+        output = Output(json)
+        return run_experiment(experiment, settings or [], seed, trace, live, verbose, output)
 
     single.command(
         experiment.name,
@@ -109,6 +115,7 @@ def run_experiment(
     seed: int,
     trace: str | None,
     live: bool,
+    verbose: bool,
     output: Output,
 ) -> int:
     """Run one point, tell its row, and fail if a promise was broken."""
@@ -122,11 +129,16 @@ def run_experiment(
         row = run(parameters, seed, trace)
     results = {name: value for name, value in row.items() if name != "violations"}
     violations = int(row.get("violations") or 0)
-    verdict = f"FAIL  {violations:,} violations" if violations else "ok  no violation"
-    output.print_text(verdict, colour=WRONG if violations else HOLDS)
-    output.print_text("", *key_values(results))
-    if trace is not None:
-        output.next(f"semcast check {trace}", f"semcast profile {trace}")
+    runs_protocol = "protocol" in parameters
+    verdict = "ok  No violation. " if runs_protocol else ""
+    if violations:
+        verdict = f"FAIL  {violations:,} violations. "
+    output.print_text(
+        *wrapped(verdict + _answer(experiment, results), "    " if verdict else ""),
+        colour=WRONG if violations else HOLDS,
+    )
+    _show_results(output, results, "live" if live else "simulated", verbose)
+    output.next(*_next_commands(experiment.name, settings, trace, runs_protocol))
     output.print_json(
         {
             "experiment": experiment.name,
@@ -138,6 +150,59 @@ def run_experiment(
         }
     )
     return 1 if violations else 0
+
+
+def parameter_lines(experiment: "Experiment", columns: int) -> list[str]:
+    """Each parameter with its default and what it means."""
+    from semcast.experiments.wording import axis_label
+
+    names = [f"{name}={_typed(value)}" for name, value in experiment.defaults.items()]
+    longest = max(map(len, names))
+    return [
+        line
+        for text, name in zip(names, experiment.defaults, strict=True)
+        for line in wrap(
+            f"{text:<{longest}}  {axis_label(name)}", columns, subsequent_indent=" " * (longest + 2)
+        )
+    ]
+
+
+def _next_commands(
+    name: str, settings: list[str], trace: str | None, runs_protocol: bool
+) -> tuple[str, str]:
+    if trace is not None:
+        return f"semcast check {trace}", f"semcast profile {trace}"
+    again = " ".join(["semcast sim", name, *(f"--set {text}" for text in settings)])
+    option = f"--trace out/{name}" if runs_protocol else "--help"
+    return f"{again} {option}", "semcast figures list"
+
+
+def _typed(value: "Value") -> str:
+    """A value as `--set` reads it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _answer(experiment: "Experiment", results: "Row") -> str:
+    """The row as one sentence."""
+    from semcast.experiments.wording import wording
+
+    texts = {}
+    for name, value in results.items():
+        shown, unit = wording(name).in_table(value)
+        texts[name] = f"{format_value(shown)} {unit}".rstrip()
+    return experiment.answer.format(**texts)
+
+
+def _show_results(output: Output, results: "Row", source: str, verbose: bool) -> None:
+    from semcast.experiments.wording import is_detail, result_rows
+
+    details = sum(map(is_detail, results))
+    shown = {name: value for name, value in results.items() if verbose or not is_detail(name)}
+    output.print_text("", *table(result_rows(shown, source)))
+    if details and not verbose:
+        output.print_text(f"and {details} numbers of single nodes and links: --verbose")
 
 
 @app.command(epilog="Example: semcast sim swarm --protocol s-rm --seeds 500")
@@ -286,5 +351,5 @@ def _setting(text: str) -> tuple[str, "Value"]:
 
 def _example(experiment: "Experiment") -> str:
     """A setting of this experiment's own, for its help."""
-    name, value = next(iter(experiment.defaults.items()), ("name", "value"))
-    return f"{name}={value}"
+    name, value = next(iter(experiment.defaults.items()))
+    return f"{name}={_typed(value) or 'quotes.csv'}"

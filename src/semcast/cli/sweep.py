@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from semcast.cli.commands import Json, Seed
-from semcast.cli.output import Output, bar, format_value, key_values, table, width
+from semcast.cli.output import (
+    Output,
+    bar,
+    format_value,
+    key_values,
+    narrowed_table,
+    table,
+    width,
+)
 from semcast.cli.spark_options import Conf, OptionalMaster, Remote, some_target
 from semcast.terms.errors import ConfigError
+from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from semcast.pipeline.sweep.sweep import SweepProgress, SweepSummary
@@ -20,7 +29,6 @@ EXAMPLE = (
 )
 BAR_COLUMNS = 24
 _OF_ESTIMATE = ("result", "runs", "mean", "low", "high")
-_UNLIMITED = 1 << 30
 Name: TypeAlias = Annotated[
     str,
     typer.Argument(metavar="NAME", help="Experiment to run; `semcast sim list` prints the names."),
@@ -80,14 +88,24 @@ def sweep(
 def _tell(output: Output, swept: "SweepSummary") -> None:
     import msgspec
 
-    facts = msgspec.to_builtins(swept)
-    shown = ("runs", "skipped", "failed", "violations", "seconds", "digest")
-    output.print_text(*key_values({name: facts[name] for name in shown} | facts["files"]))
+    is_wrong = bool(swept.failed or swept.violations)
+    verdict = (
+        f"FAIL  {swept.violations:,} violations, {swept.failed:,} runs failed"
+        if is_wrong
+        else "ok  no violation"
+    )
+    before = f", {swept.skipped:,} of them before" if swept.skipped else ""
+    output.print_text(
+        f"{verdict} in {swept.runs:,} runs{before}; {format_value(swept.seconds)} s",
+        colour=WRONG if is_wrong else HOLDS,
+    )
     if "summary" in swept.files:
         output.print_text("", *means(Path(swept.files["summary"]), width()))
     if swept.first_failure is not None:
         output.print_text("", f"{swept.explanation}", f"replay: {swept.first_failure}")
-    output.print_json(facts)
+    output.print_text("", *key_values({**swept.files, "digest": swept.digest}))
+    output.next(f"semcast report {swept.out} --out {swept.out}/report.html")
+    output.print_json(msgspec.to_builtins(swept))
 
 
 def means(summary: Path, columns: int) -> list[str]:
@@ -95,6 +113,8 @@ def means(summary: Path, columns: int) -> list[str]:
 
     As many results as fit into `columns`; first those that differ between points.
     """
+    from semcast.experiments.wording import is_detail, result_label
+
     points: dict[tuple[str, ...], dict[str, object]] = {}
     values: dict[str, set[str]] = {}
     with summary.open(newline="", encoding="utf-8") as file:
@@ -105,15 +125,19 @@ def means(summary: Path, columns: int) -> list[str]:
             estimates = points.setdefault(tuple(point.values()), {**point})
             estimates[name] = f"{format_value(float(mean))}{half}"
             values.setdefault(name, set()).add(mean)
-    results = sorted(values, key=lambda name: len(values[name]) == 1)
-    axes = [axis for point in points.values() for axis in point if axis not in values]
+    results = sorted(values, key=lambda name: (is_detail(name), len(values[name]) == 1))
+    axes = dict.fromkeys(axis for point in points.values() for axis in point if axis not in values)
     for count in range(len(results), 0, -1):
-        shown = [*dict.fromkeys(axes), *results[:count]]
-        rows = [{name: point.get(name) for name in shown} for point in points.values()]
-        lines = table(rows, _UNLIMITED)
-        if count == 1 or max(map(len, lines)) <= columns:
+        rows = [
+            {axis: point.get(axis) for axis in axes}
+            | {result_label(name): point.get(name) for name in results[:count]}
+            for point in points.values()
+        ]
+        lines = narrowed_table(rows, columns)
+        if lines is not None or count == 1:
             more = [f"and {len(results) - count} more in {summary}"] * (count < len(results))
-            return ["means ± half of the 95 % confidence interval", *lines, *more]
+            shown = table(rows, columns) if lines is None else lines
+            return ["means ± half of the 95 % confidence interval", *shown, *more]
     return []
 
 

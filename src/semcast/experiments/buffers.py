@@ -12,7 +12,7 @@ receiver with room for 1 takes one message per stability latency; panels d and e
 from dataclasses import replace
 
 from semcast.core.recipe import Recipe
-from semcast.experiments.experiment import Experiment, Parameters, Row, Value
+from semcast.experiments.experiment import SUSTAINED, Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel
 from semcast.experiments.simulated_group import (
     SENDER,
@@ -138,6 +138,7 @@ BUFFERS = Experiment(
     "SRM fig. 6",
     DEFAULTS,
     run,
+    answer=SUSTAINED,
 )
 
 _DELAYS = (8.0, 12.0, 16.0, 18.0, 20.0, 22.0, 24.0, 28.0, 32.0, 40.0)

@@ -97,6 +97,7 @@ CONVERGENCE = Experiment(
     "RPB fig. 4-2",
     DEFAULTS,
     run,
+    answer="Gossip brings a message to all members in {rounds_expected} rounds on average.",
 )
 
 _REACHED = (1, 2, 3, 5, 8, 12, 20, 30, 40, 51, 60, 70, 80, 90, 95, 99)

@@ -6,12 +6,16 @@ broke a promise says so.  The same parameters and seed give the same row.
 
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from semcast.terms.errors import ConfigError, unknown_value
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = dict[str, Value]
+SUSTAINED: Final = (
+    "The sender sustains {accepted_rate}; the slow receiver reads {slow_rate} and skips "
+    "{purged_ratio} of the messages."
+)
 
 
 class Parameters(dict[str, Value]):
@@ -65,7 +69,8 @@ class Experiment(NamedTuple):
 
     `trace` is a directory to record the execution in, or None.  `run` simulates; `live`, where
     there is one, has real processes do the same and gives the same row.  `is_measured(parameters)`:
-    this machine's speed enters the row, so the same seed need not give it again.
+    this machine's speed enters the row, so the same seed need not give it again.  `answer` is the
+    row as one sentence, with results in braces.
     """
 
     name: str
@@ -75,6 +80,7 @@ class Experiment(NamedTuple):
     run: Run
     live: Run | None = None
     is_measured: Callable[[Parameters], bool] = lambda p: False
+    answer: str = ""
 
     def parameters(self, given: Mapping[str, Value]) -> Parameters:
         """The defaults with what was given, each converted to its default's type."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice, tee
 
 from semcast.core.recipe import Recipe
-from semcast.experiments.experiment import Experiment, Parameters, Row, Value
+from semcast.experiments.experiment import SUSTAINED, Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel, PaperValue
 from semcast.experiments.simulated_group import (
     SimulatedGroup,
@@ -205,6 +205,7 @@ GAME = Experiment(
     DEFAULTS,
     run,
     live,
+    answer=SUSTAINED,
 )
 
 TRAFFIC_DEFAULTS: dict[str, Value] = {"rank": 1, "distance": 10, "rounds": ROUNDS_RECORDED}
@@ -235,6 +236,8 @@ GAME_TRAFFIC = Experiment(
     "SRM fig. 9",
     TRAFFIC_DEFAULTS,
     run_traffic,
+    answer="{modified_share} of the rounds change this item; {related_within} of related messages "
+    "are within this distance.",
 )
 
 _DELAYS = (5.0, 10.0, 12.0, 14.0, 16.0, 20.0, 25.0, 30.0, 32.0, 34.0, 40.0, 50.0)

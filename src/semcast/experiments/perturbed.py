@@ -11,7 +11,7 @@ that fit the bandwidth.  It says nothing of latency, where the buffer is the lim
 """
 
 from semcast.core.recipe import Recipe
-from semcast.experiments.experiment import Experiment, Parameters, Row, Value
+from semcast.experiments.experiment import SUSTAINED, Experiment, Parameters, Row, Value
 from semcast.experiments.figure import Curve, Figure, Panel
 from semcast.experiments.simulated_group import SimulatedGroup, for_relation, recipe_of, recording
 from semcast.faults import UDP_IP_BYTES, Constant, Link
@@ -172,6 +172,7 @@ PERTURBED_RECEIVER = Experiment(
     DEFAULTS,
     run,
     live,
+    answer=SUSTAINED,
 )
 
 

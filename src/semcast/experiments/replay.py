@@ -5,7 +5,7 @@ columns.  Messages are offered at `rate`, or at the pace of the `time` column if
 model stands beside the simulation with the file's own distances [SRM §5.1, §6.5].
 """
 
-from semcast.experiments.experiment import Experiment, Parameters, Row, Value
+from semcast.experiments.experiment import SUSTAINED, Experiment, Parameters, Row, Value
 from semcast.experiments.simulated_group import SimulatedGroup, for_relation, recipe_of, recording
 from semcast.faults import Constant, Link
 from semcast.sim.network import Network
@@ -124,4 +124,5 @@ REPLAY = Experiment(
     "SRM §6.5",
     DEFAULTS,
     run,
+    answer=SUSTAINED,
 )

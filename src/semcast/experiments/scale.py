@@ -187,6 +187,8 @@ SCALE = Experiment(
     DEFAULTS,
     run,
     is_measured=lambda p: bool(p["processor_factor"]),
+    answer="The sender uses {processor_share} of a processor; a message is stable after "
+    "{stability_latency_ms}.",
 )
 
 _SIZES = (4, 8, 16, 32, 64, 256)

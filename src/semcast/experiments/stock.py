@@ -109,6 +109,7 @@ STOCK = Experiment(
     "SRB fig. 4",
     DEFAULTS,
     run,
+    answer="The group sustains {output_percent}.",
 )
 
 INPUTS = (25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 125.0, 150.0, 175.0, 200.0)

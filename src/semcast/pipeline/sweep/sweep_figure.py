@@ -1,7 +1,7 @@
 """A sweep as a picture: each result against the first numeric axis of the grid.
 
-Other axes are curves.  Bars are 95 % intervals.  A result `model_X` is a dashed line beside the
-result X, or the one whose name ends in X.  What is the same everywhere is not drawn.
+Other axes are curves.  Bars are 95 % intervals.  What a model says is a dashed line beside the
+result that it is about.  What is the same everywhere is not drawn.
 """
 
 import io
@@ -25,12 +25,11 @@ from semcast.experiments.plot import (
     new_canvas,
 )
 from semcast.experiments.vector import svg_of
-from semcast.experiments.wording import axis_label, result_label
+from semcast.experiments.wording import MODELS, axis_label, result_label
 
 if TYPE_CHECKING:
     from semcast.pipeline.sweep.results import Estimate
 
-MODEL: Final = "model_"
 CURVES_MAX: Final = 12  # that can be told apart
 COLUMNS: Final = 3
 
@@ -85,11 +84,8 @@ def _varying(estimates: Sequence["Estimate"]) -> list[str]:
 
 def _drawn_with(result: str, results: Sequence[str]) -> str:
     """Itself, or the result that a model speaks of."""
-    about = result.removeprefix(MODEL)
-    if about == result:
-        return result
-    plain = [each for each in results if not each.startswith(MODEL)]
-    return next((each for each in plain if each == about or each.endswith(f"_{about}")), result)
+    about = MODELS.get(result, result)
+    return about if about in results else result
 
 
 def _draw_panel(

@@ -1,0 +1,105 @@
+"""Whole screens, captured from a terminal of 60, 80 and 120 columns: nothing is wider, the answer
+comes first, words stand for variable names, and the next command is last."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from semcast.experiments.registry import EXPERIMENTS
+from semcast.experiments.wording import MODELS, PARAMETERS, RESULTS, is_detail
+
+SHORT = ("--set", "seconds=2", "--set", "warmup_s=1")
+QUICK = ("--receivers", "1", "--seconds", "0.5", "--against", "semcast-reliable,udp")
+COMMANDS = {
+    "doctor": ("doctor",),
+    "doctor -v": ("doctor", "-v"),
+    "sim list": ("sim", "list"),
+    "sim slow-receiver": ("sim", "slow-receiver", *SHORT),
+    "sim pubsub": ("sim", "pubsub", *SHORT),
+    "sim convergence": ("sim", "convergence", "--set", "runs=200"),
+    "sim swarm": ("sim", "swarm", "--protocol", "s-rm", "--seeds", "2"),
+    "bench throughput": ("bench", "throughput", *QUICK),
+    "bench latency": ("bench", "latency", *QUICK, "--rate", "500"),
+    "bench slow-receiver": (
+        *("bench", "slow-receiver", *QUICK),
+        *("--rate", "1000", "--slow-rate", "500"),
+    ),
+    "model throughput": (
+        *("model", "throughput", "--r", "0.5", "--d", "5", "--buffer", "40"),
+        *("--sender-rate", "100", "--receiver-rate", "50"),
+    ),
+}
+SNAKE = re.compile(r"(?<![\w=./{-])[a-z]+_[a-z_0-9]+(?![\w=./(])")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def screen(argv, columns, environment):
+    """What a terminal shows after a command: its exit code and lines, without progress."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, "-m", "semcast", *argv],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while chunk := read(ours):
+            shown += chunk
+    os.close(ours)
+    lines = ESCAPES.sub("", shown.decode()).replace("\r\n", "\n").split("\n")
+    return process.returncode, lines
+
+
+def read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says so when the last writer is gone.
+        return b""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_screen(name, columns):
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    with TemporaryDirectory() as place:  # A long path is not broken over lines.
+        for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "SEMCAST_KEYS"):
+            environment[variable] = f"{place}/{variable}"
+        code, lines = screen(COMMANDS[name], columns, environment)
+    text = "\n".join(lines)
+    assert code == 0, text
+    assert max(map(len, lines)) <= columns, text
+    if name.startswith(("sim", "bench")) and name != "sim list":
+        assert re.match(r"ok  |Gossip brings", lines[0]), text
+        assert SNAKE.findall(text) == [], text
+    if "-v" not in name:
+        assert any(line.startswith("next: ") for line in lines[-5:]), text
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_parameters_and_answers_have_words(name):
+    experiment = EXPERIMENTS[name]
+    assert experiment.defaults.keys() <= PARAMETERS.keys()
+    fields = re.findall(r"\{(\w+)\}", experiment.answer)
+    assert fields
+    assert set(fields) <= RESULTS.keys()
+
+
+def test_results_have_words():
+    settings = {"seconds": 2.0, "warmup_s": 1.0, "rounds": 20, "runs": 100}
+    for name, experiment in EXPERIMENTS.items():
+        if name == "replay":
+            continue
+        given = {key: value for key, value in settings.items() if key in experiment.defaults}
+        row = experiment.run(experiment.parameters(given), 1, None)
+        assert {key for key in row if not is_detail(key)} <= RESULTS.keys() | MODELS.keys(), name
