@@ -3,7 +3,7 @@
     .venv/bin/python bench/calls.py           counts: sent, decoded, received
     .venv/bin/python bench/calls.py --tree    and which calls they are
 
-Sent: from `submit` and `on_idle` to the list of datagrams.  Received: from `on_datagram` to the
+Sent: from `submit` and `on_idle` to the list of datagrams.  Received: from `on_datagrams` to the
 list of outputs; decoding comes before that, handing over to the application after it.
 
 What is counted does not depend on how fast or how busy the machine is.
@@ -66,14 +66,14 @@ def between(sender: Any, receiver: Any, source: int, codec: Any) -> tuple[list[s
         sender.on_idle(turn / 1e5, out)
         for _, datagram in out.send:
             received = codec.decode(encode(datagram))
-            receiver.on_datagram(source, received, turn / 1e5, Effects(recording=False))
+            receiver.on_datagrams(source, (received,), turn / 1e5, Effects(recording=False))
     out, offered = Effects(recording=False), parcel()
     sent = calls(lambda: (sender.submit(offered, 0.001, out), sender.on_idle(0.001, out)))
     data = encode(out.send[0][1])
     taken = Effects(recording=False)
     decoded: list[Any] = []
     decoding = calls(lambda: decoded.append(codec.decode(data)))
-    received = calls(lambda: receiver.on_datagram(source, decoded[0], 0.001, taken))
+    received = calls(lambda: receiver.on_datagrams(source, (decoded[0],), 0.001, taken))
     assert taken.outputs or isinstance(receiver, ViewMember), "it was delivered at once"
     return sent, decoding, received
 

@@ -198,7 +198,7 @@ class Live:
     def _hearing(self, rank: int, source: int, body: bytes) -> Callable[[Effects], object]:
         def hear(out: Effects) -> None:
             with suppress(RemoteProtocolError):  # What a liar told one, another need not believe.
-                self.members[rank].on_datagram(source, GROUP_CODEC.decode(body), self.now, out)
+                hand(self.members[rank], source, GROUP_CODEC.decode(body), self.now, out)
 
         return hear
 
@@ -224,7 +224,7 @@ class Live:
                 GROUP_CODEC.decode(body),
                 self.members[0],
             )
-            self.act(0, lambda out: member.on_datagram(rank, datagram, self.now, out))
+            self.act(0, lambda out: hand(member, rank, datagram, self.now, out))
 
     def state(self) -> str:
         """All that an input could change."""
@@ -234,6 +234,13 @@ class Live:
         rest = (reception.notices, reception.gaps, reception.waiting, reception.refused_next)
         counts = (holdings.delivered, holdings.skipped, holdings.bytes, holdings.held_by_sender)
         return repr((machines, rest, counts, recovery.holders, member.excluded, member.deadline))
+
+
+def hand(member: Member, source: int, datagram: Datagram, now: float, out: Effects) -> None:
+    """Give a datagram to a member, and raise what it makes of it."""
+    member.on_datagrams(source, (datagram,), now, out)
+    if out.refused:
+        raise out.refused[0]
 
 
 def check_effects(out: Effects, recipe: Recipe) -> None:

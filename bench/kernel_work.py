@@ -109,6 +109,6 @@ def _carry(
         taker = 1 - rank
         received = GROUP_CODEC.decode(encode(datagram))
         delivered += _carry(
-            members, taker, now, partial(members[taker].on_datagram, rank, received, now)
+            members, taker, now, partial(members[taker].on_datagrams, rank, (received,), now)
         )
     return delivered

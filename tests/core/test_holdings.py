@@ -292,7 +292,7 @@ def test_the_own_stream_keeps_to_the_window():
     assert member.submit([Submission(bytes(30)) for _ in range(6)], 0.0, out) == 4
     assert member.submit([Submission(b"x")], 0.0, out) == 0
     assert ROOM not in out.outputs
-    member.on_datagram(1, StabilityGossip((FrontierVote(0, 2, 2, b"\x02", 0),)), 0.0, out)
+    member.on_datagrams(1, (StabilityGossip((FrontierVote(0, 2, 2, b"\x02", 0),)),), 0.0, out)
     assert ROOM in out.outputs
     assert member.submit([Submission(bytes(300))], 0.0, out) == 1
 

@@ -75,6 +75,7 @@ class Twin:
                 answer = getattr(self.member, name)(*args, self.now, out)
         except (BufferFull, LocalProtocolError) as error:
             answer = type(error)
+        assert not out.refused
         deliveries = [output for output in out.outputs if isinstance(output, Delivery)]
         skips = [(each.run[0], each.skipped) for each in deliveries if each.skipped]
         self.log.append((name, ROOM in out.outputs, skips))
@@ -143,7 +144,7 @@ class Twin:
                 self.hear_from(peer, gossip((FrontierVote(0, upto, upto, bytes([1 << peer]), 0),)))
 
     def hear_from(self, source, datagram):
-        self.call("on_datagram", source, GROUP_CODEC.decode(encode(datagram)))
+        self.call("on_datagrams", source, (GROUP_CODEC.decode(encode(datagram)),))
 
 
 updates = st.builds(

@@ -170,9 +170,9 @@ def test_a_request_without_fin_is_remembered_within_bounds(wire, monkeypatch):
 )
 def test_what_this_group_cannot_say_is_the_peers_error_and_changes_nothing(datagram: Datagram):
     member = Member(Recipe(members=2, relation="bitmap"), 0, Random(1))
-    before = repr(member)
-    with pytest.raises(RemoteProtocolError):
-        member.on_datagram(1, datagram, 0.0, Effects(recording=False))
+    before, out = repr(member), Effects(recording=False)
+    member.on_datagrams(1, (datagram,), 0.0, out)
+    assert [type(error) for error in out.refused] == [RemoteProtocolError]
     assert repr(member) == before
 
 
@@ -216,7 +216,7 @@ def test_a_rank_that_another_process_has_used_is_not_used_again(datagram: Datagr
     """A restarted process would give new messages old numbers."""
     member = Member(Recipe(members=2), 0, Random(1))
     out = Effects(recording=False)
-    member.on_datagram(1, datagram, 0.0, out)
+    member.on_datagrams(1, (datagram,), 0.0, out)
     assert Ended(EXCLUDED) in out.outputs
     with pytest.raises(LocalProtocolError):
         member.submit([Submission()], 0.0, out)

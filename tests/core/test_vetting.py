@@ -80,8 +80,8 @@ REFUSED = [
 def test_what_makes_no_sense_is_refused_and_changes_nothing(settings, datagram):
     one = member(settings)
     before, out = state(one), Effects(recording=True)
-    with pytest.raises(RemoteProtocolError):
-        one.on_datagram(1, datagram, 0.0, out)
+    one.on_datagrams(1, (datagram,), 0.0, out)
+    assert [type(error) for error in out.refused] == [RemoteProtocolError]
     assert state(one) == before
     assert (out.send, out.outputs, out.events) == ([], [], [])
 
@@ -104,7 +104,9 @@ ALLOWED = [
 @pytest.mark.parametrize(("settings", "datagram"), ALLOWED, ids=str)
 def test_what_a_peer_may_know_better_is_believed(settings, datagram):
     one = member(settings)
-    one.on_datagram(1, datagram, 0.0, Effects(recording=True))
+    out = Effects(recording=True)
+    one.on_datagrams(1, (datagram,), 0.0, out)
+    assert not out.refused
     assert not one.excluded
 
 
@@ -125,7 +127,7 @@ EXCLUDING = [
 def test_what_cannot_be_said_of_this_process_means_that_it_is_out(settings, datagram):
     """It names what this process never sent or reached: another had its rank, or it was left."""
     one, out = member(settings), Effects(recording=True)
-    one.on_datagram(1, datagram, 0.0, out)
+    one.on_datagrams(1, (datagram,), 0.0, out)
     assert out.outputs == [Ended(EXCLUDED)]
     assert one.excluded
     assert one.deadline == float("inf")

@@ -94,7 +94,9 @@ class Wire:
     def hand(self, source: int, target: int, datagram: Datagram) -> Effects:
         """Give one datagram to a member at once."""
         out = Effects(recording=self.recording)
-        self.members[target].on_datagram(source, datagram, self.now, out)
+        self.members[target].on_datagrams(source, (datagram,), self.now, out)
+        if out.refused:
+            raise out.refused[0]
         self.carry_out(target, out)
         return out
 

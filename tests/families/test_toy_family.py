@@ -66,9 +66,12 @@ class Shouter(Machine):
             self._deliver(message, out)
         return len(submissions)
 
-    def on_datagram(self, source: int, datagram: Shout, now: float, out: Effects) -> None:
-        if self.is_new(datagram.message):
-            self._deliver(datagram.message, out)
+    def on_datagrams(
+        self, source: int, datagrams: Sequence[Shout], now: float, out: Effects
+    ) -> None:
+        for datagram in datagrams:
+            if self.is_new(datagram.message):
+                self._deliver(datagram.message, out)
 
     def is_new(self, message: DataMessage) -> bool:
         return message.seq > self.heard[message.sender]

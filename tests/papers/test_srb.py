@@ -106,10 +106,10 @@ def test_an_empty_window_is_told() -> None:
     sender.on_time(1.0, out)
     (notice,) = [d for _, d in out.send if isinstance(d, WindowEmpty)]
     asks, repair = Effects(recording=False), Effects(recording=False)
-    receiver.on_datagram(0, notice, 1.0, asks)
+    receiver.on_datagrams(0, (notice,), 1.0, asks)
     receiver.on_time(1.1, asks)
     ((_, nack),) = [(to, d) for to, d in asks.send if type(d).__name__ == "Nack"]
-    sender.on_datagram(1, nack, 1.1, repair)
+    sender.on_datagrams(1, (nack,), 1.1, repair)
     data = [d for _, d in repair.send if isinstance(d, Data)]
     assert [m.payload for d in data for m in d.messages] == [b"lost"]
 

@@ -96,8 +96,12 @@ class Scripted(Machine):
         accepted = self._note("submit", len(submissions), now, out)
         return len(submissions) if accepted is None else accepted
 
-    def on_datagram(self, source, datagram, now, out):
-        self._note("datagram", (source, datagram), now, out)
+    def on_datagrams(self, source, datagrams, now, out):
+        for datagram in datagrams:
+            try:
+                self._note("datagram", (source, datagram), now, out)
+            except Exception as error:
+                out.refused.append(error)
 
     def on_ready(self, count, now, out):
         self._note("ready", count, now, out)

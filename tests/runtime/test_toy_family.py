@@ -47,8 +47,9 @@ class Shouter(Machine):
         out.outputs.append(Delivery(run_of([*messages])))
         return len(messages)
 
-    def on_datagram(self, source, datagram, now, out):
-        fresh = [each for each in datagram.messages if each.seq > self.heard[source]]
+    def on_datagrams(self, source, datagrams, now, out):
+        messages = [each for datagram in datagrams for each in datagram.messages]
+        fresh = [each for each in messages if each.seq > self.heard[source]]
         if fresh:
             self.heard[source] = fresh[-1].seq
             out.outputs.append(Delivery(run_of([*fresh])))

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import pairwise, repeat
 from math import inf
@@ -65,8 +66,10 @@ class Flood:
         self._deliver(out)
         return len(accepted)
 
-    def on_datagram(self, source: int, datagram: Datagram, now: float, out: Effects) -> None:
-        for message in datagram.messages:
+    def on_datagrams(
+        self, source: int, datagrams: Sequence[Datagram], now: float, out: Effects
+    ) -> None:
+        for message in [message for datagram in datagrams for message in datagram.messages]:
             self._record(out, RECEIVE, message)
             self.queue.append(message)
         self._deliver(out)
@@ -197,7 +200,7 @@ def test_neither_a_short_block_nor_room_said_twice_shifts_the_schedule():
     class Opening(Flood):
         """Refuses everything until it hears from somebody, and says so each time it does."""
 
-        def on_datagram(self, source, datagram, now, out):
+        def on_datagrams(self, source, datagrams, now, out):
             self.window = 100
             out.outputs.append(ROOM)
 
@@ -211,7 +214,7 @@ def test_neither_a_short_block_nor_room_said_twice_shifts_the_schedule():
 
 def test_an_excluded_process_offers_nothing_more():
     class Outcast(Flood):
-        def on_datagram(self, source, datagram, now, out):
+        def on_datagrams(self, source, datagrams, now, out):
             if self.rank == 1:
                 out.outputs.append(Ended(EXCLUDED))
 

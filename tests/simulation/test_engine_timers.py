@@ -26,7 +26,7 @@ class Alarm:
         out.send += [(EVERYONE, Excluded(0))] * len(submissions)
         return len(submissions)
 
-    def on_datagram(self, source, datagram, now, out):
+    def on_datagrams(self, source, datagrams, now, out):
         pass
 
     def on_time(self, now, out):
@@ -43,14 +43,14 @@ class Alarm:
 class Timeout(Alarm):
     """Rings a second after the last datagram."""
 
-    def on_datagram(self, source, datagram, now, out):
+    def on_datagrams(self, source, datagrams, now, out):
         self.deadline = now + 1.0
 
 
 class Restless(Alarm):
     """Wants a short timer after each datagram, then waits for the long one again."""
 
-    def on_datagram(self, source, datagram, now, out):
+    def on_datagrams(self, source, datagrams, now, out):
         self.deadline = now + 0.0001
 
     def on_time(self, now, out):
@@ -79,7 +79,7 @@ def test_a_timer_rings_at_the_deadline():
 
 def test_a_deadline_in_the_past_rings_at_once():
     class Late(Alarm):
-        def on_datagram(self, source, datagram, now, out):
+        def on_datagrams(self, source, datagrams, now, out):
             self.deadline = now - 1.0
 
     alarm = Late(1)
@@ -115,7 +115,7 @@ def test_a_deadline_behind_one_already_scheduled_waits_for_that():
     class Fickle(Alarm):
         """Wants 3.0 after the first datagram and 7.0 after the second."""
 
-        def on_datagram(self, source, datagram, now, out):
+        def on_datagrams(self, source, datagrams, now, out):
             self.deadline = 3.0 if self.deadline == 5.0 else 7.0
 
     alarm = Fickle(1, deadline=5.0)

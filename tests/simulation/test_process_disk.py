@@ -67,12 +67,15 @@ class Diary(Machine):
             out.events.append(Event(APPEND, self.pid, self.pid, seq))
             out.send.append((EVERYONE, WindowEmpty(self.pid, seq)))
 
-    def on_datagram(self, source: int, datagram: WindowEmpty, now: float, out: Effects) -> None:
-        self.note("heard", f"{source}:{datagram.last}", f"{now:.3f}")
-        message = DataMessage(source, datagram.last)
-        out.outputs.append(Delivery(run_of([message])))
-        if out.events is not None:
-            out.events.append(Event(DELIVER, self.pid, source, datagram.last, message))
+    def on_datagrams(
+        self, source: int, datagrams: Sequence[WindowEmpty], now: float, out: Effects
+    ) -> None:
+        for datagram in datagrams:
+            self.note("heard", f"{source}:{datagram.last}", f"{now:.3f}")
+            message = DataMessage(source, datagram.last)
+            out.outputs.append(Delivery(run_of([message])))
+            if out.events is not None:
+                out.events.append(Event(DELIVER, self.pid, source, datagram.last, message))
 
     def on_time(self, now: float, out: Effects) -> None:
         raise AssertionError("it set no deadline")

@@ -95,12 +95,17 @@ class Diary(Machine):
         out.send.append((EVERYONE, stamped(Prepare(1, self.last))))
         return 1
 
-    def on_datagram(self, source: int, stamped: Stamped, now: float, out: Effects) -> None:
-        datagram = stamped.datagram
+    def on_datagrams(
+        self, source: int, datagrams: Sequence[Stamped], now: float, out: Effects
+    ) -> None:
+        for stamped in datagrams:
+            self._hear(source, stamped.datagram, now, out)
+
+    def _hear(self, source: int, datagram: Any, now: float, out: Effects) -> None:
         self.note("heard", type(datagram).__name__, f"{now:.3f}")
         if isinstance(datagram, BallotRejected):
-            raise RemoteProtocolError("nonsense")
-        if isinstance(datagram, NotInView):
+            out.refused.append(RemoteProtocolError("nonsense"))
+        elif isinstance(datagram, NotInView):
             out.outputs.append(Ended(EXCLUDED))
         elif isinstance(datagram, Prepare):
             assert out.events is not None

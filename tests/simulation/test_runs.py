@@ -32,16 +32,16 @@ def is_batch(datagram):
 def leave_in_bytes(patch):
     """From now on members get datagrams as they come from the network; how long batches were."""
     lengths = Counter()
-    on_datagram = Member.on_datagram
+    on_datagrams = Member.on_datagrams
 
-    def received(self, source, datagram, *args):
-        datagram = GROUP_CODEC.decode(encode(datagram))
-        if is_batch(datagram):
+    def received(self, source, datagrams, *args):
+        datagrams = [GROUP_CODEC.decode(encode(datagram)) for datagram in datagrams]
+        for datagram in filter(is_batch, datagrams):
             lengths[len(datagram.messages)] += 1
-        on_datagram(self, source, datagram, *args)
+        on_datagrams(self, source, datagrams, *args)
 
     patch.setattr(codec, "SCANS", True)
-    patch.setattr(Member, "on_datagram", received)
+    patch.setattr(Member, "on_datagrams", received)
     return lengths
 
 

@@ -117,7 +117,8 @@ def calls_of(action):
 
 def hear(member, datagram, *, recording=False):
     out = Effects(recording=recording)
-    member.on_datagram(1, GROUP_CODEC.decode(encode(datagram)), 0.0, out)
+    member.on_datagrams(1, (GROUP_CODEC.decode(encode(datagram)),), 0.0, out)
+    assert not out.refused
     return out
 
 

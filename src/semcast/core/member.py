@@ -13,8 +13,10 @@ from typing import Any
 from semcast import kernel
 from semcast.core.answering import RepairAnswerer
 from semcast.core.datagram_validator import DatagramValidator
+from semcast.core.detection import Detection
 from semcast.core.flush import CLOSED, OPEN, Flush
 from semcast.core.member_buffers import MemberBuffers
+from semcast.core.neighbours import group_first_transmissions, join_first_transmissions
 from semcast.core.order import ORDERS
 from semcast.core.outbox import Outbox
 from semcast.core.port import Port, ViewPort
@@ -22,18 +24,15 @@ from semcast.core.receiver import Receiver
 from semcast.core.recipe import Recipe
 from semcast.core.repair_requester import RepairRequester
 from semcast.core.sending import Sending
-from semcast.core.stability import QuorumDetector
 from semcast.core.trace import Trace
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
-from semcast.terms.events import RECLAIM, SAFE, STABLE
 from semcast.terms.ids import NEVER, Incarnation, Pid, Rank, Seq
 from semcast.terms.machine import Command, ForgetMember, Machine, Status
 from semcast.terms.messages import (
     Data,
     Datagram,
     Excluded,
-    FrontierVote,
     Nack,
     SafetyGossip,
     StabilityGossip,
@@ -77,23 +76,11 @@ class Member(Machine):
         self.answerer = RepairAnswerer(recipe, self.reception, store, self.outbox, port, self.trace)
         machines = self.holdings, self.reception, self.vetting, self.outbox
         self.sending = Sending(recipe, rank, *machines, bases[rank], self.ordering)
-        self._make_detectors(recipe, rng)
-
-    def _make_detectors(self, recipe: Recipe, rng: Random) -> None:
-        frontier, rank = self.reception.frontier, self.rank
-        members, fanout = recipe.members, recipe.fanout
-        how = (recipe.gossip_after, recipe.direct_gossip, self.view.seq_bases, self.port)
-        self.stability = QuorumDetector(
-            rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip, *how
-        )
-        quorum, period_s = recipe.f + 1, recipe.safety_period_s
-        self.safety = QuorumDetector(
-            rank, members, quorum, frontier, rng, period_s, fanout, SafetyGossip, *how
-        )
+        hears = self.holdings, self.reception, self.recovery, self.outbox, self.trace
+        self.detection = Detection(recipe, rank, view, *hears, rng, port)
+        self.stability, self.safety = self.detection.stability, self.detection.safety
         self.gossip_after_bytes = self.gossip_at_bytes = recipe.gossip_after_bytes or inf
-        self.needs_safety = recipe.needs_safety
         self.adapts = recipe.needs_safety and not recipe.safety_always
-        self.safety.enabled = recipe.needs_safety and recipe.safety_always
 
     def __repr__(self) -> str:
         return f"Member({self.rank}, {self.view}, {self.reception}, {self.holdings})"
@@ -121,52 +108,59 @@ class Member(Machine):
             self.holdings.purge_stored(self.rank, out)
             self._settle(now, out)
 
-    def on_datagram(self, source: Rank, datagram: Datagram, now: float, out: Effects) -> None:
-        """Something came from `source`; raises RemoteProtocolError if this group cannot say it."""
-        if self.excluded:
-            return
-        if source in self.forgotten:
+    def on_datagrams(
+        self, source: Rank, datagrams: Sequence[Datagram], now: float, out: Effects
+    ) -> None:
+        """Something came from `source`; what this group cannot say is refused."""
+        if source in self.forgotten and not self.excluded:
             self.port.send((source,), Excluded(source), out)
             self.trace.turned_away(source, out)
             return
-        if self.ending.state == CLOSED and not isinstance(datagram, Nack):
-            return
-        if isinstance(datagram, Data):
-            runs = kernel.runs_of(datagram.messages)
-            if self.vetting.check_data(source, datagram, runs):
-                self._end(out)
-            else:
-                if datagram.safe or datagram.notices:
-                    self._on_news(source, datagram, out)
-                for run in runs:
-                    self.reception.on_run(run, source, out)
-                if datagram.nack_number:
-                    self.recovery.on_answer(datagram, now)
+        for group in (datagrams,) if len(datagrams) == 1 else group_first_transmissions(datagrams):
+            if self.excluded:
+                return
+            if self.ending.state == CLOSED and not isinstance(group[0], Nack):
+                continue
+            try:
+                datagram = group[0] if len(group) == 1 else join_first_transmissions(group)
+                if isinstance(datagram, Data):
+                    runs = kernel.runs_of(datagram.messages)
+                    if self.vetting.check_data(source, datagram, runs):
+                        self._end(out)
+                        return
+                    if datagram.safe or datagram.notices:
+                        self._on_news(source, datagram, out)
+                    for run in runs:
+                        self.reception.on_run(run, source, out)
+                    if datagram.nack_number:
+                        self.recovery.on_answer(datagram, now)
+                else:
+                    self._on_control(source, datagram, now, out)
+                self._settle(now, out)
+            except Exception as error:
+                if len(group) == 1:
+                    out.refused.append(error)
+                    continue
+                for each in group:  # Not all of them are at fault.
+                    self.on_datagrams(source, (each,), now, out)
+
+    def _on_control(self, source: Rank, datagram: Datagram, now: float, out: Effects) -> None:
+        """What carries no messages."""
+        self.vetting.check(source, datagram)
+        if self.vetting.implies_exclusion(datagram):
+            self._end(out)
         else:
-            self.vetting.check(source, datagram)
-            if self.vetting.implies_exclusion(datagram):
-                self._end(out)
-            else:
-                _HANDLERS[type(datagram)](self, source, datagram, now, out)
-        self._settle(now, out)
+            _HANDLERS[type(datagram)](self, source, datagram, now, out)
 
     def _on_news(self, source: Rank, data: Data, out: Effects) -> None:
         """A datagram says what is safe or was purged."""
         if data.safe:
-            self._on_safe(self.safety.on_agreed(source, data.safe), out)
+            self.detection.on_known_safe(source, data.safe, out)
         if data.notices:
             self.reception.on_notices(data.notices, source, out)
 
     def _on_nack(self, source: Rank, nack: Nack, now: float, out: Effects) -> None:
         self.answerer.on_nack(source, nack, out)
-
-    def _on_stability(self, source: Rank, g: StabilityGossip, now: float, out: Effects) -> None:
-        self._take_hints(source, g.votes, out)
-        self._on_stable(self.stability.on_gossip(source, g.votes, now), out)
-
-    def _on_safety(self, source: Rank, g: SafetyGossip, now: float, out: Effects) -> None:
-        self._take_hints(source, g.votes, out)
-        self._on_safe(self.safety.on_gossip(source, g.votes, now), out)
 
     def _on_window_empty(self, source: Rank, w: WindowEmpty, now: float, out: Effects) -> None:
         self.reception.learn_sent(w.sender, w.last)
@@ -176,49 +170,9 @@ class Member(Machine):
             self._end(out)
 
     def _end(self, out: Effects) -> None:
-        self.excluded = True
+        self.excluded, self.deadline = True, NEVER
         if not self.view.id:  # Who is in a view that changes, its members decide elsewhere.
             out.outputs.append(Ended(EXCLUDED))
-
-    def _take_hints(self, source: Rank, ballots: tuple[FrontierVote, ...], out: Effects) -> None:
-        """Gossip tells where streams end and who holds them [SRM §5.3]."""
-        for ballot in ballots:
-            reached = self.stability.reached(ballot)
-            self.reception.learn_indirect(ballot.sender, max(ballot.frontier, reached))
-            self.recovery.on_peer_frontier(source, ballot.sender, ballot.frontier)
-            if ballot.sender == self.rank:
-                self._on_claim(source, ballot.frontier, out)
-
-    def _on_claim(self, source: Rank, frontier: Seq, out: Effects) -> None:
-        """A peer has come so far in the own stream."""
-        self.outbox.on_peer_frontier(source, frontier)
-        if self.needs_safety and self.safety.on_peer_frontier(source, frontier):
-            self._on_safe([self.rank], out)
-        if self.stability.on_peer_frontier(source, frontier):
-            self._on_stable([self.rank], out)
-
-    def _on_stable(self, streams: list[Rank], out: Effects) -> None:
-        for sender in streams:
-            stable = self.stability.agreed[sender]
-            self._record(STABLE, sender, stable, out)
-            if sender == self.rank:
-                if self.stability.direct and self.outbox.peers:
-                    # Before anything is sent into the room that it makes.
-                    self.stability.announce(self.outbox.audience, out)
-                self.outbox.on_stable(stable)
-            if self.recipe.replicated or sender == self.rank:
-                self.holdings.on_stable(sender, stable, out)
-                self._record(RECLAIM, sender, stable, out)
-
-    def _on_safe(self, streams: list[Rank], out: Effects) -> None:
-        for sender in streams:
-            safe = self.safety.agreed[sender]
-            self._record(SAFE, sender, safe, out)
-            self.holdings.on_safe(sender, safe, out)
-
-    def _record(self, kind: str, sender: Rank, seq: Seq, out: Effects) -> None:
-        if out.events is not None:
-            self.trace.advanced(kind, sender, seq, self.holdings.messages, out)
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
@@ -230,10 +184,7 @@ class Member(Machine):
         if self.excluded:
             return
         self.outbox.on_time(now, out)
-        if now >= self.stability.deadline:
-            self._on_stable(self.stability.on_time(now, out), out)
-        if now >= self.safety.deadline:
-            self._on_safe(self.safety.on_time(now, out), out)
+        self.detection.on_time(now, out)
         self._settle(now, out)
 
     def on_idle(self, now: float, out: Effects) -> None:
@@ -286,10 +237,7 @@ class Member(Machine):
         self.reception.forget(member, out)
         self.recovery.forget(member)
         self.outbox.forget(member)
-        if not self.recipe.replicated:
-            self.stability.close(member)
-        self._on_safe(self.safety.forget(member), out)
-        self._on_stable(self.stability.forget(member), out)
+        self.detection.forget(member, out)
         self._settle(now, out)
 
     def stop(self, now: float, out: Effects) -> None:
@@ -393,8 +341,8 @@ class Member(Machine):
 
 _HANDLERS: dict[type, Callable[[Member, Rank, Any, float, Effects], None]] = {
     Nack: Member._on_nack,
-    StabilityGossip: Member._on_stability,
-    SafetyGossip: Member._on_safety,
+    StabilityGossip: lambda m, source, g, now, out: m.detection.on_stability(source, g, now, out),
+    SafetyGossip: lambda m, source, g, now, out: m.detection.on_safety(source, g, now, out),
     WindowEmpty: Member._on_window_empty,
     Excluded: Member._on_excluded,
 }

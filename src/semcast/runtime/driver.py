@@ -17,7 +17,6 @@ from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
 from semcast.runtime.clock import DriverClock, Timer
-from semcast.runtime.runs import joined_runs
 from semcast.terms.effects import Effects
 from semcast.terms.errors import (
     InternalError,
@@ -206,11 +205,10 @@ class Driver:
     def _handle(self, received: list[tuple[Pid, list[Any]]], now: float, out: Effects) -> None:
         self._is_answering = True
         for source, datagrams in received:
-            for datagram in datagrams if len(datagrams) == 1 else joined_runs(datagrams):
-                try:
-                    self.machine.on_datagram(source, datagram, now, out)
-                except Exception as error:
-                    self._channel.discard(error, now)
+            self.machine.on_datagrams(source, datagrams, now, out)
+        for error in out.refused:
+            self._channel.discard(error, now)
+        out.refused.clear()
 
     def _input(self, handler: Callable[..., T], *args: Any) -> T:
         """Give the machine an input and carry out its effects.

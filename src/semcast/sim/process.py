@@ -8,15 +8,15 @@ The clock that a machine reads is the simulation's plus what it has jumped.
 The process knows no family: commands, records and datagrams are values that it passes on.
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final
 
 from semcast.faults import Downtime, Failpoint, FailpointSet, truncate_effects
 from semcast.sim.application import Application
 from semcast.sim.circumstances import Circumstances, Machines
 from semcast.sim.clock import VirtualClock
 from semcast.sim.disk_writer import DiskWriter
+from semcast.sim.inbox import Handler, Inbox, Unread
 from semcast.sim.network import DatagramCarrier
 from semcast.sim.timer import DeadlineTimer
 from semcast.terms.effects import Effects
@@ -25,8 +25,6 @@ from semcast.terms.events import CRASH, DISK, RECOVER, Event
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, GoOffline, GoOnline, LeaveGroup, Status
 from semcast.terms.outputs import Ended
-
-Handler: TypeAlias = Callable[..., None]
 
 PAUSED: Final = 1
 BUSY: Final = 2
@@ -61,9 +59,9 @@ class SimProcess:
         points = (*circumstances.failpoints, *circumstances.isolations)
         self._tripwire = FailpointSet(points) if points else None
         self._processor, self._observers = circumstances.processor, tuple(circumstances.observers)
-        self._idle_s = circumstances.idle_s
+        self._idle_s, self._on_error = circumstances.idle_s, circumstances.on_error
         self._is_recording = bool(circumstances.observers or points)
-        self._inbox: deque[tuple[Handler, tuple[Any, ...], bool]] = deque()
+        self._inbox = Inbox(circumstances.socket_datagrams_max)
         self._held, self._pauses, self._finishes_late = AWAY, 0, False
         self._cut, self._is_offline = 0, False
         self._skew_s = 0.0
@@ -75,9 +73,8 @@ class SimProcess:
         self.life = Incarnation(self.pid, inc)
         self.machine = self._machines.born(self.life, self.now, records)
         self._begins = self._machines.begins(self.life)
-        self._on_datagram = self.machine.on_datagram
+        self._on_datagrams = self.machine.on_datagrams
         self._out = Effects(recording=self._is_recording)
-        self._socket = 0
         self.timer = DeadlineTimer(self)
         self._is_idle_due = self._is_idle = False
         self._writer.begin()
@@ -174,7 +171,7 @@ class SimProcess:
     def _stop(self, why: int) -> None:
         self._held = self._held & ~BUSY | why
         self._finishes_late = False
-        self._inbox.clear()
+        self._inbox = Inbox(self._circumstances.socket_datagrams_max)
         self._out = Effects(recording=self._is_recording)
         self.application.stop()
 
@@ -237,10 +234,10 @@ class SimProcess:
         if self._held or self._cut or self._processor is not None:
             self._receive_late(source, datagram)
             return
-        try:
-            self._on_datagram(source, datagram, self.clock.now + self._skew_s, self._out)
-        except RemoteProtocolError as error:
-            self._refuse(source, error)
+        out = self._out
+        self._on_datagrams(source, (datagram,), self.clock.now + self._skew_s, out)
+        if out.refused:
+            self._refuse(source, out)
         self._carry_out()
 
     def _receive_late(self, source: int, datagram: Any) -> None:
@@ -248,12 +245,15 @@ class SimProcess:
         if self._cut or self._held & _GONE:
             return
         if not self._held:
-            self._run(self._on_datagram, (source, datagram), is_datagram=True)
-        elif self._socket < self._circumstances.socket_datagrams_max:
-            self._socket += 1
-            self._inbox.append((self._on_datagram, (source, datagram), True))
-        else:
+            self._run(self._read, ([(source, [datagram])],), 1)
+        elif not self._inbox.put_datagram(self._read, source, datagram):
             self._network.dropped["socket"] += 1
+
+    def _read(self, unread: Unread, now: float, out: Effects) -> None:
+        for source, datagrams in unread:
+            self._on_datagrams(source, datagrams, now, out)
+            if out.refused:
+                self._refuse(source, out)
 
     def enter(self, handler: Handler, *args: Any) -> None:
         """An input other than a datagram: handle it now, or once nothing holds the process."""
@@ -271,29 +271,21 @@ class SimProcess:
         if inc == self.life.inc and not self._held:
             self._run(handler, args)
         elif inc == self.life.inc and not self._held & _GONE:
-            self._inbox.append((handler, args, False))
+            self._inbox.put(handler, args)
 
     def _drain(self) -> None:
-        inbox = self._inbox
-        while inbox and not self._held:
-            handler, args, is_datagram = inbox.popleft()
-            self._socket -= is_datagram
-            self._run(handler, args, is_datagram)
+        while self._inbox and not self._held:
+            self._run(*self._inbox.take())
 
-    def _run(self, handler: Handler, args: tuple[Any, ...], is_datagram: bool = False) -> None:
+    def _run(self, handler: Handler, args: tuple[Any, ...], datagrams: int = 0) -> None:
+        """Handle an input, which is so many `datagrams`."""
         processor, out, now = self._processor, self._out, self.clock.now + self._skew_s
-        cost = 0.0
-        try:
-            if processor is None:
-                handler(*args, now, out)
-            else:
-                cost = processor.run(handler, args, now, out)
-        except RemoteProtocolError as error:
-            self._refuse(args[0], error)
         if processor is None:
+            handler(*args, now, out)
             self._carry_out()
             return
-        traversals = sum(len(to) for to, _ in out.send) + is_datagram
+        cost = processor.run(handler, args, now, out)
+        traversals = sum(len(to) for to, _ in out.send) + datagrams
         cost += traversals * processor.stack_s  # [SRM §5.4]
         self.busy_s += cost
         self._held |= BUSY
@@ -310,10 +302,13 @@ class SimProcess:
         self._carry_out()
         self._drain()
 
-    def _refuse(self, source: int, error: RemoteProtocolError) -> None:
-        if self._circumstances.on_error is None:
-            raise error
-        self._circumstances.on_error(self.life, source, error)
+    def _refuse(self, source: int, out: Effects) -> None:
+        """What no correct peer sends goes to who looks on; a mistake of a machine ends the run."""
+        refused, out.refused = out.refused, []
+        for error in refused:
+            if self._on_error is None or not isinstance(error, RemoteProtocolError):
+                raise error
+            self._on_error(self.life, source, error)
 
     # Effects: persist, record, send, hand over, then the timers
 

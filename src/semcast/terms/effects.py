@@ -18,15 +18,19 @@ class Effects:
     `events` is None when nobody records.  `send` has an audience with each datagram, EVERYONE or
     some, and each kind of machine has its datagrams; one entry is encoded and sealed once however
     many get it.  `outputs` has what is for the application, in one order.
+
+    `refused` has the errors of datagrams that were not handled, or not to their end: a
+    `RemoteProtocolError` if no correct peer sends that, else it is a mistake of this program.
     """
 
-    __slots__ = ("events", "outputs", "persist", "send")
+    __slots__ = ("events", "outputs", "persist", "refused", "send")
 
     def __init__(self, *, recording: bool) -> None:
         self.persist: list[tuple[int, Record]] = []
         self.events: list[Event] | None = [] if recording else None
         self.send: list[tuple[Sequence[Rank], Any]] = []
         self.outputs: list[Output] = []
+        self.refused: list[Exception] = []
 
     def __repr__(self) -> str:
         return f"Effects(send={self.send}, outputs={self.outputs})"

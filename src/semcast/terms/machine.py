@@ -116,8 +116,11 @@ class Machine(Protocol):
         ...
 
     @abstractmethod
-    def on_datagram(self, source: Pid, datagram: Any, now: float, out: Effects) -> None:
-        """Handle a datagram; a datagram that no correct peer sends raises RemoteProtocolError."""
+    def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
+        """Handle datagrams of one process, in the order they came.
+
+        One that fails costs itself alone, and `out.refused` says why.
+        """
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""

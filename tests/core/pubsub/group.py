@@ -78,6 +78,7 @@ class Group:
         try:
             return getattr(self.people[pid], what)(*args, self.now, out)
         finally:
+            assert not out.refused
             self.carry_out(pid, out)
 
     def tell(self, pid: int, command: Command) -> None:
@@ -91,7 +92,8 @@ class Group:
     def hand(self, source: int, target: int, datagram: Any) -> Effects:
         """Give one datagram to a participant at once."""
         out = Effects(recording=True)
-        self.people[target].on_datagram(source, datagram, self.now, out)
+        self.people[target].on_datagrams(source, (datagram,), self.now, out)
+        assert not out.refused
         effects = list(out.send)
         self.carry_out(target, out)
         out.send = effects
@@ -122,7 +124,7 @@ class Group:
 
     def arrive(self, source: int, target: int, data: bytes) -> None:
         if target not in self.down and target not in self.unplugged:
-            self.do(target, "on_datagram", source, PUBSUB_CODEC.decode(data))
+            self.do(target, "on_datagrams", source, (PUBSUB_CODEC.decode(data),))
 
     def sync(self, pid: int, inc: int, ticket: int) -> None:
         if pid in self.down or inc != self.inc[pid]:

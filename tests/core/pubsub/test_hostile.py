@@ -87,7 +87,8 @@ def test_no_sequence_of_datagrams_raises(recipe, pid, datagrams, rng) -> None:
         if step is None:
             person.on_command(JoinGroup(), now, out)
         else:
-            person.on_datagram(step[0], PUBSUB_CODEC.decode(encode(step[1])), now, out)
+            person.on_datagrams(step[0], (PUBSUB_CODEC.decode(encode(step[1])),), now, out)
+            assert not out.refused
         now += 0.1
         person.on_persisted(1 << 60, now, out)
         person.on_time(now, out)

@@ -32,7 +32,7 @@ def test_one_too_many_cannot_publish_and_says_so() -> None:
 def test_what_it_sends_all_the_same_is_recorded_as_discarded() -> None:
     out = Effects(recording=True)
     message = DataMessage(STREAMS_MAX, 1, payload=b"x")
-    member(0).on_datagram(STREAMS_MAX, Publication((message,)), 0.0, out)
+    member(0).on_datagrams(STREAMS_MAX, (Publication((message,)),), 0.0, out)
     assert [event.kind for event in out.events or ()] == [DISCARD]
 
 
@@ -40,10 +40,10 @@ def test_all_others_are_followed_and_a_welcome_names_every_one() -> None:
     follower = member(0)
     for sender in range(1, STREAMS_MAX):
         published = Publication((DataMessage(sender, 1, payload=b"x"),))
-        follower.on_datagram(sender, published, 0.0, Effects(recording=False))
+        follower.on_datagrams(sender, (published,), 0.0, Effects(recording=False))
     assert len(follower.tracker.streams) == STREAMS_MAX - 1
     follower.membership._is_sampled = lambda: True  # type: ignore[method-assign]
     out = Effects(recording=False)
-    follower.on_datagram(STREAMS_MAX + 1, Join(5), 0.0, out)
+    follower.on_datagrams(STREAMS_MAX + 1, (Join(5),), 0.0, out)
     [welcome] = [sent for _, sent in out.send if isinstance(sent, Welcome)]
     assert {heard.sender for heard in welcome.lasts} == set(range(1, STREAMS_MAX))

@@ -58,6 +58,7 @@ class World:
     def do(self, pid, handler, *args):
         out = Effects(recording=True)
         result = handler(*args, self.now, out)
+        assert not out.refused
         self._carry_out(pid, out)
         return result
 
@@ -79,7 +80,7 @@ class World:
                 lost = (pid, peer) in self.cut or self.lose(pid, peer, datagram.datagram)
                 if peer != pid and peer in self.members and not lost:
                     at = self.now + 0.0005 + 0.0005 * self._rng.random()
-                    self._at(at, peer, "on_datagram", pid, datagram)
+                    self._at(at, peer, "on_datagrams", pid, (datagram,))
         for output in out.outputs:
             if isinstance(output, Installed):
                 self._install(pid, output)

@@ -1,7 +1,6 @@
 """One process of a publish/subscribe group: the machines of a recipe, wired together.
 
-A driver calls it as any `Machine`.  The same object runs under the simulator and between real
-processes.  No protocol rule is here.
+A driver calls it as any `Machine`.  No protocol rule is here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -49,7 +48,6 @@ from semcast.terms.pubsub import (
     NotHeld,
     Publication,
     PublisherHeartbeat,
-    PubsubDatagram,
     Record,
     RecoveryQuery,
     RecoveryReply,
@@ -92,8 +90,8 @@ class Participant(Machine):
         self.recipe, self.pid = recipe, pid
         self.loggers = frozenset(recipe.logger_pids)
         self.vetting = PubsubValidator(recipe, pid)
-        storage = self.storage = Storage(inc)
-        self.delivery = SubscriberDelivery(recipe, pid, self.storage)
+        self.storage = storage = Storage(inc)
+        self.delivery = SubscriberDelivery(recipe, pid, storage)
         self.roster = MemberTable(recipe, pid, unaware_of if pid not in self.loggers else ())
         is_lost = pid in self.loggers and inc > 0 and not left.is_synchronised
         self.publisher = Publisher(recipe, pid, self.storage, left, now, lost_disk=is_lost)
@@ -174,16 +172,19 @@ class Participant(Machine):
             if self.delivery.on_message(message, source, out) and keeps:
                 self.buffer.add(message, now)
 
-    def on_datagram(self, source: Rank, datagram: PubsubDatagram, now: float, out: Effects) -> None:
+    def on_datagrams(
+        self, source: Rank, datagrams: Sequence[Any], now: float, out: Effects
+    ) -> None:
         """Something came from `source`; what it cannot mean is discarded."""
-        if self.membership.state == OFFLINE:
-            return
-        if not self.vetting.is_valid(source, datagram):
-            if out.events is not None:
-                out.events.append(Event(DISCARD, self.pid, note="malformed", peer=source))
-            return
-        _HANDLERS[type(datagram)](self, source, datagram, now, out)
-        self._settle(now, out)
+        for datagram in datagrams if self.membership.state != OFFLINE else ():
+            try:
+                if self.vetting.is_valid(source, datagram):
+                    _HANDLERS[type(datagram)](self, source, datagram, now, out)
+                    self._settle(now, out)
+                elif out.events is not None:
+                    out.events.append(Event(DISCARD, self.pid, note="malformed", peer=source))
+            except Exception as error:
+                out.refused.append(error)
 
     def _on_repair(self, source: Rank, repair: Repair, now: float, out: Effects) -> None:
         self.selection.on_answer(source, now)
@@ -366,9 +367,9 @@ class Participant(Machine):
         self.logger_role.declare_complete(out)
 
     def _next(self) -> float:
-        first = min(self.publisher.deadline, self.subscriber.deadline)
-        first = min(first, self.gossiper.deadline, self.recovery.deadline)
-        return first if self.logger_role is None else min(first, self.logger_role.deadline)
+        first = min(self.publisher.deadline, self.subscriber.deadline, self.recovery.deadline)
+        last = NEVER if self.logger_role is None else self.logger_role.deadline
+        return min(first, self.gossiper.deadline, last)
 
 
 _HANDLERS: dict[type, Callable[[Participant, Rank, Any, float, Effects], None]] = {

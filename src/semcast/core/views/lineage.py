@@ -71,8 +71,9 @@ class LineageGuard:
         latest, lineage = self.latest, view.lineage
         self.usual = {pid: (lineage, inc) for pid, inc in view.members if inc == latest[pid]}
 
-    def admits(self, source: Pid, stamped: Stamped, now: float) -> bool:
-        """Whether the other machines may see the datagram; if not, it is counted."""
+    def admits(self, source: Pid, stamped: Stamped, now: float, count: int = 1) -> bool:
+        """Whether the other machines may see the datagram; if not, it and others like it, `count`
+        of them, are counted."""
         lineage, inc, datagram = stamped.lineage, stamped.inc, stamped.datagram
         own = self.view.lineage
         if self.usual.get(source) == (lineage, inc):
@@ -80,10 +81,10 @@ class LineageGuard:
         if own not in (lineage, NO_LINEAGE):
             is_joiner = lineage == NO_LINEAGE and isinstance(datagram, Heartbeat)
             if not is_joiner:
-                self._on_foreign(stamped, now)
+                self._on_foreign(stamped, now, count)
                 return False
         if inc < self.latest.get(source, 0) or not self._is_of_member(source, stamped):
-            self.discarded["incarnation"] += 1
+            self.discarded["incarnation"] += count
             return False
         if inc > self.latest.get(source, -1):
             self.usual.pop(source, None)
@@ -97,8 +98,8 @@ class LineageGuard:
             return True
         return self.members.get(source, stamped.inc) == stamped.inc
 
-    def _on_foreign(self, stamped: Stamped, now: float) -> None:
-        self.discarded["lineage"] += 1
+    def _on_foreign(self, stamped: Stamped, now: float, count: int) -> None:
+        self.discarded["lineage"] += count
         datagram, lineage = stamped.datagram, stamped.lineage
         if not (isinstance(datagram, Heartbeat) and datagram.primary and lineage):
             return

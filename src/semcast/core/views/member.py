@@ -12,6 +12,7 @@ from random import Random
 
 from semcast.core.flush import CLOSED
 from semcast.core.member import Member
+from semcast.core.neighbours import group_by_view
 from semcast.core.trace import LifeTrace
 from semcast.core.views.failure_detector import FailureDetector
 from semcast.core.views.lineage import LineageGuard
@@ -143,26 +144,36 @@ class ViewMember(Machine):
             self._settle(now, out)
         return accepted
 
-    def on_datagram(self, source: Pid, stamped: Stamped, now: float, out: Effects) -> None:
-        """Something came from a process; raises RemoteProtocolError if it cannot be meant."""
-        if self.ended or source == self.life.pid:
+    def on_datagrams(
+        self, source: Pid, datagrams: Sequence[Stamped], now: float, out: Effects
+    ) -> None:
+        """Something came from a process; what it cannot mean is refused."""
+        if source == self.life.pid:
             return
-        guard, usual = self.guard, (stamped.lineage, stamped.inc)
-        if guard.usual.get(source) == usual or guard.admits(source, stamped, now):
-            self.suspicion.on_message(source, now)
-            datagram = stamped.datagram
-            if isinstance(datagram, ViewEnvelope):
-                member = self.by_view.get(datagram.view)
-                if member is not None:
-                    rank = member.port.rank_of.get(source)
-                    if rank is None:
-                        raise RemoteProtocolError(f"process {source} is not in view {member.view}")
-                    member.on_datagram(rank, datagram.datagram, now, out)
-            else:
-                self._on_other(source, datagram, now, out)
-        else:
-            self.suspicion.on_input(now)
-        self._settle(now, out)
+        guard = self.guard
+        groups = ((datagrams[0], ()),) if len(datagrams) == 1 else group_by_view(datagrams)
+        for stamped, more in groups:
+            if self.ended:
+                return
+            try:
+                usual, datagram = (stamped.lineage, stamped.inc), stamped.datagram
+                if guard.usual.get(source) != usual and not guard.admits(
+                    source, stamped, now, 1 + len(more)
+                ):
+                    self.suspicion.on_input(now)
+                else:
+                    self.suspicion.on_message(source, now)
+                    if not isinstance(datagram, ViewEnvelope):
+                        self._on_other(source, datagram, now, out)
+                    elif (member := self.by_view.get(datagram.view)) is not None:
+                        rank = member.port.rank_of.get(source)
+                        if rank is None:
+                            raise RemoteProtocolError(f"{source} is not in view {member.view}")
+                        member.on_datagrams(rank, (datagram.datagram, *more), now, out)
+                self._settle(now, out)
+            except Exception as error:
+                out.refused += [error] * (1 + len(more))
+                guard.stamp(out)  # What was due before it still leaves.
 
     def _on_other(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
         """What is not said by a member of a view to the others as such."""

@@ -189,8 +189,8 @@ def first_message_missed(original: Any) -> Callable[..., Any]:
 def any_lineage(original: Any) -> Callable[..., Any]:
     """What comes from another founding is taken like anything else."""
 
-    def admits(self: LineageGuard, source: Pid, stamped: Stamped, now: float) -> bool:
-        original(self, source, stamped, now)
+    def admits(self: LineageGuard, source: Pid, stamped: Stamped, now: float, count: int) -> bool:
+        original(self, source, stamped, now, count)
         return True
 
     return admits
