@@ -15,7 +15,7 @@ from side_by_side import report, side_by_side
 from semcast.core.order.fifo import FifoQueue
 from semcast.core.recipe import Recipe
 from semcast.core.relation import make_annotator
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.workloads.predecessor_lists import list_predecessors
 from semcast.workloads.stock import quotes
 
@@ -24,16 +24,16 @@ MESSAGES = 20_000
 
 def messages(recipe: Recipe) -> list[DataMessage]:
     """The stock mix, annotated for the recipe's relation."""
-    mix: Iterator[Submission] = quotes(Random(1), size=100)
+    mix: Iterator[Update] = quotes(Random(1), size=100)
     if recipe.relation in ("bitmap", "list"):
         mix = list_predecessors(mix, recipe.k)
     notes = make_annotator(recipe)
     annotated = []
-    for seq, submission in enumerate(islice(mix, MESSAGES), start=1):
-        annotation = notes.annotate(seq, submission)
+    for seq, update in enumerate(islice(mix, MESSAGES), start=1):
+        annotation = notes.annotate(seq, update.item, update)
         notes.remember(seq, annotation)
         item, covers, keep = annotation
-        annotated.append(DataMessage(0, seq, item, covers, keep, (), submission.payload))
+        annotated.append(DataMessage(0, seq, item, covers, keep, (), update.payload))
     return annotated
 
 

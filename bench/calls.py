@@ -20,7 +20,6 @@ from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import ViewRecipe
-from semcast.runtime.application.group import label_of
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import FoundGroup
@@ -31,12 +30,6 @@ WARM = 20
 READY = 1 << 30
 NAMES = [f"item-{number % 20}" for number in range(MESSAGES)]
 UPDATES = [Update(bytes(100), name) for name in NAMES]
-LABELS = {name: label_of(name) for name in NAMES}
-
-
-def parcel() -> Any:
-    """What an application offers at once."""
-    return kernel.UpdateBatch(list(UPDATES), LABELS, label_of, None)
 
 
 def calls(work: Callable[[], object]) -> list[str]:
@@ -62,13 +55,13 @@ def between(sender: Any, receiver: Any, source: int, codec: Any) -> tuple[list[s
     """The calls of a sender and of a receiver, once both have warmed up."""
     for turn in range(WARM):
         out = Effects(recording=False)
-        sender.submit(parcel(), turn / 1e5, out)
+        sender.submit(UPDATES, turn / 1e5, out)
         sender.on_idle(turn / 1e5, out)
         for _, datagram in out.send:
             received = codec.decode(encode(datagram))
             receiver.on_datagrams(source, (received,), turn / 1e5, Effects(recording=False))
-    out, offered = Effects(recording=False), parcel()
-    sent = calls(lambda: (sender.submit(offered, 0.001, out), sender.on_idle(0.001, out)))
+    out = Effects(recording=False)
+    sent = calls(lambda: (sender.submit(UPDATES, 0.001, out), sender.on_idle(0.001, out)))
     data = encode(out.send[0][1])
     taken = Effects(recording=False)
     decoded: list[Any] = []

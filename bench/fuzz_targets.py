@@ -36,7 +36,7 @@ from semcast.terms.messages import (
     PurgeNotice,
     SafetyGossip,
     StabilityGossip,
-    Submission,
+    Update,
     WindowEmpty,
 )
 from semcast.terms.messages import FrontierVote as Vote
@@ -171,7 +171,7 @@ class Live:
         self.reassembly = Reassembler(1 << 16, 1 << 17, 8)
         self.numbered = 0
         obsoletes = (1,) if recipe.relation in ("list", "bitmap") else ()
-        batch = [Submission(b"x", item=1), Submission(b"y", item=1, obsoletes=obsoletes)]
+        batch = [Update(b"x", item=1), Update(b"y", item=1, obsoletes=obsoletes)]
         for member in self.members[:2]:
             self.act(member.rank, lambda out, m=member: m.submit(batch, self.now, out))
 
@@ -302,7 +302,7 @@ def _step(live: Live, script: Script) -> None:
     elif action == 5:
         live.act(0, lambda out: member.on_ready(script.byte(), live.now, out))
     elif action == 6:
-        live.act(0, lambda out: member.submit([Submission(item=1)], live.now, out))
+        live.act(0, lambda out: member.submit([Update(item=1)], live.now, out))
     else:
         live.now += script.byte() / 100
         live.act(0, lambda out: member.on_time(live.now, out))

@@ -14,7 +14,7 @@ from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.effects import Effects
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage
 from semcast.terms.outputs import Delivery
 from semcast.wire.codec import GROUP_CODEC, encode
 
@@ -27,7 +27,6 @@ MESSAGES = tuple(
     DataMessage(1, place + 1, ITEMS[place], payload=PAYLOAD, name=NAMES[place])
     for place in range(RUN)
 )
-SUBMISSIONS = [Submission(PAYLOAD, ITEMS[n], name=NAMES[n]) for n in range(RUN)]
 HELD = {message.seq: message for message in MESSAGES}
 LETTERS = [Letter("b", NAMES[n], PAYLOAD, n + 1) for n in range(RUN)]
 UPDATES = [Update(PAYLOAD, name) for name in NAMES]
@@ -49,7 +48,7 @@ CALLS: dict[str, Callable[[Callable[..., Any]], object]] = {
 
 def work(kernel: Any) -> dict[str, Callable[[], int]]:
     """By function of this kernel, something that calls it and returns how many messages it took."""
-    calls = CALLS | _sending(kernel.UpdateBatch) if hasattr(kernel, "UpdateBatch") else CALLS
+    calls = CALLS | _sending(kernel.ItemLabels()) if hasattr(kernel, "ItemLabels") else CALLS
     return {
         name: _calling(getattr(kernel, name), call)
         for name, call in calls.items()
@@ -57,16 +56,11 @@ def work(kernel: Any) -> dict[str, Callable[[], int]]:
     }
 
 
-def _sending(make_parcel: Callable[..., Any]) -> dict[str, Callable[..., object]]:
-    """Calls that kernels without parcels did not understand."""
-    from semcast.runtime.application.group import label_of
-
-    labels = {name: label_of(name) for name in NAMES}
-    parcel = make_parcel(UPDATES, labels, label_of, None)
+def _sending(labels: Any) -> dict[str, Callable[..., object]]:
+    """Calls that older kernels do not understand."""
     return {
-        "build_messages": lambda f: f(DataMessage, 1, 0, SUBMISSIONS, *ROOM),
-        "pack_run": lambda f: f(1, 0, parcel, *ROOM),
-        "make_submissions": lambda f: f(Submission, parcel),
+        "build_run": lambda f: f(1, 0, UPDATES, labels, *ROOM),
+        "pack_run": lambda f: f(1, 0, UPDATES, labels, *ROOM),
     }
 
 
@@ -88,7 +82,7 @@ def member_to_member() -> int:
     delivered = 0
     for batch in range(1, BATCHES + 1):
         now = batch / 1000
-        delivered += _carry(members, 0, now, partial(members[0].submit, SUBMISSIONS, now))
+        delivered += _carry(members, 0, now, partial(members[0].submit, UPDATES, now))
         delivered += _carry(members, 0, now, partial(members[0].on_idle, now))
         for rank, member in enumerate(members):
             if now >= member.deadline:

@@ -21,7 +21,7 @@ from semcast.sim.network import Network
 from semcast.sim.simulation import Simulation
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import FoundGroup
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.terms.views import Prepare
 
 LINK = Link(latency=Constant(0.0001), bandwidth_bps=1e9, queue_bytes=1 << 24)
@@ -68,12 +68,12 @@ class Run:
         recipe: ViewRecipe,
         members: int,
         seed: int,
-        submissions: Iterable[Submission],
+        updates: Iterable[Update],
         rate: float,  # messages per second
         faults: Iterable[Fault],
         slow: int | None = None,
     ) -> None:
-        producer = Producer(repeat(1 / rate), submissions, batch=max(1, int(rate / 100)))
+        producer = Producer(repeat(1 / rate), updates, batch=max(1, int(rate / 100)))
         founding = FoundGroup(tuple(Incarnation(founder, 1) for founder in range(members)), 1)
         self.network = Watched(members)
         self.simulation = Simulation(
@@ -110,7 +110,7 @@ def against_messages(series: str, count: int, seed: int) -> Change:
     got nothing, or its application taken next to nothing."""
     items = [None] if series == LIVE else list(range(ITEMS))
     payload = bytes(SIZE)
-    submissions = (Submission(payload, items[i % len(items)]) for i in range(count))
+    updates = (Update(payload, items[i % len(items)]) for i in range(count))
     faults: list[Fault] = [LeaveAt(LEAVER, CHANGE_AT_S)]
     if series != SLOW_APPLICATION:
         faults.append(Partition(SENT_BY_S / 100, DEADLINE_S, ((SLOW,),)))
@@ -120,11 +120,11 @@ def against_messages(series: str, count: int, seed: int) -> Change:
     )
     slow = SLOW if series == SLOW_APPLICATION else None
     rate = max(count, 1) / (0.9 * SENT_BY_S)
-    return Run(recipe, 4, seed, submissions, rate, faults, slow).change((SENDER, OTHER, SLOW))
+    return Run(recipe, 4, seed, updates, rate, faults, slow).change((SENDER, OTHER, SLOW))
 
 
 def against_members(members: int, seed: int) -> Change:
     """The last of so many members crashes while the first sends 1,000 messages per second."""
-    submissions = (Submission(bytes(SIZE), i % ITEMS) for i in range(10**9))
+    updates = (Update(bytes(SIZE), i % ITEMS) for i in range(10**9))
     crash = Crash(members - 1, CHANGE_AT_S)
-    return Run(ViewRecipe(), members, seed, submissions, 1000.0, [crash]).change(range(members - 1))
+    return Run(ViewRecipe(), members, seed, updates, 1000.0, [crash]).change(range(members - 1))

@@ -5,15 +5,15 @@ import pytest
 from semcast.core.recipe import Recipe
 from semcast.core.relation import listed, make_annotator, protocols
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 
 
-def annotated(recipe, *submissions):
+def annotated(recipe, *updates):
     """The annotations of a stream: item, covers, keep."""
     made = make_annotator(recipe)
     rows = []
-    for seq, submission in enumerate(submissions, start=1):
-        rows.append(made.annotate(seq, submission))
+    for seq, update in enumerate(updates, start=1):
+        rows.append(made.annotate(seq, update.item, update))
         made.remember(seq, rows[-1])
     return rows
 
@@ -28,26 +28,24 @@ def bitmap(annotation):
 
 
 def covering(*obsoletes):
-    return Submission(obsoletes=obsoletes)
+    return Update(obsoletes=obsoletes)
 
 
 @pytest.mark.parametrize("relation", ["item", "all", "none"])
 def test_tags_travel_as_they_are(relation):
-    rows = annotated(
-        Recipe(members=1, relation=relation), Submission(item=7), Submission(never_purge=True)
-    )
+    rows = annotated(Recipe(members=1, relation=relation), Update(item=7), Update(never_purge=True))
     assert rows == [(7, b"", False), (None, b"", True)]
 
 
 @pytest.mark.parametrize("relation", ["item", "all", "none", "update-fin"])
 def test_a_list_means_nothing_to_a_relation_that_is_computed(relation):
     with pytest.raises(LocalProtocolError, match=f"not allowed with relation {relation}"):
-        annotated(Recipe(members=1, relation=relation), Submission(), covering(1))
+        annotated(Recipe(members=1, relation=relation), Update(), covering(1))
 
 
 def test_a_chain_limit_refuses_lists_too():
     with pytest.raises(LocalProtocolError, match="not allowed with relation"):
-        annotated(Recipe(members=1, chain_limit=1), Submission(), covering(1))
+        annotated(Recipe(members=1, chain_limit=1), Update(), covering(1))
 
 
 @pytest.mark.parametrize("relation", ["bitmap", "list"])
@@ -57,30 +55,28 @@ class TestImpossible:
     @pytest.mark.parametrize("obsolete", [2, 3, 99])
     def test_the_same_or_a_later_message(self, relation, obsolete):
         with pytest.raises(LocalProtocolError, match=f"message 2 can only .*, not {obsolete}"):
-            annotated(Recipe(members=1, relation=relation), Submission(), covering(obsolete))
+            annotated(Recipe(members=1, relation=relation), Update(), covering(obsolete))
 
     @pytest.mark.parametrize("obsolete", [0, -1])
     def test_a_message_before_the_first(self, relation, obsolete):
         with pytest.raises(LocalProtocolError, match="they start at 1"):
-            annotated(Recipe(members=1, relation=relation), Submission(), covering(obsolete))
+            annotated(Recipe(members=1, relation=relation), Update(), covering(obsolete))
 
     def test_the_refused_call_leaves_no_mark(self, relation):
         made = make_annotator(Recipe(members=1, relation=relation))
-        made.remember(1, made.annotate(1, Submission()))
+        made.remember(1, made.annotate(1, None, Update()))
         with pytest.raises(LocalProtocolError):
-            made.annotate(2, covering(1, 2))
-        assert len(made.annotate(2, Submission())[1]) == 0
+            made.annotate(2, None, covering(1, 2))
+        assert len(made.annotate(2, None, Update())[1]) == 0
 
 
 class TestBitmap:
     def test_bit_n_names_the_nth_preceding_message(self):
-        rows = annotated(
-            Recipe(members=1, relation="bitmap"), *[Submission()] * 9, covering(9, 7, 1)
-        )
+        rows = annotated(Recipe(members=1, relation="bitmap"), *[Update()] * 9, covering(9, 7, 1))
         assert bitmap(rows[-1]) == bits(1, 3, 9)
 
     def test_no_bits_take_no_bytes_and_nine_take_two(self):
-        rows = annotated(Recipe(members=1, relation="bitmap"), *[Submission()] * 9, covering(1))
+        rows = annotated(Recipe(members=1, relation="bitmap"), *[Update()] * 9, covering(1))
         assert rows[0][1] == b""
         assert len(rows[-1][1]) == 2
 
@@ -88,10 +84,10 @@ class TestBitmap:
         """3 obsoletes 2 obsoletes 1, and 5 obsoletes 3 and 4: hence all of them."""
         rows = annotated(
             Recipe(members=1, relation="bitmap"),
-            Submission(),
+            Update(),
             covering(1),
             covering(2),
-            Submission(),
+            Update(),
             covering(3, 4),
         )
         assert [bitmap(row) for row in rows] == [0, bits(1), bits(1, 2), 0, bits(1, 2, 3, 4)]
@@ -99,7 +95,7 @@ class TestBitmap:
     def test_the_closure_ends_at_k(self):
         rows = annotated(
             Recipe(members=1, relation="bitmap", k=2),
-            Submission(),
+            Update(),
             covering(1),
             covering(2),
             covering(3),
@@ -109,17 +105,17 @@ class TestBitmap:
     @pytest.mark.parametrize("k", [1, 63, 64, 300])
     def test_distance_k_is_allowed_and_beyond_is_an_error(self, k):
         recipe = Recipe(members=1, relation="bitmap", k=k)
-        *_, last = annotated(recipe, *[Submission()] * k, covering(1))
+        *_, last = annotated(recipe, *[Update()] * k, covering(1))
         assert bitmap(last) == bits(k)
         with pytest.raises(
             LocalProtocolError, match=f"message 1 is {k + 1} messages back; .* k = {k}"
         ):
-            annotated(recipe, *[Submission()] * (k + 1), covering(1))
+            annotated(recipe, *[Update()] * (k + 1), covering(1))
 
     def test_what_is_remembered_is_k_bitmaps(self):
         made = make_annotator(Recipe(members=1, relation="bitmap", k=5))
         for seq in range(1, 100):
-            made.remember(seq, made.annotate(seq, Submission()))
+            made.remember(seq, made.annotate(seq, None, Update()))
         assert len(made.recent) == 5
 
 
@@ -127,9 +123,9 @@ class TestList:
     def test_distances_sorted_and_closed(self):
         rows = annotated(
             Recipe(members=1, relation="list"),
-            Submission(),
+            Update(),
             covering(1),
-            Submission(),
+            Update(),
             covering(3, 2),
         )
         assert rows[-1][1] == (1, 2, 3)
@@ -137,7 +133,7 @@ class TestList:
     def test_a_list_has_no_horizon(self):
         far = listed.LISTS_REMEMBERED * 3
         *_, last = annotated(
-            Recipe(members=1, relation="list"), *[Submission()] * far, covering(1, far)
+            Recipe(members=1, relation="list"), *[Update()] * far, covering(1, far)
         )
         assert last[1] == (1, far)
 
@@ -146,7 +142,7 @@ class TestList:
         made = make_annotator(Recipe(members=1, relation="list"))
         length = listed.LISTS_REMEMBERED + 5
         for seq in range(1, length + 1):
-            row = made.annotate(seq, covering(seq - 1) if seq > 1 else Submission())
+            row = made.annotate(seq, None, covering(seq - 1) if seq > 1 else Update())
             made.remember(seq, row)
         assert row[1] == tuple(range(1, listed.LISTS_REMEMBERED + 1))
         assert len(made.recent) == listed.LISTS_REMEMBERED
@@ -156,11 +152,11 @@ class TestUpdateFin:
     """[SVS §5.2]: only a fin supersedes, and only earlier requests' updates of its own items."""
 
     recipe = Recipe(members=1, relation="update-fin")
-    fin = Submission()
+    fin = Update()
 
     @staticmethod
     def update(item):
-        return Submission(item=item)
+        return Update(item=item)
 
     def test_an_update_alone_supersedes_nothing(self):
         rows = annotated(self.recipe, self.update(1), self.fin, self.update(1))
@@ -191,14 +187,15 @@ class TestUpdateFin:
         assert rows[-1][1] == (3,)
 
     def test_never_purge_is_carried(self):
-        rows = annotated(self.recipe, Submission(item=1, never_purge=True), self.fin)
+        rows = annotated(self.recipe, Update(item=1, never_purge=True), self.fin)
         assert [keep for *_, keep in rows] == [True, False]
 
     def test_remembered_items_are_bounded(self, monkeypatch):
         monkeypatch.setattr(protocols, "ITEMS_REMEMBERED", 3)
         made = make_annotator(self.recipe)
         for seq in range(1, 41):
-            made.remember(seq, made.annotate(seq, self.fin if seq % 2 == 0 else self.update(seq)))
+            item = None if seq % 2 == 0 else seq
+            made.remember(seq, made.annotate(seq, item, Update()))
         assert len(made.closed) == 3
         assert not made.open
 
@@ -210,27 +207,27 @@ class TestChainLimit:
         ("limit", "kept"), [(1, [3, 5, 7, 9]), (2, [4, 7, 10]), (3, [5, 9]), (100, [])]
     )
     def test_the_next_is_kept(self, limit, kept):
-        rows = annotated(Recipe(members=1, chain_limit=limit), *[Submission(item=1)] * 10)
+        rows = annotated(Recipe(members=1, chain_limit=limit), *[Update(item=1)] * 10)
         assert [seq for seq, (*_, keep) in enumerate(rows, start=1) if keep] == kept
 
     def test_chains_of_items_are_apart(self):
         rows = annotated(
-            Recipe(members=1, chain_limit=1), *(Submission(item=i) for i in (1, 2, 1, 2, 1, 2))
+            Recipe(members=1, chain_limit=1), *(Update(item=i) for i in (1, 2, 1, 2, 1, 2))
         )
         assert [keep for *_, keep in rows] == [False] * 4 + [True] * 2
 
     def test_a_message_without_an_item_is_in_no_chain(self):
-        rows = annotated(Recipe(members=1, chain_limit=1), *[Submission()] * 9)
+        rows = annotated(Recipe(members=1, chain_limit=1), *[Update()] * 9)
         assert not any(keep for *_, keep in rows)
 
     def test_never_purge_starts_a_chain_anew(self):
         rows = annotated(
             Recipe(members=1, chain_limit=1),
-            Submission(item=1),
-            Submission(item=1),
-            Submission(item=1, never_purge=True),
-            Submission(item=1),
-            Submission(item=1),
+            Update(item=1),
+            Update(item=1),
+            Update(item=1, never_purge=True),
+            Update(item=1),
+            Update(item=1),
         )
         assert [keep for *_, keep in rows] == [False, False, True, False, True]
 
@@ -239,7 +236,7 @@ class TestChainLimit:
         made = make_annotator(Recipe(members=1, chain_limit=5))
         keeps = []
         for seq, item in enumerate([1, 2, 3, 1], start=1):
-            row = made.annotate(seq, Submission(item=item))
+            row = made.annotate(seq, item, Update())
             made.remember(seq, row)
             keeps.append(row[2])
         assert keeps == [False, False, False, True]

@@ -15,19 +15,19 @@ from semcast.terms.effects import Effects
 from semcast.terms.events import MULTICAST
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import JoinGroup
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.terms.views import GroupView
 
 LISTED = [
-    Submission(b"a"),
-    Submission(b"b", obsoletes=(1,)),
-    Submission(b"c", obsoletes=(2,), never_purge=True),
+    Update(b"a"),
+    Update(b"b", obsoletes=(1,)),
+    Update(b"c", obsoletes=(2,), never_purge=True),
 ]
 
 
-def declared_of(member, submissions):
+def declared_of(member, updates):
     out = Effects(recording=True)
-    assert member.submit(submissions, 0.0, out) == len(submissions)
+    assert member.submit(updates, 0.0, out) == len(updates)
     return [declared_by(event) for event in out.events if event.kind == MULTICAST]
 
 
@@ -42,9 +42,7 @@ def test_only_what_was_listed_and_not_the_closure(relation: str) -> None:
 
 
 def test_a_broken_annotator_does_not_change_it(monkeypatch) -> None:
-    monkeypatch.setattr(
-        BitmapAnnotator, "annotate", lambda self, seq, submission: (9, b"\xff", False)
-    )
+    monkeypatch.setattr(BitmapAnnotator, "annotate", lambda *_: (9, b"\xff", False))
     member = Member(Recipe(members=1, relation="bitmap", k=8), 0, Random(1))
     assert declared_of(member, LISTED)[1:] == [
         Declared(0, 2, obsoletes=(1,)),
@@ -54,7 +52,7 @@ def test_a_broken_annotator_does_not_change_it(monkeypatch) -> None:
 
 def test_what_a_chain_limit_keeps_was_not_declared_to_be_kept(monkeypatch) -> None:
     member = Member(Recipe(members=1, chain_limit=1), 0, Random(1))
-    same = [Submission(b"x", item=4) for _ in range(4)]
+    same = [Update(b"x", item=4) for _ in range(4)]
     assert isinstance(member.sending.annotator, ChainLimitAnnotator)
     assert declared_of(member, same) == [Declared(0, seq, item=4) for seq in range(1, 5)]
 
@@ -63,7 +61,7 @@ def test_in_a_view_numbers_are_those_of_the_life() -> None:
     view = GroupView(3, (Incarnation(5, 2),), (10,))
     recipe = Recipe(members=1, relation="list")
     member = Member(recipe, 0, Random(1), view)
-    of_now = [Submission(b"a"), Submission(b"b", obsoletes=(3, 11))]
+    of_now = [Update(b"a"), Update(b"b", obsoletes=(3, 11))]
     assert declared_of(member, of_now)[1] == Declared(5, 12, obsoletes=(3, 11))
 
 

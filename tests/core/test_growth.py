@@ -10,7 +10,7 @@ from collections import deque
 import pytest
 
 from semcast.core.recipe import Recipe
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 
 FEW, MANY = 10_000, 100_000
 
@@ -51,20 +51,20 @@ def calls_of(action):
     return count
 
 
-def feed(w, first, last, submission, batch=40):
+def feed(w, first, last, update, batch=40):
     """Member 0 multicasts messages `first` to `last - 1`; everything may then settle."""
     for start in range(first, last, batch):
-        made = [submission(seq) for seq in range(start, min(start + batch, last))]
+        made = [update(seq) for seq in range(start, min(start + batch, last))]
         assert w.send(0, *made) == len(made)
         w.run(until=w.now + 0.2)
 
 
 RELATIONS = {
-    "item": lambda seq: Submission(item=seq % 7),
-    "none": lambda seq: Submission(),
-    "all": lambda seq: Submission(),
-    "bitmap": lambda seq: Submission(obsoletes=(seq - 1,) if seq > 1 else ()),
-    "update-fin": lambda seq: Submission(item=seq % 14 if seq % 2 else None),
+    "item": lambda seq: Update(item=seq % 7),
+    "none": lambda seq: Update(),
+    "all": lambda seq: Update(),
+    "bitmap": lambda seq: Update(obsoletes=(seq - 1,) if seq > 1 else ()),
+    "update-fin": lambda seq: Update(item=seq % 14 if seq % 2 else None),
 }
 
 
@@ -88,7 +88,7 @@ def test_lists_are_remembered_up_to_a_bound(wire):
     w = wire(Recipe(members=2, relation="list", buffer=200), recording=False)
     sizes, last = [], 1
     for upto in (2_000, 4_000):
-        feed(w, last, upto, lambda seq: Submission(obsoletes=(seq - 7,) if seq > 7 else ()))
+        feed(w, last, upto, lambda seq: Update(obsoletes=(seq - 7,) if seq > 7 else ()))
         sizes.append([census(member) for member in w.members])
         last = upto
     assert sizes[0] == pytest.approx(sizes[1], rel=0.01)
@@ -100,7 +100,7 @@ def test_a_silent_member_and_everything_obsolete_costs_no_memory(wire):
     w.down = {2}
     sizes, last = [], 1
     for upto in (FEW + 1, MANY + 1):
-        feed(w, last, upto, lambda seq: Submission(item=seq % 5))
+        feed(w, last, upto, lambda seq: Update(item=seq % 5))
         w.delivered = [[], [], []]
         w.transit.clear()
         sizes.append([census(member) for member in w.members[:2]])
@@ -114,7 +114,7 @@ def test_a_stopped_application_and_everything_obsolete_costs_no_memory(wire):
     w = wire(Recipe(members=2, buffer=100, protocol="s-sm"), ready=[0], recording=False)
     sizes, last = [], 1
     for upto in (FEW + 1, MANY + 1):
-        feed(w, last, upto, lambda seq: Submission(item=seq % 5))
+        feed(w, last, upto, lambda seq: Update(item=seq % 5))
         w.delivered = [[], []]
         sizes.append(census(w.members[1]))
         last = upto
@@ -124,7 +124,7 @@ def test_a_stopped_application_and_everything_obsolete_costs_no_memory(wire):
 
 def test_ten_thousand_items_are_held_as_ten_thousand_messages(wire):
     w = wire(Recipe(members=2, buffer=20_000), ready=[0], recording=False)
-    feed(w, 1, 20_001, lambda seq: Submission(item=seq % 10_000), batch=500)
+    feed(w, 1, 20_001, lambda seq: Update(item=seq % 10_000), batch=500)
     assert len(w.members[1].holdings.queue) == 10_000
     assert w.members[1].holdings.messages == 10_000
     assert w.members[0].holdings.messages == 0
@@ -147,12 +147,10 @@ def test_work_per_message_is_the_same_with_many_items_as_with_few(wire):
     counts = []
     for items in (10, 10_000):
         w = wire(Recipe(members=2, buffer=30_000, protocol="s-sm"), ready=[0], recording=False)
-        feed(w, 1, items + 1, lambda seq, n=items: Submission(item=seq % n), batch=500)
+        feed(w, 1, items + 1, lambda seq, n=items: Update(item=seq % n), batch=500)
         assert len(w.members[1].holdings.queue) == items
         counts.append(
-            calls_of(
-                lambda w=w, n=items: feed(w, n + 1, n + 1001, lambda s: Submission(item=s % n))
-            )
+            calls_of(lambda w=w, n=items: feed(w, n + 1, n + 1001, lambda s: Update(item=s % n)))
         )
     assert counts[1] == pytest.approx(counts[0], rel=0.05)
 

@@ -10,7 +10,7 @@ from semcast.core.recipe import Recipe
 from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVER, DELIVERY, PURGE, RETRANSMISSION
-from semcast.terms.messages import DataMessage, FrontierVote, StabilityGossip, Submission
+from semcast.terms.messages import DataMessage, FrontierVote, StabilityGossip, Update
 from semcast.terms.outputs import ROOM, delivered
 
 
@@ -289,12 +289,12 @@ def test_the_own_stream_keeps_to_the_window():
     out = Effects(recording=False)
     member = Member(Recipe(members=2, relation="none", window_bytes=100), 0, Random(1))
     member.on_ready(100, 0.0, out)
-    assert member.submit([Submission(bytes(30)) for _ in range(6)], 0.0, out) == 4
-    assert member.submit([Submission(b"x")], 0.0, out) == 0
+    assert member.submit([Update(bytes(30)) for _ in range(6)], 0.0, out) == 4
+    assert member.submit([Update(b"x")], 0.0, out) == 0
     assert ROOM not in out.outputs
     member.on_datagrams(1, (StabilityGossip((FrontierVote(0, 2, 2, b"\x02", 0),)),), 0.0, out)
     assert ROOM in out.outputs
-    assert member.submit([Submission(bytes(300))], 0.0, out) == 1
+    assert member.submit([Update(bytes(300))], 0.0, out) == 1
 
 
 class TestWithoutEcho:
@@ -328,7 +328,7 @@ class TestWithoutEcho:
         out = Effects(recording=True)
         member = Member(Recipe(members=2, buffer=10, relation="none", echo=False), 0, Random(1))
         member.on_ready(ready, 0.0, out)
-        assert member.submit([Submission(b"x", n) for n in range(12)], 0.0, out) == 10
+        assert member.submit([Update(b"x", n) for n in range(12)], 0.0, out) == 10
         assert not out.outputs
         assert [e.seq for e in out.events if e.kind == DELIVER] == list(range(1, 11))
         assert member.holdings.ready == ready

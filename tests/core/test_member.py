@@ -17,7 +17,7 @@ from semcast.terms.messages import (
     Nack,
     SafetyGossip,
     StabilityGossip,
-    Submission,
+    Update,
 )
 
 PROTOCOLS = ["s-sm", "s-rm", "sm", "rm"]
@@ -61,7 +61,7 @@ class TestDissemination:
     def test_everyone_delivers_everything_and_then_holds_nothing(self, wire, protocol, members):
         w = wire(Recipe(members=members, protocol=protocol), judged=True)
         for rank in range(members):
-            w.send(rank, *(Submission(item=i % 3, payload=b"x" * i) for i in range(20)))
+            w.send(rank, *(Update(item=i % 3, payload=b"x" * i) for i in range(20)))
         w.run()
         for rank in range(members):
             for sender in range(members):
@@ -146,26 +146,26 @@ class TestSlowMember:
 
     @pytest.mark.parametrize("purge", ["eager", "lazy"])
     @pytest.mark.parametrize(
-        ("relation", "submissions"),
+        ("relation", "updates"),
         [
-            ("item", [Submission(item=1)] * 200),
-            ("all", [Submission()] * 200),
-            ("bitmap", [Submission(obsoletes=(n,) if n else ()) for n in range(200)]),
-            ("list", [Submission(obsoletes=(n,) if n else ()) for n in range(200)]),
-            ("update-fin", [Submission(item=1), Submission()] * 100),
+            ("item", [Update(item=1)] * 200),
+            ("all", [Update()] * 200),
+            ("bitmap", [Update(obsoletes=(n,) if n else ()) for n in range(200)]),
+            ("list", [Update(obsoletes=(n,) if n else ()) for n in range(200)]),
+            ("update-fin", [Update(item=1), Update()] * 100),
         ],
         ids=["item", "all", "bitmap", "list", "update-fin"],
     )
     @pytest.mark.parametrize("protocol", ["s-sm", "s-rm"])
-    def test_obsolete_messages_never_push_back(self, wire, protocol, relation, submissions, purge):
+    def test_obsolete_messages_never_push_back(self, wire, protocol, relation, updates, purge):
         """It ends with the last word; fins are never obsolete, so of those some must be read."""
         w = wire(
             Recipe(members=3, protocol=protocol, relation=relation, buffer=12, purge=purge),
             ready=[0, 1],
             judged=True,
         )
-        for submission in submissions:
-            assert w.send(0, submission) == 1
+        for update in updates:
+            assert w.send(0, update) == 1
             w.run(until=w.now + 0.2)
             if relation == "update-fin" and w.members[0].sent % 4 == 0:
                 w.ready(2, 2)
@@ -208,7 +208,7 @@ class TestSlowMember:
 
     def test_never_purge_is_never_purged(self, wire):
         w = wire(Recipe(members=2), ready=[0])
-        w.send(0, Submission(item=1, never_purge=True), *[Submission(item=1)] * 3)
+        w.send(0, Update(item=1, never_purge=True), *[Update(item=1)] * 3)
         w.run()
         w.ready(1, 9)
         assert w.seqs(1) == [1, 4]
@@ -278,7 +278,7 @@ class TestOverflow:
     def test_what_precedes_the_impossible_in_its_batch_is_on_its_way(self, wire):
         w = wire(Recipe(members=2, relation="list"))
         out = Effects(recording=False)
-        given = [Submission(), Submission(obsoletes=(7,))]
+        given = [Update(), Update(obsoletes=(7,))]
         assert w.members[0].submit(given, 0.0, out) == 1
         with pytest.raises(LocalProtocolError, match="obsoletes"):
             w.members[0].submit(given[1:], 0.0, out)
@@ -286,29 +286,29 @@ class TestOverflow:
         w.run()
         assert w.seqs(0) == w.seqs(1) == [1]
 
-    def test_a_bug_is_never_taken_for_an_impossible_submission(self, wire, monkeypatch):
+    def test_a_bug_is_never_taken_for_an_impossible_update(self, wire, monkeypatch):
         """Only what the caller said wrong may wait until it is the first."""
         w = wire(Recipe(members=2, relation="list"))
         annotator, out = w.members[0].sending.annotator, Effects(recording=False)
         annotate, calls = annotator.annotate, []
 
-        def broken(seq, submission):
+        def broken(seq, item, update):
             calls.append(seq)
-            return annotate(seq, submission) if len(calls) == 1 else {}["a bug"]
+            return annotate(seq, item, update) if len(calls) == 1 else {}["a bug"]
 
         monkeypatch.setattr(annotator, "annotate", broken)
         with pytest.raises(KeyError, match="a bug"):
-            w.members[0].submit([Submission(), Submission()], 0.0, out)
+            w.members[0].submit([Update(), Update()], 0.0, out)
         assert calls == [1, 2]
         assert w.members[0].sent == 1
 
     @pytest.mark.parametrize("obsolete", [0, 5, 2])
     def test_declaring_the_impossible_is_an_error_and_sends_nothing(self, wire, obsolete):
         w = wire(Recipe(members=2, relation="list"))
-        w.send(0, Submission())
+        w.send(0, Update())
         w.transit.clear()
         with pytest.raises(LocalProtocolError, match="obsoletes"):
-            w.send(0, Submission(obsoletes=(obsolete,)))
+            w.send(0, Update(obsoletes=(obsolete,)))
         assert w.members[0].sent == 1
         assert w.transit == []
 
@@ -614,7 +614,7 @@ def test_much_payload_is_gossiped_about_at_once(wire):
 
 def test_alone_there_is_nobody_to_gossip_with(wire):
     w = wire(Recipe(members=1, direct_gossip=True))
-    w.send(0, Submission(), Submission())
+    w.send(0, Update(), Update())
     while w.deadline < 60:
         w.tick()
     assert w.transit == []

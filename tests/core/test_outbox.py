@@ -13,7 +13,7 @@ from semcast.terms.messages import (
     Nack,
     PurgeNotice,
     StabilityGossip,
-    Submission,
+    Update,
     WindowEmpty,
 )
 
@@ -72,7 +72,7 @@ def test_datagrams_go_to_everyone():
     from semcast.terms.effects import Effects
 
     out = Effects(recording=False)
-    Member(Recipe(members=3), 0, Random(1)).submit([Submission()], 0.0, out)
+    Member(Recipe(members=3), 0, Random(1)).submit([Update()], 0.0, out)
     assert [target for target, _ in out.send] == [EVERYONE]
 
 
@@ -180,7 +180,7 @@ def test_an_idle_cap_saves_up_one_datagram_and_no_more(wire):
 
 def test_a_message_larger_than_a_datagram_is_paid_for_too(wire):
     w = wire(Recipe(members=2, datagram_bytes=100, bandwidth_max=100.0))
-    w.send(0, Submission(payload=bytes(1000 - HEADER_BYTES)))
+    w.send(0, Update(payload=bytes(1000 - HEADER_BYTES)))
     assert w.transit == []
     while not sizes(w.transit):
         w.tick()

@@ -20,7 +20,7 @@ from semcast.terms.messages import (
     Nack,
     SafetyGossip,
     StabilityGossip,
-    Submission,
+    Update,
     WindowEmpty,
 )
 from semcast.terms.outputs import Ended
@@ -71,7 +71,7 @@ def test_an_excluded_member_asks_for_no_timer(wire):
 def test_an_impossible_declaration_does_not_strand_what_was_accepted(wire):
     w = wire(Recipe(members=2, relation="list"))
     out = Effects(recording=False)
-    assert w.members[0].submit([Submission(), Submission(obsoletes=(7,))], 0.0, out) == 1
+    assert w.members[0].submit([Update(), Update(obsoletes=(7,))], 0.0, out) == 1
     assert [m.seq for _, d in out.send for m in d.messages] == [1]
 
 
@@ -86,7 +86,7 @@ def test_lazy_purging_keeps_the_bound_in_messages(wire):
 def test_lazy_purging_keeps_the_bound_in_bytes(wire):
     w = wire(Recipe(members=2, protocol="s-sm", purge="lazy", buffer_bytes=100))
     for _ in range(3):
-        w.send(0, Submission(item=1, payload=bytes(60)))
+        w.send(0, Update(item=1, payload=bytes(60)))
         assert w.members[0].holdings.bytes <= 100
 
 
@@ -103,9 +103,9 @@ def test_gossip_ends_where_agreement_came_before_the_frontier():
 
 def test_a_receiver_full_by_bytes_does_not_ask_without_pause(wire):
     w = wire(Recipe(members=2, buffer=100, buffer_bytes=100, protocol="s-sm"), ready=[0])
-    w.send(0, Submission(item=1, payload=bytes(60)))
+    w.send(0, Update(item=1, payload=bytes(60)))
     w.run(until=0.5)
-    w.send(0, Submission(item=2, payload=bytes(60)))
+    w.send(0, Update(item=2, payload=bytes(60)))
     before = w.sent
     w.run(until=1.5)
     assert w.sent - before < 150  # gossip goes on; it was 1,065
@@ -219,29 +219,29 @@ def test_a_rank_that_another_process_has_used_is_not_used_again(datagram: Datagr
     member.on_datagrams(1, (datagram,), 0.0, out)
     assert Ended(EXCLUDED) in out.outputs
     with pytest.raises(LocalProtocolError):
-        member.submit([Submission()], 0.0, out)
+        member.submit([Update()], 0.0, out)
 
 
 @pytest.mark.parametrize(
-    "submission",
+    "update",
     [
-        Submission(payload=bytes(70_000)),
-        Submission(payload=bytes(64_000), name="x" * 1000),
-        Submission(item=1 << 70),
-        Submission(item=1, name="x" * 1025),
+        Update(payload=bytes(70_000)),
+        Update(bytes(64_000), "x" * 1000),
+        Update(item=1 << 70),
+        Update(item="x" * 1025),
     ],
 )
-def test_what_the_group_does_not_carry_is_refused_at_the_call(wire, submission):
+def test_what_the_group_does_not_carry_is_refused_at_the_call(wire, update):
     w = wire(Recipe(members=2))
     with pytest.raises(LocalProtocolError, match=r"payload|item"):
-        w.send(0, submission)
+        w.send(0, update)
     assert w.members[0].sent == 0
 
 
 def test_the_cap_counts_every_copy(wire):
     recipe = Recipe(members=5, unicast=True, bandwidth_max=10_000.0, protocol="sm", buffer=500)
     w = wire(recipe, recording=False)
-    w.send(0, *[Submission(payload=bytes(76)) for _ in range(400)])
+    w.send(0, *[Update(payload=bytes(76)) for _ in range(400)])
     left = 0
     while w.now < 1.0:
         left += sum(len(d.messages) for s, _, d in w.transit if s == 0 and isinstance(d, Data))
@@ -253,7 +253,7 @@ def test_the_cap_counts_every_copy(wire):
 def test_without_multicast_nothing_is_sent_to_everyone(wire):
     w = wire(Recipe(members=3, unicast=True))
     out = Effects(recording=False)
-    w.members[0].submit([Submission()], 0.0, out)
+    w.members[0].submit([Update()], 0.0, out)
     w.members[0].on_time(10.0, out)
     assert {target for to, _ in out.send for target in to} == {1, 2}
     assert [list(to) for to, d in out.send if isinstance(d, WindowEmpty)] == [[1, 2]]
@@ -271,8 +271,8 @@ def test_a_puller_that_has_caught_up_is_sent_to_again(wire):
 
 def test_a_large_message_travels_where_it_is_allowed(wire):
     w = wire(Recipe(members=2, message_bytes=1 << 20))
-    w.send(0, Submission(payload=bytes(1_000_000)))
+    w.send(0, Update(payload=bytes(1_000_000)))
     w.run()
     assert [len(m.payload) for m in w.delivered[1]] == [1_000_000]
     with pytest.raises(LocalProtocolError, match="maximum is 1048576"):
-        w.send(0, Submission(payload=bytes(1 << 20)))
+        w.send(0, Update(payload=bytes(1 << 20)))

@@ -4,7 +4,8 @@ import pytest
 
 from semcast.core.recipe import Recipe
 from semcast.terms.events import SKIP
-from semcast.terms.messages import Data, DataMessage, PurgeNotice, Submission
+from semcast.terms.items import item_tag
+from semcast.terms.messages import Data, DataMessage, PurgeNotice, Update
 
 
 def told(w, rank=1):
@@ -74,10 +75,12 @@ def test_the_purges_of_the_store_are_counted_apart(wire):
 
 def test_the_name_of_an_item_travels_with_the_message(wire):
     w = wire(Recipe(members=2))
-    w.send(0, Submission(b"101", item=7, name="ACME"), Submission(b"1"))
+    w.send(0, Update(b"101", item="ACME"), Update(b"1"))
     w.run()
     for rank in (0, 1):
-        assert [(m.name, m.item) for m in w.delivered[rank]] == [("ACME", 7), ("", None)]
+        named, unnamed = w.delivered[rank]
+        assert (named.name, named.item) == ("ACME", item_tag("ACME"))
+        assert (unnamed.name, unnamed.item) == ("", None)
 
 
 def test_a_wide_notice_is_taken_in_portions_and_passed_over_in_the_end(wire, monkeypatch):

@@ -17,7 +17,7 @@ from semcast.terms.messages import (
     PurgeNotice,
     SafetyGossip,
     StabilityGossip,
-    Submission,
+    Update,
     WindowEmpty,
 )
 from semcast.terms.outputs import Ended
@@ -35,7 +35,7 @@ LIST = {"relation": "list"}
 def member(settings=FIFO):
     """Member 0 of three, which has sent two messages and heard nothing."""
     made = Member(Recipe(members=3, buffer=8, **settings), 0, Random(1))
-    made.submit([Submission(), Submission()], 0.0, Effects(recording=False))
+    made.submit([Update(), Update()], 0.0, Effects(recording=False))
     return made
 
 

@@ -15,7 +15,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.events import Event
 from semcast.terms.ids import EVERYONE, NEVER
 from semcast.terms.machine import ForgetMember
-from semcast.terms.messages import Data, Datagram, DataMessage, Submission
+from semcast.terms.messages import Data, Datagram, DataMessage, Update
 from semcast.terms.outputs import ROOM, Delivery
 
 PLENTY = 1 << 40
@@ -65,16 +65,16 @@ class Wire:
         """What `rank` recorded of one kind."""
         return [e for e in self.events if e.kind == kind and e.pid == rank]
 
-    def send(self, rank: int, *submissions: Submission) -> int:
+    def send(self, rank: int, *updates: Update) -> int:
         """Multicast, return how many were accepted."""
         out = Effects(recording=self.recording)
-        accepted = self.members[rank].submit(submissions, self.now, out)
+        accepted = self.members[rank].submit(updates, self.now, out)
         self.carry_out(rank, out)
         return accepted
 
     def items(self, rank: int, *items: int | None) -> int:
         """Multicast one message per item, in one batch."""
-        return self.send(rank, *(Submission(item=item) for item in items))
+        return self.send(rank, *(Update(item=item) for item in items))
 
     def ready(self, rank: int, count: int) -> None:
         out = Effects(recording=self.recording)

@@ -232,7 +232,7 @@ def test_latency_when_sealed_and_in_small_datagrams(tmp_path):
 @pytest.mark.parametrize("system", ["semcast-reliable", "udp"])
 def test_slow_receiver(system):
     settings = BenchSettings(
-        receivers=1, seconds=0.5, rate=2000.0, slow_rate=1000.0, buffer=1000, order="item"
+        receivers=1, seconds=1.0, rate=2000.0, slow_rate=1000.0, buffer=1000, order="item"
     )
     found = run_once("slow-receiver", settings, BenchCase(system))
     assert 0 < found["slow_rate"] <= 1.2 * settings.slow_rate

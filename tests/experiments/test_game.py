@@ -8,7 +8,7 @@ from semcast.experiments.game import FIGURES, GAME, GAME_TRAFFIC, GameScript, Ga
 from semcast.experiments.registry import experiment
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.workloads.game import Game
 
 SLOW = 2
@@ -62,19 +62,19 @@ def test_the_script_remembers_what_was_taken_from_it():
     script = GameScript(Game(), 1)
     taken = list(islice(script.traffic, 100))
     gaps = list(islice(script.arrivals, 100))
-    assert script.submissions == taken
+    assert script.updates == taken
     assert sum(gaps) == pytest.approx(script.rounds[-1] / 30)
 
 
 def test_a_modification_is_out_of_date_until_the_item_is_delivered():
     script = GameScript(Game(), 1)
     script.rounds = [0, 0, 3, 7, 7]
-    script.submissions = [
-        Submission(item=1),
-        Submission(item=2),
-        Submission(item=1),
-        Submission(item=2, never_purge=True),  # destroyed: no modification, but an end
-        Submission(),
+    script.updates = [
+        Update(item=1),
+        Update(item=2),
+        Update(item=1),
+        Update(item=2, never_purge=True),  # destroyed: no modification, but an end
+        Update(),
     ]
     outdated = GameStaleness(script, SLOW, 0.0, 1.0)
     for seq in (1, 2, 3, 4, 5):
@@ -89,7 +89,7 @@ def test_a_modification_is_out_of_date_until_the_item_is_delivered():
 
 def test_an_older_value_does_not_bring_a_modification_up_to_date():
     script = GameScript(Game(), 1)
-    script.rounds, script.submissions = [0, 4], [Submission(item=1)] * 2
+    script.rounds, script.updates = [0, 4], [Update(item=1)] * 2
     outdated = GameStaleness(script, SLOW, 0.0, 1.0)
     for seq in (1, 2):
         outdated.on_event(Event(MULTICAST, 0, 0, seq, ts_ns=seq))

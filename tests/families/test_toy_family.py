@@ -21,7 +21,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.events import DELIVER, MULTICAST, Event
 from semcast.terms.ids import EVERYONE, Incarnation, Seq
 from semcast.terms.machine import Machine, Status
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import Delivery
 from semcast.wire import Codec
 
@@ -56,15 +56,15 @@ class Shouter(Machine):
     def sent(self) -> Seq:
         return self.last
 
-    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
-        for each in submissions:
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
+        for each in updates:
             self.last += 1
             message = DataMessage(self.rank, self.last, payload=each.payload)
             if out.events is not None:
                 out.events.append(Event(MULTICAST, self.rank, self.rank, self.last, message))
             out.send.append((EVERYONE, Shout(message)))
             self._deliver(message, out)
-        return len(submissions)
+        return len(updates)
 
     def on_datagrams(
         self, source: int, datagrams: Sequence[Shout], now: float, out: Effects

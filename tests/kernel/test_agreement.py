@@ -5,7 +5,7 @@ from collections import deque
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semcast import kernel
-from semcast.runtime.application.group import label_of
 from semcast.runtime.application.mailbox import Message as Letter
-from semcast.terms.messages import Data, DataMessage, Submission, Update
+from semcast.terms.messages import Data, DataMessage, Update
 from semcast.wire import encode
 
 
@@ -40,14 +39,6 @@ messages = st.builds(
     never_purge=st.booleans(),
     after=st.just(()) | st.just(((0, 1),)),
     payload=payloads,
-    name=names,
-)
-submissions = st.builds(
-    Submission,
-    payload=payloads,
-    item=st.none() | numbers,
-    obsoletes=st.just(()) | st.tuples(numbers),
-    never_purge=st.booleans(),
     name=names,
 )
 
@@ -75,15 +66,16 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Parceled:
-    """Updates that each build wraps by itself; of some items the label is known already."""
+class Labels:
+    """Each build has its own; of some items the label is known already."""
 
-    updates: list[Any]
     known: list[str]
 
     def read(self, build: ModuleType) -> Any:
-        labels = {item: label for item in self.known if (label := label_of(item)) is not None}
-        return build.UpdateBatch(list(self.updates), labels, label_of, Update)
+        labels = build.ItemLabels()
+        for item in self.known:
+            labels.label(item)
+        return labels
 
 
 @st.composite
@@ -119,18 +111,22 @@ sequences = runs() | runs().map(tuple) | hostile | hostile.map(tuple)
 taken = sequences | usual
 held = sequences.map(lambda run: {getattr(m, "seq", 0): m for m in run if _is_key(m)})
 broken_updates = st.builds(
-    Update, payloads | wrong, st.none() | names | st.just("\ud800") | wrong, wrong, wrong
+    Update, payloads | wrong, st.none() | names | numbers | st.just("\ud800") | wrong, wrong, wrong
 )
 good_updates = st.builds(
     Update, st.binary(max_size=20), st.none() | st.sampled_from(["a", "é", "n" * 40]), st.booleans()
 )
-parcels = st.builds(
-    Parceled,
-    st.lists(good_updates) | st.lists(good_updates | broken_updates | wrong),
-    st.lists(names),
+offered = st.lists(good_updates) | st.lists(good_updates | broken_updates | wrong)
+labels = st.builds(Labels, st.lists(names))
+sending = st.tuples(
+    st.integers(0, 200),
+    counts,
+    offered | offered.map(tuple) | wrong,
+    labels,
+    counts,
+    counts,
+    counts,
 )
-
-
 by_items = st.dictionaries(numbers, st.lists(numbers, min_size=1, max_size=3).map(sorted))
 
 
@@ -139,7 +135,7 @@ def _is_key(message: object) -> bool:
 
 
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
-    "fields": st.tuples(messages | broken, submissions, good_updates | broken_updates),
+    "fields": st.tuples(messages | broken, good_updates | broken_updates),
     "size_of": st.tuples(messages | broken | wrong),
     "parse_run": st.tuples(datagrams(), st.sampled_from([0, 0, 0, 1, 3, 1 << 40])),
     "concat_runs": st.tuples(st.lists(usual, min_size=1, max_size=3) | st.lists(taken, min_size=1)),
@@ -151,30 +147,22 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "run_of": st.tuples(sequences.map(list)),
     "runs_of": st.tuples(taken),
     "with_item": st.tuples(taken),
-    "build_messages": st.tuples(
-        st.just(DataMessage),
-        numbers,
-        numbers,
-        st.lists(submissions | wrong, max_size=4),
-        numbers,
-        numbers,
-        numbers,
-    ),
-    "pack_run": st.tuples(counts, counts, parcels | wrong, counts, counts, counts),
+    "build_run": sending,
+    "pack_run": sending,
+    "label_of": st.tuples(names | numbers | st.just("\ud800")),
     "take_fitting": st.tuples(held, numbers, numbers, numbers, st.booleans()),
     "pop_range": st.tuples(held, st.integers(0, 9), st.integers(0, 9) | st.just(1 << 70)),
     "drop_upto": st.tuples(sequences.map(deque), numbers),
     "index_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),
     "unindex_tagged": st.tuples(sequences, numbers, by_items),
     "purge_tagged": st.tuples(sequences.map(deque), numbers, held, by_items),
-    "make_submissions": st.tuples(st.just(Submission), parcels | wrong),
 }
 
 
 def _copy(argument: Any, build: ModuleType) -> Any:
     if isinstance(argument, dict):
         return {key: copy(value) for key, value in argument.items()}
-    if isinstance(argument, Encoded | Parceled):
+    if isinstance(argument, Encoded | Labels):
         return argument.read(build)
     if isinstance(argument, list):
         return [_copy(each, build) if isinstance(each, Encoded) else each for each in argument]
@@ -193,18 +181,27 @@ def outcome(build: ModuleType, name: str, arguments: tuple[Any, ...]) -> object:
 
 
 def _told(value: Any, build: ModuleType) -> object:
-    """The same of both builds, whose runs and parcels are no relatives."""
+    """The same of both builds, whose runs and labels are no relatives."""
     if isinstance(value, build.Run):
         told = (value.sender, value.first, value.count, value.payload_bytes, value.after)
         kind = value.is_packed, value.is_plain, value.is_tagged
         return "run", told, kind, value.to_msgpack() if value.is_packed else b"", value.messages()
-    if isinstance(value, build.UpdateBatch):
-        return "parcel", value.updates, value.labels
+    if isinstance(value, build.ItemLabels):
+        return "labels", value.recent, value.older
     return [_told(each, build) for each in value] if type(value) in (tuple, list) else value
 
 
 def test_every_function_is_compared() -> None:
-    assert ARGUMENTS.keys() == kernel.FUNCTIONS
+    parts = (kernel.plain, kernel.packing, kernel.run)
+    functions = {
+        name
+        for part in parts
+        for name, value in vars(part).items()
+        if isinstance(value, FunctionType)
+        and value.__module__ == part.__name__
+        and not name.startswith("_")
+    }
+    assert ARGUMENTS.keys() == functions
 
 
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
@@ -219,12 +216,12 @@ def test_both_builds_agree(compiled: ModuleType, name: str, data: st.DataObject)
 
 def test_nothing_is_kept_or_lost(compiled: ModuleType) -> None:
     """Counts of references are the compiler's to get right; a wrong one shows only much later."""
-    run = [DataMessage(1, seq, seq, payload=bytes([seq]), name=f"n{seq}") for seq in range(1, 9)]
+    run = [DataMessage(1, n, n, payload=bytes([n, n]), name=f"n{n}") for n in range(1, 9)]
     updates = [Update(message.payload, message.name) for message in run]
-    labels = {name: label_of(name) for name in [update.item for update in updates[:4]]}
-    parcel = compiled.UpdateBatch(updates, labels, label_of, Update)
-    watched = [parcel, labels, *run, *updates, *labels.values()]
-    watched += [part for label in labels.values() for part in label]
+    labels = compiled.ItemLabels()
+    known = [labels.label(update.item) for update in updates]
+    watched = [labels, *run, *updates, *known]
+    watched += [written for label in known for written in label[1:3]]
     watched += [part for update in updates for part in (update.payload, update.item)]
     before = [sys.getrefcount(each) for each in watched]
     for _ in range(100):
@@ -232,10 +229,11 @@ def test_nothing_is_kept_or_lost(compiled: ModuleType) -> None:
         compiled.run_of(run).app_messages(Letter, "ada", 0)
         compiled.runs_of(run)[0].slice_run(2, 5).to_msgpack()
         compiled.take_fitting({message.seq: message for message in run}, 1, 8, 1000, True)
-        batch, _ = compiled.pack_run(1, 0, parcel, 8, 100, 100)
-        assert compiled.pack_run(1, 4, parcel[4:], 2, 100, 100)[0] == batch[4:6]
-        assert compiled.pack_run(1, 0, parcel, 0, 100, 100) == (None, 0)
+        batch, _ = compiled.pack_run(1, 0, updates, labels, 8, 100, 100)
+        assert compiled.pack_run(1, 4, updates[4:], labels, 2, 100, 100)[0] == batch[4:6]
+        assert compiled.pack_run(1, 0, updates, labels, 0, 100, 100) == (None, 0)
         head, _ = batch.take_prefix(100, True)
         batch.behind(head).to_msgpack()
-        compiled.make_submissions(Submission, parcel)
+        assert compiled.build_run(1, 0, updates, labels, 8, 100, 100)[0] == batch
+        labels.identify(updates[0])
     assert [sys.getrefcount(each) for each in watched] == before

@@ -5,9 +5,10 @@ from collections import deque
 import msgspec
 import pytest
 
-from semcast.kernel import HEADER_BYTES, ITEM_MAX, NAME_MAX
+from semcast.kernel import HEADER_BYTES
 from semcast.runtime.application.mailbox import Message as Letter
-from semcast.terms.messages import DataMessage, Submission, Update
+from semcast.terms.items import item_tag
+from semcast.terms.messages import DataMessage, Update
 
 RUN = [DataMessage(1, seq, item=seq % 2, payload=bytes(seq), name="a") for seq in (4, 5, 6)]
 BESIDE_PAYLOAD = HEADER_BYTES + 1
@@ -22,11 +23,10 @@ def but(place: int, **fields: object) -> list[DataMessage]:
 
 def test_fields_come_in_the_order_of_the_classes(build):
     message = DataMessage(1, 2, 3, b"\x04", True, ((5, 6),), b"7", "8")
-    submission = Submission(b"9", 10, (11,), True, "12")
     update = Update(b"13", "14", True, (15,))
-    told = build.fields(message, submission, update)
+    told = build.fields(message, update)
     assert told == tuple(
-        field for each in (message, submission, update) for field in msgspec.structs.astuple(each)
+        field for each in (message, update) for field in msgspec.structs.astuple(each)
     )
 
 
@@ -58,43 +58,28 @@ def test_those_with_an_item(build):
     assert build.with_item(but(1, item=0)) == but(1, item=0)
 
 
-def test_messages_are_composed_of_submissions(build):
-    tagged, plain = Submission(b"x", 7, never_purge=True, name="é"), Submission(b"yz")
-    assert build.build_messages(DataMessage, 1, 4, [tagged, plain], 2, 3, 100) == (
+def test_messages_are_built_of_updates(build):
+    given = [Update(b"x", "é", True), Update(b"yz"), Update(b"", 7)]
+    assert build.build_run(1, 4, given, build.ItemLabels(), 3, 3, 100) == (
         [
-            DataMessage(1, 5, 7, never_purge=True, payload=b"x", name="é"),
+            DataMessage(1, 5, item_tag("é"), never_purge=True, payload=b"x", name="é"),
             DataMessage(1, 6, payload=b"yz"),
+            DataMessage(1, 7, 7),
         ],
-        2 * HEADER_BYTES + 5,
+        3 * HEADER_BYTES + 5,
     )
 
 
 @pytest.mark.parametrize(
-    "special",
-    [
-        Submission(bytes(100)),
-        Submission(item=ITEM_MAX + 1),
-        Submission(item=1, name="a" * (NAME_MAX + 1)),
-        Submission(name="a"),
-        Submission(obsoletes=(1,)),
-    ],
-)
-def test_composing_stops_at_what_needs_a_closer_look(build, special):
-    size_max = 100 if special.payload else 2000
-    given = [Submission(), special, Submission()]
-    messages, _ = build.build_messages(DataMessage, 1, 0, given, 3, 2000, size_max)
-    assert messages == [DataMessage(1, 1)]
-
-
-@pytest.mark.parametrize(
-    ("count_max", "payload_max", "composed"),
+    ("count_max", "payload_max", "built"),
     [(0, 99, 0), (2, 99, 2), (99, 99, 4), (99, 12, 4), (99, 11, 3), (99, 2, 0), (99, 0, 0)],
 )
-def test_no_more_is_composed_than_there_is_room_for(build, count_max, payload_max, composed):
-    given = [Submission(bytes(3), seq) for seq in range(4)]
-    messages, size = build.build_messages(DataMessage, 1, 0, given, count_max, payload_max, 99)
-    assert [message.item for message in messages] == list(range(composed))
-    assert size == build.sizes_of(messages)
+def test_no_more_is_built_than_there_is_room_for(build, count_max, payload_max, built):
+    given = [Update(bytes(3), seq) for seq in range(4)]
+    for make in (build.build_run, build.pack_run):
+        run, size = make(1, 0, given, build.ItemLabels(), count_max, payload_max, 99)
+        assert [message.item for message in run or ()] == list(range(built))
+        assert size == build.sizes_of(run or ())
 
 
 def test_a_datagram_is_filled_with_neighbours(build):
@@ -122,14 +107,3 @@ def test_settling_takes_from_the_front(build):
     assert list(unapplied) == RUN[2:]
     build.drop_upto(unapplied, 9)
     assert not unapplied
-
-
-@pytest.mark.parametrize("special", [Update(bytearray(b"x")), Update(b"x", "odd"), Update(b"x", 3)])
-def test_submissions_stop_at_what_needs_a_closer_look(build, special):
-    updates = [Update(b"x", "a", True), Update(b"y", obsoletes=(1,)), special]
-    label = (7, b"\x07", b"\xa1a", 1)
-    parcel = build.UpdateBatch(updates, {}, {"a": label}.get, str)
-    assert build.make_submissions(Submission, parcel) == [
-        Submission(b"x", 7, never_purge=True, name="a"),
-        Submission(b"y", obsoletes=(1,)),
-    ]

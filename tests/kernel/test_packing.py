@@ -1,18 +1,18 @@
 """What is packed is what msgspec would have written of the messages; and it is cut as they are."""
 
-from collections.abc import Sequence
+from enum import IntEnum, StrEnum
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semcast.kernel import HEADER_BYTES, NAME_MAX
-from semcast.runtime.application.group import label_of
+from semcast.kernel.packing import LABELS_REMEMBERED
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import RANK_MAX
-from semcast.terms.messages import Data, DataMessage, Submission, Update
+from semcast.terms.items import ITEM_MAX, ITEM_MIN, item_tag
+from semcast.terms.messages import Data, DataMessage, Update
 from semcast.wire import GROUP_CODEC, codec, encode
-from semcast.workloads.items import item_tag
 
 BUILDS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 PLENTY = 1 << 40
@@ -31,36 +31,19 @@ def the_build_travels(build, monkeypatch):
     monkeypatch.setattr(codec.kernel, "parse_run", build.parse_run)
 
 
-def submission_of(update):
-    if type(update) is not Update or type(update.payload) is not bytes:
-        raise LocalProtocolError("no bytes")
-    tag = None if update.item is None else item_tag(update.item)
-    return Submission(update.payload, tag, update.obsoletes, update.never_purge, update.item or "")
-
-
-def parcel_of(build, updates):
-    return build.UpdateBatch(list(updates), {}, label_of, submission_of)
-
-
 def pack(build, rank, first, updates):
-    return build.pack_run(rank, first - 1, parcel_of(build, updates), PLENTY, PLENTY, PLENTY)
+    room = (PLENTY, PLENTY, PLENTY)
+    return build.pack_run(rank, first - 1, updates, build.ItemLabels(), *room)
 
 
 def messages_of(rank, first, updates):
     """One by one."""
     made = []
     for seq, update in enumerate(updates, first):
-        tag = None if update.item is None else item_tag(update.item)
-        made.append(
-            DataMessage(
-                rank,
-                seq,
-                tag,
-                never_purge=update.never_purge,
-                payload=update.payload,
-                name=update.item or "",
-            )
-        )
+        name = update.item if isinstance(update.item, str) else ""
+        tag = item_tag(name) if name else update.item
+        keep = update.never_purge
+        made.append(DataMessage(rank, seq, tag, b"", keep, (), update.payload, name))
     return made
 
 
@@ -110,10 +93,14 @@ def test_more_messages_than_two_bytes_count(build):
     assert encode(Data(many)) == encode(Data((DataMessage(1, 1),) * count))
 
 
+numbers = st.integers(ITEM_MIN, ITEM_MAX)
 updates = st.builds(
     Update,
     payload=st.binary(max_size=300) | st.sampled_from([bytes(n) for n in LENGTHS[:-2]]),
-    item=st.none() | st.sampled_from(NAMES) | st.text(min_size=1, max_size=40),
+    item=st.none()
+    | st.integers(ITEM_MIN, ITEM_MAX)
+    | st.sampled_from(NAMES)
+    | st.text(min_size=1, max_size=40),
     never_purge=st.booleans(),
 )
 many_updates = st.lists(updates, min_size=1, max_size=20)
@@ -146,11 +133,12 @@ def test_a_part_travels_by_itself(build, given, cut):
     size_max=st.integers(0, 400),
 )
 @BUILDS
-def test_as_many_are_packed_as_would_be_composed(build, given, count_max, payload_max, size_max):
+def test_as_many_are_packed_as_are_built(build, given, count_max, payload_max, size_max):
     room = (count_max, payload_max, size_max)
-    batch, size = build.pack_run(1, 5, parcel_of(build, given), *room)
-    composed = build.build_messages(DataMessage, 1, 5, list(map(submission_of, given)), *room)
-    assert (list(batch or ()), size) == composed
+    batch, size = build.pack_run(1, 5, given, build.ItemLabels(), *room)
+    built, same = build.build_run(1, 5, given, build.ItemLabels(), *room)
+    assert (list(batch or ()), size) == (list(built or ()), same)
+    assert (batch is None) == (built is None)
     assert batch is None or len(batch)
 
 
@@ -160,63 +148,88 @@ SPECIAL = {
     "text": Update("x"),
     "lists": Update(b"x", obsoletes=(1,)),
     "empty-item": Update(b"x", ""),
-    "number": Update(b"x", 5),
+    "truth": Update(b"x", True),
+    "large-number": Update(b"x", ITEM_MAX + 1),
+    "small-number": Update(b"x", ITEM_MIN - 1),
     "surrogate": Update(b"x", "\ud800"),
     "long-item": Update(b"x", "n" * (NAME_MAX + 1)),
     "long-utf8-item": Update(b"x", "é" * NAME_MAX),
     "large": Update(bytes(2000)),
-    "submission": Submission(b"x"),
+    "message": DataMessage(1, 1),
     "none": None,
 }
 
 
+@pytest.mark.parametrize("make", ["pack_run", "build_run"])
 @pytest.mark.parametrize("special", SPECIAL.values(), ids=SPECIAL)
-def test_packing_stops_at_what_needs_a_closer_look(build, special):
+def test_a_run_stops_at_what_needs_a_closer_look(build, special, make):
     before = [Update(b"1", "a"), Update(b"2")]
-    parcel = parcel_of(build, [*before, special, Update(b"3")])
-    batch, size = build.pack_run(1, 0, parcel, 99, PLENTY, 2000)
+    given, labels = [*before, special, Update(b"3")], build.ItemLabels()
+    batch, size = getattr(build, make)(1, 0, given, labels, 99, PLENTY, 2000)
     assert batch == messages_of(1, 1, before)
     assert size == 2 * HEADER_BYTES + 3
-    assert build.pack_run(1, 0, parcel[2:], 99, PLENTY, 2000) == (None, 0)
+    assert getattr(build, make)(1, 0, given[2:], labels, 99, PLENTY, 2000) == (None, 0)
 
 
-def test_labels_are_asked_for_once(build):
-    asked = []
-    labels = {"known": label_of("known")}
-
-    def label(item):
-        asked.append(item)
-        labels[item] = label_of(item)
-        return labels[item]
-
-    given = [Update(b"", item) for item in ("known", "new", "known", "new")]
-    batch, _ = build.pack_run(
-        0, 0, build.UpdateBatch(given, labels, label, submission_of), 9, 9, 99
-    )
-    assert [message.name for message in batch] == ["known", "new", "known", "new"]
-    assert asked == ["new"]
+@pytest.mark.parametrize("item", ["a", "é" * 9, 7, -1, ITEM_MAX, ITEM_MIN])
+def test_an_item_is_hashed_and_written_once(build, item):
+    labels = build.ItemLabels()
+    first = labels.label(item)
+    assert labels.label(item) is first
+    assert first[0] == (item if isinstance(item, int) else item_tag(item))
+    assert labels.label(None) == (None, b"\xc0", b"\xa0", 0)
 
 
-def test_a_parcel_is_a_sequence_of_submissions(build):
-    given = [Update(b"1", "a", True), Update(b"2", obsoletes=(1,)), Update(b"3")]
-    made = [submission_of(update) for update in given]
-    parcel = parcel_of(build, given)
-    assert isinstance(parcel, Sequence)
-    assert len(parcel) == 3
-    assert list(parcel) == made
-    assert parcel[-1] == made[-1]
-    assert isinstance(parcel[1:], build.UpdateBatch)
-    assert list(parcel[1:]) == made[1:]
-    assert not parcel[3:]
-    with pytest.raises(IndexError):
-        parcel[3]
+def test_labels_of_long_ago_are_made_again(build):
+    labels = build.ItemLabels()
+    first = labels.label(0)
+    for item in range(1, 2 * LABELS_REMEMBERED + 1):
+        labels.label(item)
+    assert len(labels.recent) + len(labels.older) <= 2 * LABELS_REMEMBERED
+    assert labels.label(0) == first
+    assert labels.label(0) is not first
 
 
-def test_what_is_wrong_with_an_update_shows_when_it_is_asked_for(build):
-    made = iter(parcel_of(build, [Update(b"1"), Update("text")]))
-    assert next(made) == Submission(b"1")
-    with pytest.raises(LocalProtocolError):
-        next(made)
+class Symbol(StrEnum):
+    ACME = "acme"
+
+
+class Entity(IntEnum):
+    DOOR = 7
+
+
+@pytest.mark.parametrize(
+    ("item", "tag", "name"),
+    [
+        (None, None, ""),
+        ("acme", item_tag("acme"), "acme"),
+        (Symbol.ACME, item_tag("acme"), "acme"),
+        (7, 7, ""),
+        (Entity.DOOR, 7, ""),
+    ],
+)
+def test_what_an_item_is_called(build, item, tag, name):
+    found = build.ItemLabels().identify(Update(b"x", item))
+    assert found == (tag, name)
+    assert type(found[1]) is str
+
+
+@pytest.mark.parametrize(
+    ("special", "problem"),
+    [
+        ("bytearray", "payload: must be bytes, not bytearray"),
+        ("text", "payload: must be bytes, not str"),
+        ("empty-item", "item: must be a non-empty string, a whole number or None, not ''"),
+        ("truth", "item: must be a non-empty string, a whole number or None, not True"),
+        ("large-number", "is not a signed 64-bit number"),
+        ("surrogate", "cannot be encoded as UTF-8"),
+        ("message", "only an Update can be sent, not DataMessage"),
+        ("none", "only an Update can be sent, not NoneType"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_by_name(build, special, problem):
+    with pytest.raises(LocalProtocolError, match=problem):
+        build.ItemLabels().identify(SPECIAL[special])
 
 
 @given(

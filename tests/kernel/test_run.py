@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semcast.kernel import ITEM_MAX, NAME_MAX
+from semcast.kernel import NAME_MAX
 from semcast.runtime.application.mailbox import Message as Letter
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import RANK_MAX, SEQ_MAX
+from semcast.terms.items import ITEM_MAX
 from semcast.terms.messages import CHECKS, Data, Datagram, DataMessage, PurgeNotice
 from semcast.wire import Codec, encode
 
@@ -238,10 +239,12 @@ def test_steps_give_a_list(build):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("position", [0, 7])
-def test_letters_speak_of_names(build, form, position):
+def test_letters_speak_of_names_or_numbers(build, form, position):
     made = FORMS[form](build, RUN).app_messages(Letter, "ada", position)
     assert made == [
-        Letter("ada", m.name or None, m.payload, m.seq, 0, m.never_purge, position and position + n)
+        Letter(
+            "ada", m.name or m.item, m.payload, m.seq, 0, m.never_purge, position and position + n
+        )
         for n, m in enumerate(RUN)
     ]
 

@@ -15,14 +15,14 @@ from semcast.sim.simulation import Simulation, once
 from semcast.specs.monitors import Monitors
 from semcast.terms.effects import Effects
 from semcast.terms.events import Event
-from semcast.terms.messages import Data, Submission, WindowEmpty
+from semcast.terms.messages import Data, Update, WindowEmpty
 
 A, B = 1, 2
 
 
 def simulate(
     recipe: Recipe,
-    submissions: Iterator[Submission],
+    updates: Iterator[Update],
     *,
     until: float,
     rate: float = 100.0,
@@ -37,7 +37,7 @@ def simulate(
         ),
         Network(recipe.members, Link(latency=Constant(0.001))),
         seed=1,
-        producers={0: Producer(repeat(1 / rate), submissions)},
+        producers={0: Producer(repeat(1 / rate), updates)},
         consumers={pid: Consumer(service, 1) for pid, service in (slow or {}).items()},
         faults=faults,
         recording=True,
@@ -51,12 +51,12 @@ def delivered(trace: list[Event], pid: int) -> list[int]:
     return [event.seq for event in trace if event.kind == "deliver" and event.pid == pid]
 
 
-def endless_chain() -> Iterator[Submission]:
+def endless_chain() -> Iterator[Update]:
     """m1 and m2 are unrelated; m1 ⊏ m3 ⊏ m4 ⊏ … never ends."""
-    yield Submission(item=A)
-    yield Submission()
+    yield Update(item=A)
+    yield Update()
     for _ in count():
-        yield Submission(item=A)
+        yield Update(item=A)
 
 
 def test_nobody_waits_for_ever_behind_an_endless_chain() -> None:
@@ -101,7 +101,7 @@ def test_an_empty_window_is_told() -> None:
     recipe = Recipe(members=2)
     sender, receiver = (Member(recipe, rank, rng_stream(1, rank)) for rank in range(2))
     out = Effects(recording=False)
-    sender.submit([Submission(payload=b"lost")], 0.0, out)
+    sender.submit([Update(payload=b"lost")], 0.0, out)
     out.send.clear()  # the only datagram is lost, and nothing follows it
     sender.on_time(1.0, out)
     (notice,) = [d for _, d in out.send if isinstance(d, WindowEmpty)]
@@ -138,10 +138,10 @@ def test_the_state_of_survivors_is_a_state_of_the_sender() -> None:
     rng = rng_stream(7, "items")
     sent: list[tuple[int, int]] = []
 
-    def updates() -> Iterator[Submission]:
+    def updates() -> Iterator[Update]:
         for value in count():
             sent.append((rng.randrange(5), value))
-            yield Submission(item=sent[-1][0], payload=value.to_bytes(4, "big"))
+            yield Update(item=sent[-1][0], payload=value.to_bytes(4, "big"))
 
     trace, _ = simulate(
         recipe,

@@ -13,10 +13,10 @@ from semcast.pipeline.lake.lake import Lake
 from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.pipeline.reading.trace import read_trace
 from semcast.terms.errors import ConfigError
+from semcast.terms.items import item_tag
 from semcast.traces.errors import BadFile
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import JournalHeader
-from semcast.workloads.items import item_tag
 
 CSV = "id,what,who\na,C,x\na,U,x\nb,Q,x\na,U,y\na,U,x\nb\nc,R,y\n"
 KEYED = ("--key", "id", "--kind", "what", "--sender", "who")

@@ -28,7 +28,7 @@ from semcast.pipeline.reading.keyed_source import open_source
 from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.specs.relation import ObsolescenceRelation, as_carried
 from semcast.terms.events import CRASH, MULTICAST, Event
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.traces.distance_tracker import covers_of
 from semcast.traces.keyed import read_keyed
 from semcast.workloads.distances import never_obsolete
@@ -174,7 +174,7 @@ def random_messages(rng, relation, sender):
         covered = sorted(n for n in range(1, min(seq, 6)) if rng.random() < 0.2)
         item, never_purge = rng.choice([None, 1, 2, 3]), rng.random() < kept
         if relation == "update-fin":  # A fin covers what requests before it updated, nothing else.
-            annotation = annotator.annotate(seq, Submission(b"", item, never_purge=never_purge))
+            annotation = annotator.annotate(seq, item, Update(never_purge=never_purge))
             annotator.remember(seq, annotation)
             covered = list(annotation[1])
         covers = covers_of(covered, relation)

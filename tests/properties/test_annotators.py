@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from semcast.core.recipe import Recipe
 from semcast.core.relation import make_annotator
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 
 
 @st.composite
@@ -20,19 +20,17 @@ def declarations(draw, k_max=300):
     return k, rows
 
 
-def annotations(recipe, submissions):
+def annotations(recipe, updates):
     made = make_annotator(recipe)
     rows = []
-    for seq, submission in enumerate(submissions, start=1):
-        rows.append(made.annotate(seq, submission))
+    for seq, update in enumerate(updates, start=1):
+        rows.append(made.annotate(seq, update.item, update))
         made.remember(seq, rows[-1])
     return rows
 
 
-def submissions(rows):
-    return [
-        Submission(obsoletes=tuple(seq - n for n in row)) for seq, row in enumerate(rows, start=1)
-    ]
+def updates(rows):
+    return [Update(obsoletes=tuple(seq - n for n in row)) for seq, row in enumerate(rows, start=1)]
 
 
 def closed(rows, k):
@@ -56,7 +54,7 @@ def test_bitmaps_are_closed_up_to_k(case):
     k, rows = case
     recipe = Recipe(members=1, relation="bitmap", k=k)
     closure, whole = closed(rows, k), unbounded(rows)
-    for seq, (_, covers, _) in enumerate(annotations(recipe, submissions(rows)), start=1):
+    for seq, (_, covers, _) in enumerate(annotations(recipe, updates(rows)), start=1):
         bits = int.from_bytes(covers, "little")
         named = {seq - n for n in range(1, k + 1) if bits >> (n - 1) & 1}
         assert bits >> k == 0
@@ -70,7 +68,7 @@ def test_bitmaps_are_closed_up_to_k(case):
 def test_lists_are_closed(case):
     _, rows = case
     whole = unbounded(rows)
-    made = annotations(Recipe(members=1, relation="list"), submissions(rows))
+    made = annotations(Recipe(members=1, relation="list"), updates(rows))
     for seq, (_, covers, _) in enumerate(made, start=1):
         assert {seq - n for n in covers} == whole[seq]
         assert list(covers) == sorted(set(covers))
@@ -80,7 +78,7 @@ def test_lists_are_closed(case):
 def test_a_fin_covers_earlier_requests_updates_of_its_own_items(items):
     """None is a fin.  Covered are exactly the updates that no earlier fin covered."""
     made = annotations(
-        Recipe(members=1, relation="update-fin"), [Submission(item=item) for item in items]
+        Recipe(members=1, relation="update-fin"), [Update(item=item) for item in items]
     )
     covered = set()
     start = 1  # where the current request began
@@ -104,7 +102,7 @@ def test_no_chain_is_longer_than_its_limit(limit, stream):
     """Between two kept messages of an item at most `limit` supersede; none is kept too soon."""
     made = annotations(
         Recipe(members=1, chain_limit=limit),
-        [Submission(item=item, never_purge=keep) for item, keep in stream],
+        [Update(item=item, never_purge=keep) for item, keep in stream],
     )
     for item in (1, 2):
         since, first = 0, True

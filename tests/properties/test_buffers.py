@@ -17,7 +17,7 @@ from semcast.core.purging_buffer import PurgingBuffer
 from semcast.core.recipe import Recipe
 from semcast.core.relation import make_annotator
 from semcast.core.retransmission_store import RetransmissionStore
-from semcast.terms.messages import Data, DataMessage, Submission
+from semcast.terms.messages import Data, DataMessage, Update
 from semcast.wire import encode
 
 RELATIONS = ["item", "bitmap", "list", "all", "update-fin", "none"]
@@ -45,12 +45,12 @@ def stream(recipe, sender, rng):
         seq += 1
         listed = recipe.relation in ("list", "bitmap")
         back = [seq - n for n in (1, 2, 3, K) if n < seq]
-        submission = Submission(
+        update = Update(
             item=rng.choice([None, 1, 2, 3]),
             obsoletes=tuple(rng.sample(back, min(len(back), rng.randrange(3)))) if listed else (),
             never_purge=rng.random() < 0.15,
         )
-        annotation = made.annotate(seq, submission)
+        annotation = made.annotate(seq, update.item, update)
         made.remember(seq, annotation)
         item, covers, keep = annotation
         yield DataMessage(sender, seq, item, covers, keep)

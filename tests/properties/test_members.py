@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from semcast.core.recipe import Recipe
 from semcast.terms.events import DELIVER, DELIVERY, PURGE, SKIP
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 
 VARIANTS = st.sampled_from(
     [
@@ -57,11 +57,11 @@ def recipes(draw):
     )
 
 
-def submission(rng, recipe, seq):
+def update(rng, recipe, seq):
     """Something to multicast; what it makes obsolete is recent enough for any k."""
     listed = recipe.relation in ("bitmap", "list")
     obsolete = () if not listed or seq == 1 or rng.random() < 0.4 else (seq - 1,)
-    return Submission(
+    return Update(
         payload=bytes(rng.randrange(20)),
         item=rng.choice([None, 1, 1, 2, 3]),
         obsoletes=obsolete,
@@ -121,7 +121,7 @@ def test_any_schedule_keeps_the_promises(wire, recipe, seed, loss):
         if action == "send":
             batch = rng.choice([1, 1, 3])
             for _ in range(batch):
-                w.send(rank, submission(rng, recipe, w.members[rank].sent + 1))
+                w.send(rank, update(rng, recipe, w.members[rank].sent + 1))
         elif action == "ready":
             w.ready(rank, rng.randint(1, 5))
         elif action == "carry":
@@ -166,7 +166,7 @@ def test_the_survivors_of_a_crash_keep_the_promises(wire, recipe, seed):
         action = rng.choice(["send", "send", "ready", "carry", "carry", "tick"])
         rank = rng.choice(up)
         if action == "send":
-            w.send(rank, submission(rng, recipe, w.members[rank].sent + 1))
+            w.send(rank, update(rng, recipe, w.members[rank].sent + 1))
         elif action == "ready":
             w.ready(rank, rng.randint(1, 5))
         elif action == "carry":
@@ -206,7 +206,7 @@ def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
         rank = rng.choice(up)
         action = rng.choice(["send", "ready", "ready", "carry", "carry", "tick", "leave", "tell"])
         if action == "send" and step < 150:
-            w.send(rank, submission(rng, recipe, w.members[rank].sent + 1))
+            w.send(rank, update(rng, recipe, w.members[rank].sent + 1))
         elif action == "ready":
             w.ready(rank, rng.randint(1, 9))
         elif action == "carry":
@@ -240,6 +240,6 @@ def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
             )
             assert all(mine >= theirs for mine, theirs in reached)
         for number in range(recipe.buffer + recipe.members + 1):  # Nothing holds it up.
-            assert w.send(rank, submission(rng, recipe, w.members[rank].sent + 1)) == 1, number
+            assert w.send(rank, update(rng, recipe, w.members[rank].sent + 1)) == 1, number
             w.run(until=w.now + 5, steps=60_000)
     w.judge()

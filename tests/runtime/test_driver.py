@@ -21,7 +21,7 @@ from semcast.terms.errors import (
 )
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import LeaveGroup, Machine, Status
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import ROOM, Delivery, Ended, PhaseChanged
 from semcast.terms.views import CHANGING, EXCLUDED, LEFT, MEMBER
 
@@ -92,9 +92,9 @@ class Scripted(Machine):
         self.inputs.append((name, value))
         return self.on.get(name, lambda now, out: None)(now, out)
 
-    def submit(self, submissions, now, out):
-        accepted = self._note("submit", len(submissions), now, out)
-        return len(submissions) if accepted is None else accepted
+    def submit(self, updates, now, out):
+        accepted = self._note("submit", len(updates), now, out)
+        return len(updates) if accepted is None else accepted
 
     def on_datagrams(self, source, datagrams, now, out):
         for datagram in datagrams:
@@ -175,7 +175,7 @@ async def test_effects_of_an_input_are_carried_out_before_the_next_one_begins():
     run.channel.send = lambda sends, is_repair: order.append("send")
     run.port.put = lambda outputs: order.append("put") or -3
     run.machine.on["ready"] = lambda now, out: order.append("ready")
-    run.driver.submit([Submission()])
+    run.driver.submit([Update()])
     assert order == ["submit", "send", "put", "ready"]
     assert run.machine.inputs[-1] == ("ready", -3)
 
@@ -185,7 +185,7 @@ async def test_a_port_that_enters_the_machine_from_inside_effects_is_caught():
     run.outputs("submit", letter())
     run.port.put = lambda outputs: run.driver.command(LeaveGroup())
     with pytest.raises(ReentryError, match="on_command"):
-        run.driver.submit([Submission()])
+        run.driver.submit([Update()])
     assert ("command", LeaveGroup()) not in run.machine.inputs
     with pytest.raises(ReentryError):
         await run.port.mailbox.take(1)
@@ -195,7 +195,7 @@ async def test_a_port_that_enters_the_machine_from_inside_effects_is_caught():
     "enter",
     [
         lambda driver: driver.on_ready(1),
-        lambda driver: driver.submit([Submission()]),
+        lambda driver: driver.submit([Update()]),
         lambda driver: driver.on_persisted(1),
         lambda driver: driver.begin(),
     ],
@@ -278,7 +278,7 @@ async def test_a_mistake_of_the_application_goes_to_the_caller_after_the_effects
 
 def enter(run, call):
     if call == "submit":
-        run.driver.submit([Submission()])
+        run.driver.submit([Update()])
     elif call == "command":
         run.driver.command(LeaveGroup())
     elif call == "time":
@@ -289,7 +289,7 @@ def enter(run, call):
         run.driver.on_ready(1)
     elif call == "idle":
         run.driver._sent_at = run.clock.time
-        run.driver.submit([Submission()])
+        run.driver.submit([Update()])
         run.clock.advance()
     else:
         run.driver.on_datagram(1, b"1")
@@ -417,9 +417,9 @@ async def test_a_nearer_deadline_replaces_the_timer():
 
 async def test_after_a_quiet_moment_messages_leave_at_once_and_then_together():
     run = Run()
-    run.driver.submit([Submission()])
-    run.driver.submit([Submission()])
-    run.driver.submit([Submission()])
+    run.driver.submit([Update()])
+    run.driver.submit([Update()])
+    run.driver.submit([Update()])
     names = [name for name, _ in run.machine.inputs]
     assert names == ["submit", "idle", "submit", "submit"]
     run.clock.advance()
@@ -430,7 +430,7 @@ async def test_after_a_quiet_moment_messages_leave_at_once_and_then_together():
 async def test_a_sender_that_goes_on_fills_its_datagrams():
     run = Run()
     run.driver._sent_at = run.clock.time
-    run.driver.submit([Submission()] * YIELD_AFTER_MESSAGES)
+    run.driver.submit([Update()] * YIELD_AFTER_MESSAGES)
     run.clock.advance()
     assert [name for name, _ in run.machine.inputs] == ["submit"]
 
@@ -438,7 +438,7 @@ async def test_a_sender_that_goes_on_fills_its_datagrams():
 @pytest.mark.parametrize("options", [{"sends_when_idle": False}])
 async def test_with_a_time_to_coalesce_the_loop_decides_nothing(options):
     run = Run(**options)
-    run.driver.submit([Submission()])
+    run.driver.submit([Update()])
     run.clock.advance()
     assert [name for name, _ in run.machine.inputs] == ["submit"]
 
@@ -455,7 +455,7 @@ async def test_records_go_to_the_disk_and_their_durability_comes_back():
     disk = MemoryDisk()
     run = Run(disk=disk)
     run.machine.on["submit"] = lambda now, out: out.persist.append((7, "record"))
-    run.driver.submit([Submission()])
+    run.driver.submit([Update()])
     assert disk.records == [(7, "record")]
     run.driver.on_persisted(7)
     assert run.machine.inputs[-1] == ("persisted", 7)
@@ -470,7 +470,7 @@ async def test_a_machine_that_persists_without_a_disk_is_an_error_of_ours():
     run = Run()
     run.machine.on["submit"] = lambda now, out: out.persist.append((7, "record"))
     with pytest.raises(InternalError, match="stable storage"):
-        run.driver.submit([Submission()])
+        run.driver.submit([Update()])
 
 
 async def test_another_machine_gets_what_the_application_is_ready_for():
@@ -479,12 +479,12 @@ async def test_another_machine_gets_what_the_application_is_ready_for():
     await asyncio.sleep(0)
     run.machine.sent, run.machine.report = 3, Status(discarded={"lineage": 2})
     run.driver.suspend()
-    assert run.driver.submit([Submission()]) == 0
+    assert run.driver.submit([Update()]) == 0
     assert run.machine.inputs == [("ready", run.port.readiness)]
     second = Scripted()
     run.driver.replace(second)
     assert second.inputs == [("ready", run.port.readiness)]
-    assert run.driver.submit([Submission()]) == 1
+    assert run.driver.submit([Update()]) == 1
     second.sent = 1
     assert run.driver.sent == 4
     assert run.driver.discarded == {"lineage": 2}
@@ -499,7 +499,7 @@ class TestSenderThatWaitsForAView:
         run.machine.report = Status(unseen=3)
         run.machine.on["submit"] = lambda now, out: out.outputs.append(PhaseChanged(CHANGING)) or 0
         run.machine.on["ready"] = lambda now, out: setattr(run.machine, "report", Status())
-        assert run.driver.submit([Submission()]) == 0
+        assert run.driver.submit([Update()]) == 0
         assert run.machine.inputs[2:] == [("ready", 3)]
 
     @pytest.mark.parametrize("output", [PhaseChanged(MEMBER), Ended(LEFT)])
@@ -507,15 +507,15 @@ class TestSenderThatWaitsForAView:
         run = Run()
         run.machine.report = Status(unseen=3)
         run.machine.on["submit"] = lambda now, out: out.outputs.append(output) or 0
-        run.driver.submit([Submission()])
+        run.driver.submit([Update()])
         assert "ready" not in dict(run.machine.inputs)
 
     async def test_a_machine_that_withholds_it_is_asked_once(self):
         run = Run()
         run.machine.report = Status(unseen=3)
         run.machine.on["submit"] = lambda now, out: out.outputs.append(PhaseChanged(CHANGING)) or 0
-        run.driver.submit([Submission()])
-        run.driver.submit([Submission()])
+        run.driver.submit([Update()])
+        run.driver.submit([Update()])
         assert [value for name, value in run.machine.inputs if name == "ready"] == [3]
 
 
@@ -523,7 +523,7 @@ async def test_an_end_is_noticed_wherever_it_stands_among_the_outputs():
     run = Run()
     delivery = Delivery(run_of([DataMessage(0, 1, payload=b"x")]), skipped=2)
     run.outputs("submit", Ended(LEFT), delivery, ROOM)
-    run.driver.submit([Submission()])
+    run.driver.submit([Update()])
     assert run.port.phase == LEFT
     assert [(m.sender, m.skipped) for m in await run.port.mailbox.take(9)] == [("a", 2)]
     assert (run.port.delivered, run.port.skipped) == (1, 2)
@@ -534,7 +534,7 @@ async def test_an_exclusion_is_told_after_the_last_message():
     run = Run()
     run.port._membership.on_excluded = lambda ended: "too slow"
     run.outputs("submit", Ended(EXCLUDED), letter())
-    run.driver.submit([Submission()])
+    run.driver.submit([Update()])
     assert len(await run.port.mailbox.take(9)) == 1
     change = run.port.mailbox.pass_marker(run.port.on_marker)
     assert (change.status, change.reason, change.view.is_primary) == (EXCLUDED, "too slow", False)

@@ -165,7 +165,13 @@ async def test_a_batch_may_be_larger_than_the_buffer(meet, take):
         assert payloads(done[1]) == payloads(done[2]) == [b"%d" % n for n in range(1000)]
 
 
-@pytest.mark.parametrize("bad", [Update("text"), Update(b"", item=5), Update(b"", item="")])
+async def test_an_item_may_be_a_number(meet, take):
+    async with meet("ab") as (a, b):
+        await a.multicast_many([Update(b"1", 7), Update(b"2", "7"), Update(b"3", -(1 << 63))])
+        assert [m.item for m in await take(b, 3)] == [7, "7", -(1 << 63)]
+
+
+@pytest.mark.parametrize("bad", [Update("text"), Update(b"", item=5.0), Update(b"", ""), None])
 async def test_what_stands_before_an_impossible_message_is_sent(meet, take, bad):
     async with meet("ab") as (a, b):
         with pytest.raises(semcast.LocalProtocolError):

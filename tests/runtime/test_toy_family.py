@@ -37,10 +37,10 @@ class Shouter(Machine):
     def sent(self):
         return self.last
 
-    def submit(self, submissions, now, out):
+    def submit(self, updates, now, out):
         messages = tuple(
             DataMessage(self.rank, self.last + place, payload=each.payload)
-            for place, each in enumerate(submissions, 1)
+            for place, each in enumerate(updates, 1)
         )
         self.last += len(messages)
         out.send.append((EVERYONE, Shout(messages)))

@@ -30,7 +30,7 @@ from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, RECEIVE, Event
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import ForgetMember
-from semcast.terms.messages import Data, Datagram, DataMessage, Submission
+from semcast.terms.messages import Data, Datagram, DataMessage, Update
 from semcast.terms.outputs import ROOM, Delivery, Ended
 from semcast.terms.views import EXCLUDED
 
@@ -40,7 +40,7 @@ FAST = Link(latency=Constant(0.001))
 class Flood:
     """Sends each message once to everyone and delivers what arrives as it is asked to.
 
-    It refuses submissions while `window` messages wait for its own application, and sends a
+    It refuses updates while `window` messages wait for its own application, and sends a
     beacon every `period_s`.
     """
 
@@ -54,15 +54,15 @@ class Flood:
         self.refused = False
         self.rang: list[float] = []
 
-    def submit(self, submissions, now: float, out: Effects) -> int:
-        accepted = submissions[: max(self.window - len(self.queue), 0)]
-        for submission in accepted:
+    def submit(self, updates, now: float, out: Effects) -> int:
+        accepted = updates[: max(self.window - len(self.queue), 0)]
+        for update in accepted:
             self.seq += 1
-            message = DataMessage(self.rank, self.seq, payload=submission.payload)
+            message = DataMessage(self.rank, self.seq, payload=update.payload)
             self._record(out, MULTICAST, message)
             self.queue.append(message)
             out.send.append((EVERYONE, Data((message,))))
-        self.refused = len(accepted) < len(submissions)
+        self.refused = len(accepted) < len(updates)
         self._deliver(out)
         return len(accepted)
 
@@ -103,8 +103,8 @@ class Flood:
 
 
 def numbered(count: int | None = None):
-    """Submissions that carry their own number."""
-    return (Submission(b"%d" % i) for i in (range(count) if count else range(10**9)))
+    """Updates that carry their own number."""
+    return (Update(b"%d" % i) for i in (range(count) if count else range(10**9)))
 
 
 def group(size: int, link: Link = FAST, *, seed: int = 1, member=Flood, **settings) -> Simulation:

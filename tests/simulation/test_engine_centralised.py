@@ -38,8 +38,8 @@ class Echo:
     def on_ready(self, count, now, out):
         pass
 
-    def submit(self, submissions, now, out):
-        return len(submissions)
+    def submit(self, updates, now, out):
+        return len(updates)
 
     def forget(self, rank, now, out):
         pass

@@ -9,22 +9,22 @@ from semcast.faults import Constant, Link, Pause
 from semcast.sim import Network, Producer, Simulation, once
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import EVERYONE
-from semcast.terms.messages import Excluded, Submission
+from semcast.terms.messages import Excluded, Update
 
 LATENCY_S = 0.001
 
 
 class Alarm:
-    """Sends a datagram per submission and writes down when its timer rings."""
+    """Sends a datagram per update and writes down when its timer rings."""
 
     def __init__(self, rank: int, deadline: float = inf) -> None:
         self.rank = rank
         self.deadline = deadline
         self.rang: list[float] = []
 
-    def submit(self, submissions, now, out):
-        out.send += [(EVERYONE, Excluded(0))] * len(submissions)
-        return len(submissions)
+    def submit(self, updates, now, out):
+        out.send += [(EVERYONE, Excluded(0))] * len(updates)
+        return len(updates)
 
     def on_datagrams(self, source, datagrams, now, out):
         pass
@@ -64,7 +64,7 @@ def run(alarm: Alarm, gaps, until: float, faults=()) -> Simulation:
         once([Alarm(0), alarm]),
         Network(2, Link(latency=Constant(LATENCY_S))),
         seed=1,
-        producers={0: Producer(gaps, repeat(Submission()))},
+        producers={0: Producer(gaps, repeat(Update()))},
         faults=faults,
     )
     sim.run(until)

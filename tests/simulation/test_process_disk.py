@@ -29,7 +29,7 @@ from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import APPEND, DELIVER, MULTICAST, Event
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import Command, JoinGroup, Machine
-from semcast.terms.messages import DataMessage, Submission, WindowEmpty
+from semcast.terms.messages import DataMessage, Update, WindowEmpty
 from semcast.terms.outputs import Delivery
 
 
@@ -53,7 +53,7 @@ class Diary(Machine):
     def on_command(self, command: Command, now: float, out: Effects) -> None:
         self.note(type(command).__name__, now)
 
-    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         self.seq += 1
         out.persist.append((self.seq, Record(str(self.seq))))
         self.waiting.append(self.seq)
@@ -99,7 +99,7 @@ class World:
     ) -> None:
         self.notes: list[str] = []
         self.trace: list[Event] = []
-        submissions = [Submission()] * sends
+        updates = [Update()] * sends
         self.simulation = Simulation(
             Machines(
                 born=lambda life, now, records: Diary(self.notes, *life, records),
@@ -109,7 +109,7 @@ class World:
             Network(2, link or Link(latency=Constant(0.01))),
             seed=1,
             sync=Constant(sync_s),
-            producers={0: Producer(repeat(0.1), submissions)},
+            producers={0: Producer(repeat(0.1), updates)},
             faults=faults,
             observers=[self.trace.append],
             channel=channel,

@@ -30,7 +30,7 @@ from semcast.terms.errors import ConfigError, LocalProtocolError, RemoteProtocol
 from semcast.terms.events import DELIVER, Event
 from semcast.terms.ids import EVERYONE, Incarnation
 from semcast.terms.machine import Command, FoundGroup, Machine, SupplyState
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import Delivery, Ended, Installed
 from semcast.terms.views import (
     EXCLUDED,
@@ -89,9 +89,9 @@ class Diary(Machine):
         self.view = GroupView(1, lives, (0,) * len(lives))
         out.outputs.append(Installed(self.view, None, True))
 
-    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         self.last += 1
-        self.note("multicast", submissions[0].obsoletes)
+        self.note("multicast", updates[0].obsoletes)
         out.send.append((EVERYONE, stamped(Prepare(1, self.last))))
         return 1
 
@@ -125,7 +125,7 @@ class World:
     def __init__(
         self,
         *faults: Fault,
-        sends: Sequence[Submission] = (),
+        sends: Sequence[Update] = (),
         rings: Sequence[float] = (),
         service_s: float = 0.0,
     ) -> None:
@@ -223,7 +223,7 @@ def test_what_arrives_in_a_pause_is_heard_after_it() -> None:
 
 def test_a_failpoint_may_name_a_datagram() -> None:
     stumble = FailpointCrash(Failpoint(0, "prepare", nth=2, keep_effects=0.0), back_after_s=0.05)
-    world = World(stumble, sends=[Submission()] * 3)
+    world = World(stumble, sends=[Update()] * 3)
     assert world.until(1.0, "multicast", "born") == [
         "0.1 born 0.000",
         "1.1 born 0.000",
@@ -237,7 +237,7 @@ def test_a_failpoint_may_name_a_datagram() -> None:
 
 def test_who_is_isolated_at_a_failpoint_lives_on_and_neither_sends_nor_hears() -> None:
     isolation = Isolation(Failpoint(0, "prepare", nth=2, keep_effects=0.0), 0.15)
-    world = World(isolation, sends=[Submission()] * 4)
+    world = World(isolation, sends=[Update()] * 4)
     assert world.until(1.0, "multicast", "heard") == [
         "0.1 multicast ()",
         "1.1 heard Prepare 0.110",
@@ -251,7 +251,7 @@ def test_who_is_isolated_at_a_failpoint_lives_on_and_neither_sends_nor_hears() -
 
 def test_the_end_of_faults_ends_an_isolation() -> None:
     isolation = Isolation(Failpoint(0, "prepare", nth=1, keep_effects=0.0), 50.0)
-    world = World(isolation, sends=[Submission()] * 3)
+    world = World(isolation, sends=[Update()] * 3)
     world.until(0.25)
     world.simulation.heal()
     assert world.until(1.0, "heard") == ["1.1 heard Prepare 0.310"]
@@ -266,7 +266,7 @@ def test_what_cannot_be_meant_is_told_and_the_process_goes_on() -> None:
 
 
 def test_a_new_life_names_only_what_it_said_itself() -> None:
-    sends = [Submission(), Submission(), Submission(obsoletes=(1, 2)), Submission(obsoletes=(2, 3))]
+    sends = [Update(), Update(), Update(obsoletes=(1, 2)), Update(obsoletes=(2, 3))]
     world = World(Crash(0, 0.25, back_after_s=0.01), sends=sends)
     assert world.until(1.0, "multicast") == [
         "0.1 multicast ()",
@@ -277,7 +277,7 @@ def test_a_new_life_names_only_what_it_said_itself() -> None:
 
 
 def test_a_slow_application_asks_for_more_when_it_has_served() -> None:
-    world = World(sends=[Submission()], service_s=0.3)
+    world = World(sends=[Update()], service_s=0.3)
     assert world.until(1.0, "ready") == [
         "0.1 ready 1 0.000",
         "1.1 ready 1 0.000",

@@ -2,16 +2,14 @@
 
 from collections import Counter
 
-import msgspec
 import pytest
 
 from semcast import kernel
-from semcast.core import sending
 from semcast.core.member import Member
 from semcast.core.receiver import Receiver
 from semcast.core.sending import Sending
 from semcast.sim.swarm import run_seed
-from semcast.terms.messages import Data, Submission, Update
+from semcast.terms.messages import Data
 from semcast.wire import GROUP_CODEC, codec, encode
 
 
@@ -45,38 +43,16 @@ def leave_in_bytes(patch):
     return lengths
 
 
-def labelled(submissions):
-    """The same as a parcel.  Simulated items have no names: made up ones, which do not travel."""
-    updates, labels = [], {}
-    for each in submissions:
-        item = None if each.item is None else f"i{each.item}"
-        updates.append(Update(each.payload, item, each.never_purge, each.obsoletes))
-        if item is not None:
-            labels[item] = (each.item, msgspec.msgpack.encode(each.item), b"\xa0", 0)
-
-    def submission_of(update):
-        tag = None if update.item is None else labels[update.item][0]
-        return Submission(update.payload, tag, update.obsoletes, update.never_purge)
-
-    assert [submission_of(update) for update in updates] == list(submissions)
-    return kernel.UpdateBatch(updates, labels, labels.get, submission_of)
-
-
-def send_as_bytes(patch):
-    """From now on what members multicast is bytes at once; how long batches were."""
+def make_runs_by(make, patch):
+    """From now on what members multicast is made so; how long runs were."""
     lengths = Counter()
-    submit, pack = Sending.submit, kernel.pack_run
 
-    def packed(*args):
-        batch, size = pack(*args)
-        lengths[len(batch or ())] += 1
-        return batch, size
+    def counted(*args):
+        run, size = make(*args)
+        lengths[len(run or ())] += 1
+        return run, size
 
-    patch.setattr(sending, "PACKS_RUNS", True)
-    patch.setattr(kernel, "pack_run", packed)
-    patch.setattr(
-        Sending, "submit", lambda self, given, *args: submit(self, labelled(given), *args)
-    )
+    patch.setattr(kernel, "make_run", counted)
     return lengths
 
 
@@ -96,9 +72,11 @@ def test_runs_change_nothing(protocol, monkeypatch):
         batches = leave_in_bytes(patch)
         assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
         assert max(batches) > 1
-        packed = send_as_bytes(patch)
-        assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
-        assert max(packed) > 1
+        build, _ = kernel.select_build(kernel.REQUESTED_BUILD)
+        for make in (build.pack_run, build.build_run):
+            made = make_runs_by(make, patch)
+            assert [events_of(protocol, seed) for seed in range(1, 13)] == as_runs
+            assert max(made) > 1
     monkeypatch.setattr(
         kernel, "runs_of", lambda messages: [r for m in messages for r in runs_of([m])]
     )

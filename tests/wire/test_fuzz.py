@@ -20,7 +20,7 @@ from semcast.core.recipe import Recipe
 from semcast.kernel import run_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.messages import Data, DataMessage, Nack, PurgeNotice, StabilityGossip, Submission
+from semcast.terms.messages import Data, DataMessage, Nack, PurgeNotice, StabilityGossip, Update
 from semcast.terms.messages import FrontierVote as Vote
 from semcast.wire import GROUP_CODEC, encode
 from semcast.wire.codec import LARGE_BYTES
@@ -175,7 +175,7 @@ def test_what_waits_behind_a_gap_is_passed_in_one_go():
 
 def test_a_request_for_everything_brings_each_message_once():
     member = Member(Recipe(members=3), 0, Random(1))
-    member.submit([Submission(bytes(100))] * 50, 0.0, Effects(recording=False))
+    member.submit([Update(bytes(100))] * 50, 0.0, Effects(recording=False))
     ranges = tuple((n, n) for n in range(1, 51))
     out = hear(member, Nack(0, ranges, HUGE, 1))
     assert [m.seq for _, d in out.send for m in d.messages] == list(range(1, 51))

@@ -21,7 +21,7 @@ def test_published_averages(session: list[Round]) -> None:
 
     Tolerances are three standard deviations of a session of the published length.
     """
-    messages = [sent for play in session for sent in play.submissions]
+    messages = [sent for play in session for sent in play.updates]
     active = sum(play.active for play in session) / len(session)
     assert active == pytest.approx(42.33, abs=0.3)
     assert len(messages) / len(session) - 1 == pytest.approx(1.39, abs=0.03)
@@ -31,7 +31,7 @@ def test_published_averages(session: list[Round]) -> None:
 
 def test_related_messages_are_close(session: list[Round]) -> None:
     """[SRM §7.1] "often within 10 messages of each other"; [SRM §7.2] 30 ms hardly disturbs."""
-    messages = [sent for play in session for sent in play.submissions]
+    messages = [sent for play in session for sent in play.updates]
     observed = list(distances(links(messages)))
     related = [distance for distance in observed if distance]
     assert 0.6 < sum(distance <= 10 for distance in related) / len(related) < 0.75
@@ -41,7 +41,7 @@ def test_related_messages_are_close(session: list[Round]) -> None:
 
 def test_a_round_is_one_reliable_message_and_distinct_updates(session: list[Round]) -> None:
     for play in session:
-        reliable, *updates = play.submissions
+        reliable, *updates = play.updates
         assert reliable.never_purge
         assert len(reliable.payload) < 32
         items = [update.item for update in updates]
@@ -55,11 +55,11 @@ def test_a_round_is_one_reliable_message_and_distinct_updates(session: list[Roun
 def test_a_destroyed_item_is_never_heard_of_again(session: list[Round]) -> None:
     gone: set[int | None] = set()
     for play in session:
-        destroyed = play.submissions[0].item
-        assert gone.isdisjoint(sent.item for sent in play.submissions)
+        destroyed = play.updates[0].item
+        assert gone.isdisjoint(sent.item for sent in play.updates)
         if destroyed is not None:
             gone.add(destroyed)
-            assert destroyed not in {sent.item for sent in play.submissions[1:]}
+            assert destroyed not in {sent.item for sent in play.updates[1:]}
     assert len(gone) == pytest.approx(0.1 * ROUNDS_RECORDED, rel=0.1)  # as many as are born
 
 
@@ -67,7 +67,7 @@ def test_few_items_are_modified_often_and_most_never(session: list[Round]) -> No
     """[SRM §7.1] "a small number of items was modified frequently"."""
     counts: dict[int | None, int] = {}
     for play in session:
-        for sent in play.submissions[1:]:
+        for sent in play.updates[1:]:
             counts[sent.item] = counts.get(sent.item, 0) + 1
     lasting = sorted((count for count in counts.values() if count > 100), reverse=True)
     assert len(lasting) == 8  # of 40
@@ -78,7 +78,7 @@ def test_messages_carry_their_round_and_go_at_its_start() -> None:
     game = Game()
     messages = list(islice(game.messages(Random(9)), 50))
     plays = list(islice(game.rounds(Random(9)), 50))
-    assert messages == [(p.number, sent) for p in plays for sent in p.submissions][:50]
+    assert messages == [(p.number, sent) for p in plays for sent in p.updates][:50]
     gaps = list(game.arrivals(number for number, _ in messages))
     starts = [sum(gaps[: place + 1]) for place in range(50)]
     assert starts == pytest.approx([number / 30 for number, _ in messages])

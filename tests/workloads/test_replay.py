@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semcast.terms.errors import ConfigError
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.workloads.distances import distances, links, never_obsolete
 from semcast.workloads.replay import ReplayRow, replay, row_distances, row_links
 
@@ -34,7 +34,7 @@ def superseded_by(stream: list[ReplayRow], place: int) -> int | None:
     return None
 
 
-def obsoletes(older: Submission, newer: Submission) -> bool:
+def obsoletes(older: Update, newer: Update) -> bool:
     return newer.item is not None and newer.item == older.item and not older.never_purge
 
 

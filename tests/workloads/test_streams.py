@@ -16,10 +16,11 @@ from semcast.models.throughput import (
     purge_ratio_of_items,
 )
 from semcast.terms.errors import ConfigError
-from semcast.terms.messages import Submission
+from semcast.terms.items import item_tag
+from semcast.terms.messages import Update
 from semcast.workloads.arrivals import constant, poisson, recorded
 from semcast.workloads.distances import distances, links, never_obsolete
-from semcast.workloads.items import item_tag, numbered_payload
+from semcast.workloads.payloads import numbered_payload
 from semcast.workloads.stock import quotes, stock_probabilities
 from semcast.workloads.synthetic import overwrites
 
@@ -80,7 +81,7 @@ def test_same_seed_same_stream() -> None:
 
 
 def test_exempt_messages_are_passed_over() -> None:
-    stream = [Submission(item=1), Submission(item=1, never_purge=True), Submission(item=1)]
+    stream = [Update(item=1), Update(item=1, never_purge=True), Update(item=1)]
     assert list(distances(links(stream))) == [0, 1, 2]
     assert never_obsolete(links(stream)) == pytest.approx(2 / 3)  # all but the first
     assert never_obsolete([]) == 1
@@ -126,7 +127,7 @@ def test_impossible_settings_fail_at_the_call(call, says) -> None:  # type: igno
 
 
 def test_importing_workloads_is_cheap() -> None:
-    modules = ["arrivals", "distances", "game", "items", "replay", "stock", "synthetic"]
+    modules = ["arrivals", "distances", "game", "payloads", "replay", "stock", "synthetic"]
     imports = ", ".join(f"semcast.workloads.{module}" for module in modules)
     program = f"import sys, {imports}; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -26,7 +26,7 @@ from semcast.fleet.stream_measurement import EventColumns, Period, StreamMeasure
 from semcast.fleet.worker import cpu_s_of
 from semcast.runtime.options.options import Options
 from semcast.terms.events import DELIVER, MULTICAST
-from semcast.workloads.items import item_tag
+from semcast.terms.items import item_tag
 from semcast.workloads.stock import STOCK_GROUPS
 
 SENDER: Final = "sender"

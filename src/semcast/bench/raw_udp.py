@@ -75,7 +75,8 @@ class RawGroup:
         messages: list[Message] = []
         size = 0
         for update in updates:
-            needs = len(update.payload) + len(update.item or "") + len(self._name) + MESSAGE_BYTES
+            named = len(self._name) + len(str(update.item or ""))
+            needs = len(update.payload) + named + MESSAGE_BYTES
             if messages and size + needs > self._datagram_bytes:
                 yield messages
                 messages, size = [], 0

@@ -27,6 +27,7 @@ from semcast.runtime.application.join import join
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.operations.snapshot import Snapshot
 from semcast.terms.errors import BufferFull, ConfigError, LocalProtocolError
+from semcast.terms.items import Item
 from semcast.terms.messages import Update
 
 CHUNK_BYTES: Final = 1 << 16
@@ -47,7 +48,7 @@ class JsonLine(msgspec.Struct, forbid_unknown_fields=True):
     `sender`, `seq` and `skipped` say where a message came from and are not sent on.
     """
 
-    item: str | None = None
+    item: Item | None = None
     payload: str | None = None
     payload_base64: bytes | None = None
     never_purge: bool = False
@@ -234,7 +235,7 @@ class MessagePrinter:
         while self.lines != self._count:
             limit = at_once if self._count is None else min(at_once, self._count - self.lines)
             batch = await group.receive(limit)
-            chosen = batch if item is None else [each for each in batch if each.item == item]
+            chosen = batch if item is None else [each for each in batch if str(each.item) == item]
             self.lines += len(chosen)
             if chosen:
                 await write(sys.stdout.fileno(), b"".join(map(self._show, chosen)))

@@ -14,9 +14,10 @@ from semcast.core.order import ORDERS
 from semcast.core.recipe import Recipe
 from semcast.core.relation import RELATIONS
 from semcast.core.repair_requester import RANGES_MAX
-from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX
+from semcast.kernel import NAME_MAX
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.ids import Rank, Seq
+from semcast.terms.items import ITEM_MAX
 from semcast.terms.messages import (
     Data,
     Datagram,
@@ -114,8 +115,6 @@ class DatagramValidator:
             raise LocalProtocolError(
                 f"payload: message has {size} bytes, maximum is {self.message_bytes}"
             )
-        if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
-            raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
         if len(message.name) > NAME_MAX:
             raise LocalProtocolError(
                 f"item: name has {len(message.name)} characters, maximum is {NAME_MAX}"

@@ -36,7 +36,7 @@ from semcast.terms.messages import (
     Nack,
     SafetyGossip,
     StabilityGossip,
-    Submission,
+    Update,
     WindowEmpty,
 )
 from semcast.terms.outputs import Ended
@@ -95,14 +95,14 @@ class Member(Machine):
         """The number of the last own message, markers among them."""
         return self.sending.last
 
-    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Send to the group; returns how many, from the front, there was room for."""
         if self.excluded:
             raise LocalProtocolError(
                 "this member was excluded from the group and can no longer send"
             )
         try:
-            return self.sending.submit(submissions, now, out)
+            return self.sending.submit(updates, now, out)
         finally:
             self.outbox.flush(now, out)
             self.holdings.purge_stored(self.rank, out)

@@ -4,7 +4,6 @@ What passes without a decision is made as a run; the rest is made one by one.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
 
 from semcast import kernel
 from semcast.core.datagram_validator import DatagramValidator
@@ -17,9 +16,7 @@ from semcast.core.relation import make_annotator
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import DataMessage, Submission
-
-PACKS_RUNS: Final = kernel.BUILD == "compiled"  # Otherwise msgspec is faster.
+from semcast.terms.messages import DataMessage, Update
 
 
 class Sending:
@@ -42,6 +39,7 @@ class Sending:
         self.raises = recipe.overflow == "error"
         self.message_bytes = recipe.message_bytes
         self.annotator = make_annotator(recipe, self.last)
+        self.labels = kernel.ItemLabels()
         self.ordering = ordering
         # Others come after something or need an annotation each, so they are made one by one.
         is_plain = ordering is None or type(ordering).after is Ordering.after
@@ -57,14 +55,13 @@ class Sending:
     def _after(self) -> After:
         return () if self.ordering is None else self.ordering.after()
 
-    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Take in what there is room for, from the front; how many."""
         accepted, since = 0, 0 if out.events is None else len(out.events)
         try:
-            accepted = self._submit_run(submissions, now, out)
-            rest = submissions[accepted:] if accepted < len(submissions) else ()
-            for submission in rest:
-                if not self._submit_one(submission, now, out):
+            accepted = self._submit_run(updates, now, out)
+            for update in updates[accepted:] if accepted < len(updates) else ():
+                if not self._submit_one(update, now, out):
                     self.holdings.has_refused = True
                     break
                 accepted += 1
@@ -72,51 +69,38 @@ class Sending:
             if not accepted:
                 raise  # Else when the rest is offered: what was accepted has to be counted.
         if accepted and out.events is not None:
-            self._declare(submissions[:accepted], since, out)
-        if not accepted and submissions and self.raises:
+            declared = [(self.labels.identify(u)[0], u) for u in updates[:accepted]]
+            self.holdings.trace.declared(declared, since, out)
+        if not accepted and updates and self.raises:
             raise BufferFull(
                 f"buffer full: none of its {self.holdings.messages} messages can be purged; "
                 "wait, use a larger buffer, or forget the member that blocks them"
             )
         return accepted
 
-    def _declare(self, submissions: Sequence[Submission], since: int, out: Effects) -> None:
-        if isinstance(submissions, kernel.UpdateBatch):
-            submissions = kernel.make_submissions(Submission, submissions)
-        self.holdings.trace.declared(submissions, since, out)
-
-    def _submit_run(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def _submit_run(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Take in those that pass without a decision, from the front; how many."""
-        if not self.makes_runs or not submissions:
+        if not self.makes_runs or not updates:
             return 0
         count, payload = self.holdings.own_capacity
         if not count:
             return 0
-        room = (count, payload, self.message_bytes)
-        messages: Any
-        if PACKS_RUNS and isinstance(submissions, kernel.UpdateBatch):
-            messages, size = kernel.pack_run(self.rank, self.last, submissions, *room)
-        else:
-            if isinstance(submissions, kernel.UpdateBatch):
-                wanted: Any = submissions[:count]
-                submissions = kernel.make_submissions(Submission, wanted)
-            messages, size = kernel.build_messages(
-                DataMessage, self.rank, self.last, submissions, *room
-            )
-            messages = kernel.run_of(messages) if messages else None
-        count = 0 if messages is None else self.holdings.admit(messages, self.rank, out)
-        if count:
-            if count < len(messages):
-                size = kernel.sizes_of(messages[:count])
+        run, size = kernel.make_run(
+            self.rank, self.last, updates, self.labels, count, payload, self.message_bytes
+        )
+        count = 0 if run is None else self.holdings.admit(run, self.rank, out)
+        if run is not None and count:
+            if count < run.count:
+                size = kernel.sizes_of(run[:count])
             self._note(self.last + count, size, now)
             self.last_update = self.last
         return count
 
-    def _submit_one(self, submission: Submission, now: float, out: Effects) -> bool:
+    def _submit_one(self, update: Update, now: float, out: Effects) -> bool:
         seq = self.last + 1
-        annotation = self.annotator.annotate(seq, submission)
-        payload, name = submission.payload, submission.name
-        message = DataMessage(self.rank, seq, *annotation, self._after(), payload, name)
+        item, name = self.labels.identify(update)
+        annotation = self.annotator.annotate(seq, item, update)
+        message = DataMessage(self.rank, seq, *annotation, self._after(), update.payload, name)
         size = kernel.size_of(message)
         self.vetting.check_own(message, size)
         if not self.holdings.fits(message):

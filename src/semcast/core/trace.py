@@ -32,7 +32,7 @@ from semcast.terms.events import (
     Event,
 )
 from semcast.terms.ids import Incarnation, Pid, Rank, Seq, Span
-from semcast.terms.messages import DataMessage, PurgeNotice, Submission
+from semcast.terms.messages import DataMessage, PurgeNotice, Update
 from semcast.terms.views import GroupView
 
 
@@ -86,12 +86,14 @@ class Trace:
                 self._name(event, view)
             out.events.append(event)
 
-    def declared(self, submissions: Iterable[Submission], since: int, out: Effects) -> None:
-        """The application declared this of the messages multicast since that many events."""
+    def declared(
+        self, updates: Iterable[tuple[int | None, Update]], since: int, out: Effects
+    ) -> None:
+        """What the application declared, with item tags, of messages multicast since `since`."""
         assert out.events is not None
         own = [e for e in out.events[since:] if e.kind == MULTICAST and e.note != ORDER]
-        for event, submission in zip(own, submissions, strict=True):
-            declare(event, submission)
+        for event, (item, update) in zip(own, updates, strict=True):
+            declare(event, item, update)
 
     def delivered(self, run: Run, position: int, held: int, out: Effects) -> None:
         """The application gets messages, or would if it had any use for its own."""

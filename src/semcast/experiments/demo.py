@@ -39,7 +39,7 @@ from semcast.runtime.transport.network_interfaces import resolve_interface
 from semcast.runtime.transport.sockets import probe_multicast
 from semcast.specs.verdict import FAIL, PASS
 from semcast.terms.errors import SemcastError
-from semcast.workloads.items import item_tag
+from semcast.terms.items import item_tag
 from semcast.workloads.stock import STOCK_GROUPS
 
 if TYPE_CHECKING:

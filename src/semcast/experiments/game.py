@@ -27,7 +27,8 @@ from semcast.faults import Constant, Link
 from semcast.sim.clock import rng_stream, rng_stream_seed
 from semcast.sim.network import Network
 from semcast.terms.events import DELIVER, MULTICAST, Event
-from semcast.terms.messages import Submission
+from semcast.terms.items import Item
+from semcast.terms.messages import Update
 from semcast.workloads.distances import distances, links
 from semcast.workloads.game import ROUNDS_RECORDED, Game
 
@@ -52,21 +53,21 @@ DEFAULTS: dict[str, Value] = {
 
 
 class GameScript:
-    """A session as it is played: which round and which submission every message was."""
+    """A session as it is played: which round and which update every message was."""
 
     def __init__(self, game: Game, seed: int) -> None:
         self.game = game
         self.rounds: list[int] = []
-        self.submissions: list[Submission] = []
+        self.updates: list[Update] = []
         numbers, traffic = tee(game.messages(rng_stream(seed, "workload")))
         self.arrivals = game.arrivals(number for number, _ in numbers)
         self.traffic = self._play(traffic)
 
-    def _play(self, messages: Iterator[tuple[int, Submission]]) -> Iterator[Submission]:
-        for number, submission in messages:
+    def _play(self, messages: Iterator[tuple[int, Update]]) -> Iterator[Update]:
+        for number, update in messages:
             self.rounds.append(number)
-            self.submissions.append(submission)
-            yield submission
+            self.updates.append(update)
+            yield update
 
     @property
     def offered_rate(self) -> float:
@@ -81,7 +82,7 @@ class GameStaleness:
         self.script = script
         self.pid = pid
         self.start_ns, self.end_ns = round(start_s * 1e9), round(end_s * 1e9)
-        self.waiting: dict[int, list[int]] = {}  # by item, the rounds of changes not delivered
+        self.waiting: dict[Item, list[int]] = {}  # by item, the rounds of changes not delivered
         self.rounds: list[int] = []
 
     def on_event(self, event: Event) -> None:
@@ -92,14 +93,14 @@ class GameStaleness:
             self._on_delivery(event)
 
     def _on_multicast(self, event: Event) -> None:
-        sent = self.script.submissions[event.seq - 1]
+        sent = self.script.updates[event.seq - 1]
         if sent.item is None or sent.never_purge:
             return  # no modification
         if self.start_ns < event.ts_ns <= self.end_ns:
             self.waiting.setdefault(sent.item, []).append(self.script.rounds[event.seq - 1])
 
     def _on_delivery(self, event: Event) -> None:
-        item = self.script.submissions[event.seq - 1].item
+        item = self.script.updates[event.seq - 1].item
         now = self.script.rounds[event.seq - 1]
         if item in self.waiting:
             self.rounds += [now - then for then in self.waiting[item] if then <= now]
@@ -192,7 +193,7 @@ def _model_rate(p: Parameters, recipe: Recipe, script: GameScript) -> float:
 
     delay_s, offered = p.duration_s("delay_ms"), script.offered_rate
     reach = horizon(recipe.buffer, recipe.k if recipe.relation == "bitmap" else None)
-    observed = list(distances(links(script.submissions)))
+    observed = list(distances(links(script.updates)))
     purges = recipe.relation != "none"
     ratio = purge_ratio_of_distances(observed, reach) if purges else 0.0
     return float(sender_rate(offered, min(offered, 1 / delay_s) if delay_s else offered, ratio))
@@ -215,11 +216,11 @@ def run_traffic(p: Parameters, seed: int, trace: str | None) -> Row:
     """One point of figure 9, a and b: the traffic alone, nothing is sent."""
     rank, distance = p.whole("rank"), p.whole("distance")
     rounds = list(islice(Game().rounds(rng_stream(seed, "workload")), p.whole("rounds")))
-    sent = [submission for played in rounds for submission in played.submissions]
-    changes: dict[int, int] = {}
-    for submission in sent:
-        if submission.item is not None and not submission.never_purge:
-            changes[submission.item] = changes.get(submission.item, 0) + 1
+    sent = [update for played in rounds for update in played.updates]
+    changes: dict[Item, int] = {}
+    for update in sent:
+        if update.item is not None and not update.never_purge:
+            changes[update.item] = changes.get(update.item, 0) + 1
     busiest = sorted(changes.values(), reverse=True)
     related = [found for found in distances(links(sent)) if found]
     return {

@@ -29,7 +29,7 @@ from semcast.sim.topology import DEFAULT_SEED, Topology, load, tiers
 from semcast.specs.monitors import Monitors
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.machine import JoinGroup
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.workloads import arrivals
 
 IDLE_FROM_S = 0.25
@@ -179,7 +179,7 @@ def _producers(p: Parameters, recipe: PubsubRecipe, seed: int) -> dict[int, Prod
         )
     ranks = sorted(range(recipe.members), key=lambda rank: rank in recipe.logger_pids)
     rate, seconds = p.number("rate") / senders, p.number("seconds")
-    packets = repeat(Submission(payload=bytes(p.whole("size", at_least=0))))
+    packets = repeat(Update(payload=bytes(p.whole("size", at_least=0))))
     producers = {}
     for place, rank in enumerate(ranks[:publishers]):
         rng = rng_stream(seed, "arrivals", rank)

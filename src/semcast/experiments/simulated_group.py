@@ -21,7 +21,7 @@ from semcast.sim.run import run_until_quiescent
 from semcast.sim.simulation import Simulation, once
 from semcast.specs.monitors import Monitors
 from semcast.terms.events import Event
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.workloads.predecessor_lists import list_predecessors
 
 SENDER = 0
@@ -65,7 +65,7 @@ class SimulatedGroup:
         recipe: Recipe,
         network: Network,
         arrivals: Iterable[float],
-        submissions: Iterable[Submission],
+        updates: Iterable[Update],
         *,
         seed: int,
         seconds: float,
@@ -93,7 +93,7 @@ class SimulatedGroup:
             network,
             seed=seed,
             consumers={pid: Consumer(s, 1) for pid, s in (service_s or {}).items() if s},
-            producers={SENDER: Producer(arrivals, submissions, batch=batch, until_s=seconds)},
+            producers={SENDER: Producer(arrivals, updates, batch=batch, until_s=seconds)},
             observers=[
                 self.monitors.on_event,
                 self.meter.on_event,
@@ -153,7 +153,7 @@ def recipe_of(p: Parameters) -> Recipe:
     )
 
 
-def for_relation(traffic: Iterator[Submission], recipe: Recipe) -> Iterator[Submission]:
+def for_relation(traffic: Iterator[Update], recipe: Recipe) -> Iterator[Update]:
     """Traffic by items in the form that the recipe's relation takes."""
     reach = reach_of(recipe)
     return traffic if reach is None else list_predecessors(traffic, reach)

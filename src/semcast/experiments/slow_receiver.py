@@ -26,6 +26,7 @@ from semcast.faults import Constant, Link
 from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
 from semcast.terms.errors import ConfigError, unknown_value
+from semcast.terms.items import Item
 from semcast.workloads import arrivals
 from semcast.workloads.synthetic import overwrites
 
@@ -170,7 +171,7 @@ class BareQueue:
     reach: float  # the farthest distance that the relation can express
     service_s: float
     in_place: bool
-    held: dict[int, tuple[int, int, float]]  # by place: number, item (0: none), time of entry
+    held: dict[int, tuple[int, Item, float]]  # by place: number, item (0: none), time of entry
     free_at: float = 0.0
     purged: int = 0
 
@@ -182,7 +183,7 @@ class BareQueue:
             self.free_at = start + self.service_s
             yield start - entered
 
-    def purge(self, number: int, item: int) -> int:
+    def purge(self, number: int, item: Item) -> int:
         """Drop what a message makes obsolete; the place where the message belongs."""
         gone = [
             place
@@ -206,10 +207,10 @@ def _queue(p: Parameters, seed: int, trace: str | None) -> Row:
     end_s, start_s = p.span_s()
     gap_s, now, accepted, waits_s = 1 / p.number("rate"), 0.0, 0, []
     traffic = overwrites(p.share("r"), p.whole("d"), rng_stream(seed, "workload"), size=0)
-    for number, submission in enumerate(traffic):
+    for number, update in enumerate(traffic):
         now += gap_s
         served = list(queue.serve(now))
-        item = submission.item or 0
+        item = update.item or 0
         place = queue.purge(number, item)
         if len(queue.held) == recipe.buffer and place not in queue.held:
             now = queue.free_at

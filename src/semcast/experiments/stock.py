@@ -15,8 +15,8 @@ from semcast.faults import Constant, Link
 from semcast.sim.clock import rng_stream
 from semcast.sim.network import Network
 from semcast.terms.errors import ConfigError, unknown_value
+from semcast.terms.items import item_tag
 from semcast.workloads import arrivals
-from semcast.workloads.items import item_tag
 from semcast.workloads.stock import quotes, stock_probabilities
 
 BOTTLENECKS = ("receiver", "network")

@@ -13,13 +13,13 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from semcast.faults import Constant, Fault, Latency, Link
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 
 R = TypeVar("R")
 M = TypeVar("M")
 
 Through: TypeAlias = Literal["objects", "bytes", "fingerprint"]
-LAST_WORD = Submission(payload=b"last", never_purge=True)
+LAST_WORD = Update(payload=b"last", never_purge=True)
 
 
 class SenderLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-def submissions(sender: SenderLoad, relation: str, reach: int, rng: Random) -> Iterator[Submission]:
+def updates_of(sender: SenderLoad, relation: str, reach: int, rng: Random) -> Iterator[Update]:
     """What a sender's application says, in the form that the relation takes; a message names none
     that is more than `reach` before it."""
     payload = bytes(sender.size)
@@ -98,6 +98,6 @@ def submissions(sender: SenderLoad, relation: str, reach: int, rng: Random) -> I
             named = tuple(sorted(rng.sample(near, min(len(near), rng.choice((1, 1, 2))))))
         if overwrites:
             recent.append(seq)
-        yield Submission(
+        yield Update(
             payload=payload, item=item, obsoletes=named, never_purge=rng.random() < sender.keep
         )

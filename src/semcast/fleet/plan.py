@@ -6,12 +6,13 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from semcast.faults.limits import check_finite, check_positive, check_range
 from semcast.terms.errors import ConfigError, unknown_value
-from semcast.terms.messages import Submission, Update
+from semcast.terms.items import item_tag
+from semcast.terms.messages import Update
 from semcast.workloads.game import Game
-from semcast.workloads.items import item_tag
 from semcast.workloads.predecessor_lists import list_predecessors
 from semcast.workloads.stock import STOCK_GROUPS, quotes
 from semcast.workloads.synthetic import overwrites
@@ -48,13 +49,15 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     def schedule(self) -> Iterator[tuple[float, Update]]:
         """An endless stream with the time at which each message is due, the same for one seed."""
         names = {item_tag(name): name for name in self._names()}
-        times, plain = tee(self._submissions(Random(self.seed)))
-        traffic: Iterator[Submission] = (sent for _, sent in plain)
+        times, plain = tee(self._traffic(Random(self.seed)))
+        traffic: Iterator[Update] = (sent for _, sent in plain)
         if self.reach is not None:
             traffic = list_predecessors(traffic, self.reach)
         for (due, _), sent in zip(times, traffic, strict=True):
-            item = None if sent.item is None else names.get(sent.item) or f"item {sent.item:x}"
-            yield due, Update(sent.payload, item, sent.never_purge, sent.obsoletes)
+            item = sent.item
+            if isinstance(item, int):  # Live applications have names for their items.
+                sent = replace(sent, item=names.get(item) or f"item {item:x}")
+            yield due, sent
 
     def prepared(self, limit: int) -> Iterator[tuple[float, Update]]:
         """The same, what its time needs made up at once: at most so many messages."""
@@ -75,14 +78,14 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             return [f"stock-{number}" for number in range(sum(n for n, _ in STOCK_GROUPS))]
         return [f"item-{number}" for number in range(self.d)]
 
-    def _submissions(self, rng: Random) -> Iterator[tuple[float, Submission]]:
+    def _traffic(self, rng: Random) -> Iterator[tuple[float, Update]]:
         if self.stream == "game":
             game = Game()
             return ((number / game.rounds_per_s, sent) for number, sent in game.messages(rng))
-        streams: dict[str, Callable[[], Iterator[Submission]]] = {
+        streams: dict[str, Callable[[], Iterator[Update]]] = {
             "stock": lambda: quotes(rng, size=self.size),
             "overwrites": lambda: overwrites(self.r, self.d, rng, size=self.size),
-            "plain": lambda: repeat(Submission(bytes(self.size))),
+            "plain": lambda: repeat(Update(bytes(self.size))),
         }
         gap = 0.0 if self.rate is None else 1 / self.rate
         return ((number * gap, sent) for number, sent in enumerate(streams[self.stream]()))

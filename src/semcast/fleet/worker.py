@@ -36,9 +36,9 @@ from semcast.fleet.plan import (
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.event_loop import run
 from semcast.runtime.operations.snapshot import Snapshot
+from semcast.terms.items import Item, item_tag
 from semcast.terms.messages import Update
 from semcast.traces.journal import Journal
-from semcast.workloads.items import item_tag
 
 TICK_S: Final = 0.1
 TURN_S: Final = 0.001  # between two looks at what is due
@@ -139,9 +139,9 @@ class TimesRecorder:
     def __init__(self) -> None:
         self._moments: list[tuple[int, int]] = []  # when, and how many messages
         self._numbers = array("q")
-        self._items: list[str | None] = []
+        self._items: list[Item | None] = []
 
-    def note(self, at_ns: int, numbers: Sequence[int], items: list[str | None]) -> None:
+    def note(self, at_ns: int, numbers: Sequence[int], items: list[Item | None]) -> None:
         """Messages of one moment."""
         self._moments.append((at_ns, len(numbers)))
         self._numbers.extend(numbers)
@@ -152,8 +152,9 @@ class TimesRecorder:
         at_ns = array("q")
         for moment, count in self._moments:
             at_ns.extend(repeat(moment, count))
-        tags = {item: item_tag(item) if item else 0 for item in set(self._items)}
-        items = array("q", [tags[item] for item in self._items])
+        names = {item for item in self._items if isinstance(item, str)}
+        tags: dict[Item | None, int] = {name: item_tag(name) for name in names}
+        items = array("q", [tags.get(item) or int(item or 0) for item in self._items])
         return MessageTimes(
             at_ns=at_ns.tobytes(), seq=self._numbers.tobytes(), item=items.tobytes()
         )
@@ -198,7 +199,7 @@ class Worker:
         self.sent_notes, self.taken_notes = TimesRecorder(), TimesRecorder()
         self.is_sending = plan.load is not None
         self.recovers_at = inf  # when it stops being slow
-        self.state: dict[tuple[str, str], int] = {}
+        self.state: dict[tuple[str, Item], int] = {}
         self.sample = LatencySample()
         self.age_s: float | None = None
         self.cpu_before = overhead_s()

@@ -8,30 +8,21 @@ fits, unless SEMCAST_KERNEL names the other.
 from importlib import import_module
 from os import environ
 from pkgutil import get_data
-from types import FunctionType, ModuleType
-from typing import Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 from semcast.kernel import plain
-from semcast.kernel.packing import *  # noqa: F403
-from semcast.kernel.plain import *  # noqa: F403
-from semcast.kernel.reader import *  # noqa: F403
-from semcast.kernel.run import *  # noqa: F403
+from semcast.kernel.packing import ItemLabel, label_of
+from semcast.kernel.reader import NAME_MAX
+from semcast.kernel.run import HEADER_BYTES
 from semcast.terms.errors import ConfigError, unknown_value
-from semcast.terms.messages import DataMessage, Submission, Update
+from semcast.terms.messages import DataMessage, Update
 
 SOURCES: Final = ("reader.py", "run.py", "packing.py", "plain.py", "compiled.pxd")
-FUNCTIONS: Final = frozenset(
-    name
-    for name, value in vars(plain).items()
-    if isinstance(value, FunctionType)
-    and value.__module__.startswith(__name__)
-    and not name.startswith("_")
-)
 # No two fields are equal, so that none can be taken for another.
 MESSAGE: Final = DataMessage(1, 2, 3, b"covers", True, ((4, 5),), b"payload", "name")
-SUBMISSION: Final = Submission(b"payload", 1, (2, 3), True, "name")
 UPDATE: Final = Update(b"payload", "item", True, (1, 2))
-EXAMPLES: Final = (MESSAGE, SUBMISSION, UPDATE)
+EXAMPLES: Final = (MESSAGE, UPDATE)
 
 
 def load_compiled() -> ModuleType:
@@ -66,6 +57,67 @@ def select_build(asked: str) -> tuple[ModuleType, str]:
 
 
 REQUESTED_BUILD: Final = environ.get("SEMCAST_KERNEL", "")
-_chosen, PLAIN_REASON = select_build(REQUESTED_BUILD)
-BUILD: Final = "plain" if _chosen is plain else "compiled"
-globals().update({name: getattr(_chosen, name) for name in ("Run", "UpdateBatch", *FUNCTIONS)})
+_build, PLAIN_REASON = select_build(REQUESTED_BUILD)
+BUILD: Final = "plain" if _build is plain else "compiled"
+
+if TYPE_CHECKING:  # The plain build describes both.
+    from semcast.kernel.packing import ItemLabels
+    from semcast.kernel.packing import pack_run as make_run
+    from semcast.kernel.plain import (
+        drop_upto,
+        index_tagged,
+        payload_bytes,
+        payload_total,
+        pop_range,
+        purge_tagged,
+        take_fitting,
+        unindex_tagged,
+        with_item,
+    )
+    from semcast.kernel.run import (
+        Run,
+        concat_runs,
+        parse_run,
+        run_of,
+        runs_of,
+        size_of,
+        sizes_of,
+    )
+else:
+    ItemLabels, Run = _build.ItemLabels, _build.Run
+    make_run = _build.build_run if _build is plain else _build.pack_run
+    concat_runs, parse_run = _build.concat_runs, _build.parse_run
+    run_of, runs_of = _build.run_of, _build.runs_of
+    size_of, sizes_of = _build.size_of, _build.sizes_of
+    payload_bytes, payload_total = _build.payload_bytes, _build.payload_total
+    take_fitting, pop_range, drop_upto = _build.take_fitting, _build.pop_range, _build.drop_upto
+    index_tagged, unindex_tagged = _build.index_tagged, _build.unindex_tagged
+    purge_tagged, with_item = _build.purge_tagged, _build.with_item
+
+__all__ = [
+    "BUILD",
+    "HEADER_BYTES",
+    "NAME_MAX",
+    "PLAIN_REASON",
+    "REQUESTED_BUILD",
+    "ItemLabel",
+    "ItemLabels",
+    "Run",
+    "concat_runs",
+    "drop_upto",
+    "index_tagged",
+    "label_of",
+    "make_run",
+    "parse_run",
+    "payload_bytes",
+    "payload_total",
+    "pop_range",
+    "purge_tagged",
+    "run_of",
+    "runs_of",
+    "size_of",
+    "sizes_of",
+    "take_fitting",
+    "unindex_tagged",
+    "with_item",
+]

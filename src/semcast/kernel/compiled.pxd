@@ -15,20 +15,12 @@ cdef extern from *:
 
     typedef struct {
         PyObject_HEAD
-        PyObject *item, *name, *never_purge, *obsoletes, *payload;
-    } SubmissionStruct;
-
-    typedef struct {
-        PyObject_HEAD
         PyObject *item, *never_purge, *obsoletes, *payload;
     } UpdateStruct;
     """
 
 cdef extern class semcast.terms.messages.DataMessage [object MessageStruct, check_size error]:
     cdef readonly object after, covers, item, name, never_purge, payload, sender, seq
-
-cdef extern class semcast.terms.messages.Submission [object SubmissionStruct, check_size error]:
-    cdef readonly object item, name, never_purge, obsoletes, payload
 
 cdef extern class semcast.terms.messages.Update [object UpdateStruct, check_size error]:
     cdef readonly object item, never_purge, obsoletes, payload
@@ -63,10 +55,9 @@ cdef class Run:
     cpdef tuple take_prefix(self, Py_ssize_t room, bint is_empty)
 
 @cython.final
-cdef class UpdateBatch:
-    cdef readonly object label_of, submission_of
-    cdef readonly dict labels
-    cdef readonly list updates
+cdef class ItemLabels:
+    cdef readonly dict older, recent
+    cpdef tuple label(self, item)
 
 @cython.final
 cdef class MessageWriter:
@@ -84,13 +75,13 @@ cdef int NIL, FALSE, TRUE, BIN, UNSIGNED, SIGNED, STR, ARRAY, FIXARRAY, FIXSTR
 cdef Py_ssize_t HEADER_BYTES, DISTANCE_BYTES, DEPENDENCY_BYTES, NAME_MAX, MESSAGE_OVERHEAD_MAX
 
 cdef Py_ssize_t _size(payload, name, covers, after) except -1
-cdef tuple _label(UpdateBatch parcel, object item)
 
-@cython.locals(updates=list, head=bytes, label=tuple)
+@cython.locals(head=bytes, label=tuple)
 cpdef tuple pack_run(
     int64_t rank,
     int64_t seq,
-    UpdateBatch parcel,
+    updates,
+    ItemLabels labels,
     Py_ssize_t count_max,
     Py_ssize_t payload_max,
     Py_ssize_t size_max,

@@ -1,60 +1,92 @@
-"""First transmissions written as what they travel as: the other side of `scan`.
+"""First transmissions written as what they travel as: the other side of `parse_run`.
 
-A `UpdateBatch` is what the application wants to send, as it gave it.  `pack_run` makes a run of it
-that is held, sent and delivered as it is; no object is made for any message.
+`pack_run` makes one run of the updates that an application offers.  It is held, sent and delivered
+as it is: no object is made for any message.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec.msgpack import encode
 
 from semcast.kernel.reader import BIN, FALSE, FIXARRAY, NAME_MAX, TRUE, UNSIGNED, Number
 from semcast.kernel.run import HEADER_BYTES, Run
-from semcast.terms.messages import Submission, Update
+from semcast.terms.errors import LocalProtocolError
+from semcast.terms.items import ITEM_MAX, ITEM_MIN, Item, item_tag
+from semcast.terms.messages import Update
 
 if TYPE_CHECKING:
     import cython
 
 MESSAGE_OVERHEAD_MAX: Final = 64  # bytes of a message beside payload and name, with some to spare
+LABELS_REMEMBERED: Final = 1 << 16  # and as many older ones
 
 # Of an item: its tag, tag and name as they are written, and how many bytes the name has.
 ItemLabel: TypeAlias = tuple[int | None, bytes, bytes, int]
 NO_LABEL: Final[ItemLabel] = (None, b"\xc0", b"\xa0", 0)
 
 
-class UpdateBatch:
-    """Updates: a sequence of submissions to everybody, each made when somebody asks for it.
-
-    `labels` are those of items that were met before, `label_of` finds that of another, or None if
-    it can have none.  `submission_of` makes a submission, or raises.
-    """
-
-    __slots__ = ("label_of", "labels", "submission_of", "updates")
-
-    def __init__(
-        self,
-        updates: list[Update],
-        labels: dict[str, ItemLabel],
-        label_of: Callable[[str], ItemLabel | None],
-        submission_of: Callable[[Update], Submission],
-    ) -> None:
-        self.updates = updates
-        self.labels = labels
-        self.label_of = label_of
-        self.submission_of = submission_of
-
-    def __len__(self) -> int:
-        return len(self.updates)
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            shared = (self.labels, self.label_of, self.submission_of)
-            return UpdateBatch(self.updates[place], *shared)
-        return self.submission_of(self.updates[place])
+def label_of(item: Item) -> ItemLabel | None:
+    """The label of an item; None if it can have none."""
+    if isinstance(item, int):
+        return (item, encode(item), NO_LABEL[2], 0) if ITEM_MIN <= item <= ITEM_MAX else None
+    try:
+        tag, written = item_tag(item), encode(item)
+    except UnicodeEncodeError:
+        return None
+    named = len(item) if item.isascii() else len(item.encode())
+    return (tag, encode(tag), written, named) if item else None
 
 
-Sequence.register(UpdateBatch)
+class ItemLabels:
+    """The labels of items that a sender met lately: an item is hashed and written once."""
+
+    __slots__ = ("older", "recent")
+
+    def __init__(self) -> None:
+        self.recent: dict[Item, ItemLabel] = {}
+        self.older: dict[Item, ItemLabel] = {}
+
+    def label(self, item: Any) -> ItemLabel | None:
+        """That of an item or of none; None if it can have none or needs a closer look."""
+        if item is None:
+            return NO_LABEL
+        if type(item) is not str and type(item) is not int:
+            return None
+        return self.recent.get(item) or self._make(item)
+
+    def _make(self, item: Any) -> ItemLabel | None:
+        """Of an item that was not met lately."""
+        label = self.older.get(item) or label_of(item)
+        if label is not None and label[3] <= NAME_MAX:
+            if len(self.recent) == LABELS_REMEMBERED:
+                self.older, self.recent = self.recent, {}
+            self.recent[item] = label
+        return label
+
+    def identify(self, offered: Any) -> tuple[int | None, str]:
+        """The tag and the name of an update's item; raises LocalProtocolError if what is offered
+        cannot be sent."""
+        if not isinstance(offered, Update):
+            raise LocalProtocolError(f"only an Update can be sent, not {type(offered).__name__}")
+        item: Any = offered.item
+        if not isinstance(offered.payload, bytes):
+            kind = type(offered.payload).__name__
+            raise LocalProtocolError(f"payload: must be bytes, not {kind}")
+        if isinstance(item, str):
+            item = str.__str__(item)  # of an enumeration, its value
+        elif isinstance(item, int) and not isinstance(item, bool):
+            item = int(item)
+        label = self.label(item)
+        if label is not None:
+            return label[0], item if type(item) is str else ""
+        if type(item) is int:
+            raise LocalProtocolError(f"item: {item} is not a signed 64-bit number")
+        if type(item) is not str or not item:
+            raise LocalProtocolError(
+                f"item: must be a non-empty string, a whole number or None, not {item!r}"
+            )
+        raise LocalProtocolError(f"item: {item!r} cannot be encoded as UTF-8")
 
 
 class MessageWriter:
@@ -124,19 +156,11 @@ class MessageWriter:
         self.copy(label[2])
 
 
-def _label(parcel: UpdateBatch, item: Any) -> ItemLabel | None:
-    """That of an item or of none; None if it can have none or is not the usual text."""
-    if item is None:
-        return NO_LABEL
-    if type(item) is not str:
-        return None
-    return parcel.labels.get(item) or parcel.label_of(item)
-
-
 def pack_run(
     rank: Number,
     seq: Number,
-    parcel: UpdateBatch,
+    updates: Sequence[Update],
+    labels: ItemLabels,
     count_max: Number,
     payload_max: Number,
     size_max: Number,
@@ -146,7 +170,6 @@ def pack_run(
     It has at most so many messages and so much payload, and no message above `size_max`.  Stops
     before the first one that needs a closer look; without any there is no run.
     """
-    updates = parcel.updates
     head = bytes((FIXARRAY + 8,)) + encode(rank)
     writer: MessageWriter = MessageWriter(len(updates) * MESSAGE_OVERHEAD_MAX)
     count: cython.Py_ssize_t = 0
@@ -157,7 +180,7 @@ def pack_run(
         if count >= count_max or type(each) is not Update:
             break
         update: Update = each
-        payload, label = update.payload, _label(parcel, update.item)
+        payload, label = update.payload, labels.label(update.item)
         if type(payload) is not bytes or update.obsoletes or label is None:
             break
         length: cython.Py_ssize_t = len(payload)

@@ -14,6 +14,7 @@ from msgspec.msgpack import encode
 
 from semcast.kernel.reader import ARRAY, FIXARRAY, NAME_MAX, MessageReader, Number
 from semcast.terms.ids import RANK_MAX
+from semcast.terms.items import ITEM_MAX
 from semcast.terms.messages import DataMessage
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 HEADER_BYTES: Final = 24  # beside payload and name; an estimate good enough to fill datagrams
 DISTANCE_BYTES: Final = 3
 DEPENDENCY_BYTES: Final = 10
-ITEM_MIN: Final = -(1 << 63)
-ITEM_MAX: Final = (1 << 63) - 1
 
 
 class Run:  # noqa: PLW1641 (equal to lists, which have no hash)
@@ -182,23 +181,27 @@ class Run:  # noqa: PLW1641 (equal to lists, which have no hash)
     def app_messages(self, make: Callable[..., Any], sender: Any, position: Any) -> list[Any]:
         """What the application gets, without a message in between if there is none.
 
-        `position` is that of the first in a total order; without one it is 0.
+        Its item is the name, or the number if there is no name.  `position` is that of the first in
+        a total order; without one it is 0.
         """
         made = []
+        item: Any
         step: cython.Py_ssize_t = position > 0
         if self.made is not None:
             message: DataMessage
             for message in self.made:
-                name = message.name or None
+                item = message.name or message.item
                 seq, payload = message.seq, message.payload
-                made.append(make(sender, name, payload, seq, 0, message.never_purge, position))
+                made.append(make(sender, item, payload, seq, 0, message.never_purge, position))
                 position += step
             return made
         reader: MessageReader = MessageReader(self.data, self.begin)
         for _ in range(self.count):
             reader.message()
-            name = reader.text() if reader.name < reader.name_end else None
-            made.append(make(sender, name, reader.body(), reader.seq, 0, reader.keep, position))
+            item = reader.tag() if reader.has_item else None
+            if reader.name < reader.name_end:
+                item = reader.text()
+            made.append(make(sender, item, reader.body(), reader.seq, 0, reader.keep, position))
             position += step
         return made
 

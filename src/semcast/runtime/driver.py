@@ -28,7 +28,7 @@ from semcast.terms.errors import (
 from semcast.terms.events import Event
 from semcast.terms.ids import Pid
 from semcast.terms.machine import Command, Machine, Status
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.terms.outputs import Output
 from semcast.terms.pubsub import Record
 
@@ -141,22 +141,22 @@ class Driver:
         """The machine may have things to do before anything happens."""
         self._input(_nothing)
 
-    def submit(self, submissions: Sequence[Submission]) -> int:
+    def submit(self, updates: Sequence[Update]) -> int:
         """How many of them, from the front, there was room for."""
         if self._is_suspended:
             return 0
         if not self.sent_since_yield:  # before effects wake the application: readers wait
             self.clock.call_soon(self._on_loop_idle)
-        self.sent_since_yield += len(submissions)
-        return self._input(self._submit, submissions)
+        self.sent_since_yield += len(updates)
+        return self._input(self._submit, updates)
 
-    def _submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def _submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         is_first = now - self._sent_at > IDLE_S
         self._sent_at = now
-        accepted = self.machine.submit(submissions, now, out)
+        accepted = self.machine.submit(updates, now, out)
         if is_first and self._sends_when_idle:
             self.machine.on_idle(now, out)
-        self._port.on_submitted(len(submissions), accepted)
+        self._port.on_submitted(len(updates), accepted)
         return accepted
 
     def command(self, command: Command) -> None:

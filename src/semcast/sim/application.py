@@ -19,7 +19,7 @@ from semcast.faults.limits import check_range
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import SupplyState
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import Delivery, Ended, Installed, Output, Rival, Room
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ class Consumer:
 
 
 class Producer:
-    """An application that offers `batch` submissions at a time, one gap between any two.
+    """An application that offers `batch` updates at a time, one gap between any two.
 
-    A batch is due when its last submission is, so the rate does not depend on `batch`.  Refused
-    submissions are offered again when there is room; meanwhile no backlog builds up:
+    A batch is due when its last update is, so the rate does not depend on `batch`.  Refused
+    updates are offered again when there is room; meanwhile no backlog builds up:
     the next batch is due its gaps after this one was due, or now if that has passed.  It stops
-    after `count_max` submissions, with the first batch due after `until_s`, or when either
+    after `count_max` updates, with the first batch due after `until_s`, or when either
     iterator ends.
     """
 
@@ -67,7 +67,7 @@ class Producer:
         "_arrivals",
         "_batch",
         "_left",
-        "_submissions",
+        "_updates",
         "due",
         "is_blocked",
         "pending",
@@ -77,7 +77,7 @@ class Producer:
     def __init__(
         self,
         arrivals: Iterable[float],
-        submissions: Iterable[Submission],
+        updates: Iterable[Update],
         *,
         batch: int = 1,
         count_max: int = ALWAYS_READY,
@@ -86,11 +86,11 @@ class Producer:
         check_range("batch", batch, 1)
         check_range("count_max", count_max, 0)
         self._arrivals: Iterator[float] = iter(arrivals)
-        self._submissions = iter(submissions)
+        self._updates = iter(updates)
         self._batch = batch
         self._left = count_max
         self.until_s = until_s
-        self.pending: tuple[Submission, ...] = ()
+        self.pending: tuple[Update, ...] = ()
         self.due = 0.0
         self.is_blocked = False
 
@@ -98,7 +98,7 @@ class Producer:
         """Make the next batch `pending` and say when it is `due`; False when there is none."""
         wanted = min(self._batch, self._left)
         gaps = list(islice(self._arrivals, wanted))
-        self.pending = tuple(islice(self._submissions, len(gaps)))
+        self.pending = tuple(islice(self._updates, len(gaps)))
         self._left -= len(self.pending)
         self.due = max(self.due + sum(gaps), now)
         if not self.pending or self.due > self.until_s:
@@ -113,7 +113,7 @@ class Producer:
 
 
 class Application:
-    """One process's application.  `earlier` submissions were of incarnations before this one.
+    """One process's application.  `earlier` updates were of incarnations before this one.
     `rivals` are the lineages beside its own that its machines told of."""
 
     def __init__(
@@ -220,10 +220,10 @@ class Application:
             if self.producer is not None:
                 self.producer.stop()
 
-    def say(self, submission: Submission) -> None:
+    def say(self, update: Update) -> None:
         """Send one thing more."""
         self.producer = self.producer or Producer((), ())
-        self.producer.pending += (submission,)
+        self.producer.pending += (update,)
         self._process.enter(self._offer)
 
     def _offer(self, now: float, out: Effects) -> None:
@@ -231,8 +231,8 @@ class Application:
         producer = self.producer
         if producer is None or not producer.pending:
             return
-        submissions = _of_this_incarnation(producer.pending, self._earlier)
-        accepted = self._process.machine.submit(submissions, now, out)
+        updates = _of_this_incarnation(producer.pending, self._earlier)
+        accepted = self._process.machine.submit(updates, now, out)
         self._accepted += accepted
         producer.pending = producer.pending[accepted:]
         producer.is_blocked = bool(producer.pending)
@@ -246,12 +246,12 @@ class Application:
             self._process.after(0.0, self._offer)
 
 
-def _of_this_incarnation(submissions: Sequence[Submission], earlier: int) -> Sequence[Submission]:
+def _of_this_incarnation(updates: Sequence[Update], earlier: int) -> Sequence[Update]:
     """The same in numbers of this incarnation; what earlier ones said, as many messages as
     `earlier`, cannot be named any more."""
     if not earlier:
-        return submissions
+        return updates
     return [
         replace(one, obsoletes=tuple(seq - earlier for seq in one.obsoletes if seq > earlier))
-        for one in submissions
+        for one in updates
     ]

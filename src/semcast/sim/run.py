@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from semcast.families import find
-from semcast.families.case import LAST_WORD, AnyCase, CaseOutcome, submissions
+from semcast.families.case import LAST_WORD, AnyCase, CaseOutcome, updates_of
 from semcast.families.referee import Referee
 from semcast.families.testing import Testing
 from semcast.faults import Constant
@@ -109,7 +109,7 @@ def producers_of(case: AnyCase, testing: Testing) -> Iterator[tuple[int, Produce
     reach = testing.reach(recipe) if recipe.relation in ("bitmap", "list") else 0
     for sender in case.senders:
         rng = rng_stream(case.seed, "workload", sender.pid)
-        updates = submissions(sender, recipe.relation, reach, rng)
+        updates = updates_of(sender, recipe.relation, reach, rng)
         gaps = repeat(1 / sender.rate)
         yield sender.pid, Producer(gaps, updates, batch=sender.batch, until_s=case.phase_s)
 

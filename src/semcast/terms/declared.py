@@ -13,7 +13,7 @@ import msgspec
 
 from semcast.terms.events import Event
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 
 DECLARES: Final = re.compile(r"(?:item(?:=(-?\d{1,19}))?)?(?: ?never_purge=([01]))?")
 
@@ -39,20 +39,20 @@ def declared_by(event: Event) -> Declared:
     return Declared(event.sender, event.seq, item, keep, event.declared)
 
 
-def declare(event: Event, submission: Submission) -> None:
-    """Record in a `multicast` event what its application declared."""
+def declare(event: Event, item: int | None, update: Update) -> None:
+    """Record in a `multicast` event what its application declared; `item` is the update's tag."""
     message = event.message
     assert message is not None
-    if submission.obsoletes:
-        event.declared = tuple(submission.obsoletes)
-    if submission.item != message.item or submission.never_purge != message.never_purge:
-        event.declares = _difference(submission, message)
+    if update.obsoletes:
+        event.declared = tuple(update.obsoletes)
+    if item != message.item or update.never_purge != message.never_purge:
+        event.declares = _difference(item, update, message)
 
 
-def _difference(submission: Submission, message: DataMessage) -> str:
+def _difference(item: int | None, update: Update, message: DataMessage) -> str:
     words = []
-    if submission.item != message.item:
-        words.append("item" if submission.item is None else f"item={submission.item}")
-    if submission.never_purge != message.never_purge:
-        words.append(f"never_purge={submission.never_purge:d}")
+    if item != message.item:
+        words.append("item" if item is None else f"item={item}")
+    if update.never_purge != message.never_purge:
+        words.append(f"never_purge={update.never_purge:d}")
     return " ".join(words)

@@ -14,7 +14,7 @@ import msgspec
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import Incarnation, Lineage, Pid, Rank, Seq, ViewId
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.terms.views import MEMBER, NO_VIEW, GroupView
 
 
@@ -106,11 +106,11 @@ class Machine(Protocol):
     def sent(self) -> Seq: ...
 
     @abstractmethod
-    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Send to the group; returns how many, from the front, there was room for.
 
         The rest may be offered again after `Room`; under overflow="error" having room for none
-        raises `BufferFull`.  A submission that says something impossible raises
+        raises `BufferFull`.  An update that says something impossible raises
         `LocalProtocolError` once it is the first.
         """
         ...

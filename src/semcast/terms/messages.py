@@ -14,6 +14,7 @@ import msgspec
 
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import RANK_MAX, Count, Positive, Rank, Seq, Span
+from semcast.terms.items import Item
 
 T = TypeVar("T")
 
@@ -184,24 +185,14 @@ def _check_nack(nack: Nack) -> None:
 CHECKS: Final[Checks] = {Data: _check_data, Nack: _check_nack}
 
 
-class Submission(msgspec.Struct, frozen=True, gc=False):
-    """What the application asks to multicast.
+class Update(msgspec.Struct, frozen=True, gc=False):
+    """What the application asks to multicast; the fields are those of `Group.multicast`.
 
-    `obsoletes` lists sequence numbers of this member's own earlier messages.  Under the
-    update/fin relation a submission with an item is an update and one without is a *fin*.
+    `obsoletes` lists numbers of this member's own earlier messages.  Under the update/fin relation
+    one without an item is a *fin*.
     """
 
     payload: bytes = b""
-    item: int | None = None
-    obsoletes: tuple[Seq, ...] = ()
-    never_purge: bool = False
-    name: str = ""
-
-
-class Update(msgspec.Struct, frozen=True, gc=False):
-    """One message of a batch for `multicast_many`; the fields are those of `multicast`."""
-
-    payload: bytes
-    item: str | None = None
+    item: Item | None = None
     never_purge: bool = False
     obsoletes: tuple[Seq, ...] = ()

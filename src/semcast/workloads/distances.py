@@ -9,14 +9,14 @@ Rule: [SRM §5.1], the random variable D.
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeAlias
 
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 
 StreamLink: TypeAlias = tuple[Hashable, bool]
 
 
-def links(stream: Iterable[Submission]) -> Iterator[StreamLink]:
-    """The part of each submission that decides obsolescence under item tags."""
-    return ((submission.item, submission.never_purge) for submission in stream)
+def links(stream: Iterable[Update]) -> Iterator[StreamLink]:
+    """The part of each update that decides obsolescence under item tags."""
+    return ((update.item, update.never_purge) for update in stream)
 
 
 def distances(stream: Iterable[StreamLink]) -> Iterator[int]:

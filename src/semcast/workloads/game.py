@@ -20,8 +20,9 @@ from random import Random
 from typing import Final, NamedTuple
 
 from semcast.terms.errors import ConfigError
-from semcast.terms.messages import Submission
-from semcast.workloads.items import item_tag, numbered_payload
+from semcast.terms.items import item_tag
+from semcast.terms.messages import Update
+from semcast.workloads.payloads import numbered_payload
 
 ROUNDS_RECORDED: Final = 11_696  # the length of the published session [SRM §7.1]
 
@@ -31,7 +32,7 @@ class Round(NamedTuple):
 
     number: int
     active: int
-    submissions: tuple[Submission, ...]
+    updates: tuple[Update, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +95,9 @@ class Game:
         """An endless session, stationary from its first round."""
         return _Session(self, rng).rounds()
 
-    def messages(self, rng: Random) -> Iterator[tuple[int, Submission]]:
+    def messages(self, rng: Random) -> Iterator[tuple[int, Update]]:
         """The same session message by message, each with the number of its round."""
-        return ((play.number, sent) for play in self.rounds(rng) for sent in play.submissions)
+        return ((play.number, sent) for play in self.rounds(rng) for sent in play.updates)
 
     def arrivals(self, numbers: Iterable[int]) -> Iterator[float]:
         """Gaps for messages of the given rounds: those of a round go together at its start."""
@@ -127,7 +128,7 @@ class _Session:
             updates = tuple(self._updates())
             yield Round(number, self.game.lasting + len(self.passing), (reliable, *updates))
 
-    def _reliable(self) -> Submission:
+    def _reliable(self) -> Update:
         """Perhaps create or destroy an item; say what happened in the round."""
         game, rng = self.game, self.rng
         destroyed = None
@@ -140,18 +141,16 @@ class _Session:
             if rng.random() < rate * len(self.passing):
                 destroyed = self.passing.pop(rng.randrange(len(self.passing)))
         payload = numbered_payload(next(self.numbers), rng.randint(*game.reliable_bytes))
-        return Submission(payload=payload, item=destroyed, never_purge=True)
+        return Update(payload=payload, item=destroyed, never_purge=True)
 
-    def _updates(self) -> Iterator[Submission]:
+    def _updates(self) -> Iterator[Update]:
         """Each active item at most once, in the order of the server's list of items."""
         game, random = self.game, self.rng.random
         chance = game.passing_probability()
         modified = [tag for tag, probability in self.lasting if random() < probability]
         modified += [tag for tag in self.passing if random() < chance]
         for tag in modified:
-            yield Submission(
-                payload=numbered_payload(next(self.numbers), game.update_bytes), item=tag
-            )
+            yield Update(payload=numbered_payload(next(self.numbers), game.update_bytes), item=tag)
 
     def _newborn(self) -> int:
         return item_tag(f"passing-{next(self.born)}")

@@ -4,23 +4,24 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from semcast.terms.messages import Submission
+from semcast.terms.items import Item
+from semcast.terms.messages import Update
 
 
-def list_predecessors(submissions: Iterable[Submission], k: int) -> Iterator[Submission]:
+def list_predecessors(updates: Iterable[Update], k: int) -> Iterator[Update]:
     """Each message names the latest earlier one on its item, if it lies at most `k` back.
 
     For a stream that starts at message 1 and is sent whole and in order.
     """
-    latest: dict[int, int] = {}
-    for seq, submission in enumerate(submissions, start=1):
-        item = submission.item
+    latest: dict[Item, int] = {}
+    for seq, update in enumerate(updates, start=1):
+        item = update.item
         if item is None:
-            yield submission
+            yield update
             continue
         before = latest.get(item)
         latest[item] = seq
         if before is None or seq - before > k:
-            yield submission
+            yield update
         else:
-            yield replace(submission, obsoletes=(before,))
+            yield replace(update, obsoletes=(before,))

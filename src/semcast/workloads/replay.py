@@ -1,4 +1,4 @@
-"""Replay of recorded keyed rows as a stream of submissions with item tags.
+"""Replay of recorded keyed rows as a stream of updates with item tags.
 
 What a row means, by its kind:
   U  update: supersedes the latest earlier U on its key, unless a C or D of that key lies between
@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from semcast.terms.errors import ConfigError, unknown_value
-from semcast.terms.messages import Submission
+from semcast.terms.items import item_tag
+from semcast.terms.messages import Update
 from semcast.workloads.distances import distances
-from semcast.workloads.items import item_tag, numbered_payload
+from semcast.workloads.payloads import numbered_payload
 
 UPDATE: Final = "U"
 CREATE: Final = "C"
@@ -30,10 +31,10 @@ KINDS: Final = (UPDATE, CREATE, DELETE, ONE_OFF)
 ReplayRow: TypeAlias = tuple[str, str, int | None, int]
 
 
-def replay(rows: Iterable[ReplayRow]) -> Iterator[Submission]:
-    """One submission per row; the payload has the row's size and begins with its number."""
+def replay(rows: Iterable[ReplayRow]) -> Iterator[Update]:
+    """One update per row; the payload has the row's size and begins with its number."""
     for number, (name, exempt, size) in enumerate(_named(rows)):
-        yield Submission(
+        yield Update(
             payload=numbered_payload(number, size),
             item=None if name is None else item_tag(name),
             never_purge=exempt,

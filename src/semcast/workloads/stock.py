@@ -9,8 +9,9 @@ from random import Random
 from typing import Final
 
 from semcast.terms.errors import ConfigError
-from semcast.terms.messages import Submission
-from semcast.workloads.items import item_tag, numbered_payload
+from semcast.terms.items import item_tag
+from semcast.terms.messages import Update
+from semcast.workloads.payloads import numbered_payload
 
 # (number of stocks, share of all quotes that falls on them together) [SRB §3.2]
 STOCK_GROUPS: Final = ((25, 0.50), (100, 0.40), (750, 0.10))
@@ -21,7 +22,7 @@ def stock_probabilities() -> tuple[float, ...]:
     return tuple(share / stocks for stocks, share in STOCK_GROUPS for _ in range(stocks))
 
 
-def quotes(rng: Random, *, size: int = 64) -> Iterator[Submission]:
+def quotes(rng: Random, *, size: int = 64) -> Iterator[Update]:
     """An endless stream of quotes; every payload has `size` bytes and begins with its number."""
     if size < 0:
         raise ConfigError(f"size: {size} is not allowed, must be 0 or more")
@@ -30,7 +31,7 @@ def quotes(rng: Random, *, size: int = 64) -> Iterator[Submission]:
     return _stream(tags, bounds, rng, size)
 
 
-def _stream(tags: list[int], bounds: list[float], rng: Random, size: int) -> Iterator[Submission]:
+def _stream(tags: list[int], bounds: list[float], rng: Random, size: int) -> Iterator[Update]:
     for number in count():
         [item] = rng.choices(tags, cum_weights=bounds)
-        yield Submission(payload=numbered_payload(number, size), item=item)
+        yield Update(payload=numbered_payload(number, size), item=item)

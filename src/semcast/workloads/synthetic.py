@@ -14,11 +14,12 @@ from itertools import count
 from random import Random
 
 from semcast.terms.errors import ConfigError
-from semcast.terms.messages import Submission
-from semcast.workloads.items import item_tag, numbered_payload
+from semcast.terms.items import item_tag
+from semcast.terms.messages import Update
+from semcast.workloads.payloads import numbered_payload
 
 
-def overwrites(r: float, d: int, rng: Random, *, size: int = 64) -> Iterator[Submission]:
+def overwrites(r: float, d: int, rng: Random, *, size: int = 64) -> Iterator[Update]:
     """An endless stream; every payload has `size` bytes and begins with its number."""
     if not 0 <= r <= 1:
         raise ConfigError(f"r: {r:g} is not allowed, must be 0 to 1")
@@ -30,7 +31,7 @@ def overwrites(r: float, d: int, rng: Random, *, size: int = 64) -> Iterator[Sub
     return _stream(r, tags, rng, size)
 
 
-def _stream(r: float, tags: list[int], rng: Random, size: int) -> Iterator[Submission]:
+def _stream(r: float, tags: list[int], rng: Random, size: int) -> Iterator[Update]:
     for number in count():
         item = rng.choice(tags) if rng.random() < r else None
-        yield Submission(payload=numbered_payload(number, size), item=item)
+        yield Update(payload=numbered_payload(number, size), item=item)

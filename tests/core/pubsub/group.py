@@ -16,7 +16,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.events import Event
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import Command, JoinGroup
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.terms.outputs import ROOM, PassedOver, delivered
 from semcast.wire import PUBSUB_CODEC, encode
 
@@ -87,7 +87,7 @@ class Group:
 
     def send(self, pid: int, *items: int | None, payload: bytes = b"") -> int:
         """Multicast one message per item."""
-        return self.do(pid, "submit", [Submission(payload, item=item) for item in items])
+        return self.do(pid, "submit", [Update(payload, item=item) for item in items])
 
     def hand(self, source: int, target: int, datagram: Any) -> Effects:
         """Give one datagram to a participant at once."""

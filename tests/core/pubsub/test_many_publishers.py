@@ -10,7 +10,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.events import DISCARD
 from semcast.terms.machine import JoinGroup
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.terms.pubsub import STREAMS_MAX, Join, Publication, Welcome
 
 RECIPE = PubsubRecipe(members=STREAMS_MAX + 10, protocol="pbcast")
@@ -24,9 +24,9 @@ def member(pid: int) -> Participant:
 
 def test_one_too_many_cannot_publish_and_says_so() -> None:
     last, beyond = member(STREAMS_MAX - 1), member(STREAMS_MAX)
-    assert last.submit([Submission(b"x")], 0.0, Effects(recording=False)) == 1
+    assert last.submit([Update(b"x")], 0.0, Effects(recording=False)) == 1
     with pytest.raises(LocalProtocolError, match=r"^publish: process 4096 cannot publish"):
-        beyond.submit([Submission(b"x")], 0.0, Effects(recording=False))
+        beyond.submit([Update(b"x")], 0.0, Effects(recording=False))
 
 
 def test_what_it_sends_all_the_same_is_recorded_as_discarded() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.terms.errors import BufferFull, LocalProtocolError
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.terms.pubsub import Ack, Gossip, Publication, ReservedBlock, ResyncRequest, StreamSpans
 
 
@@ -38,12 +38,12 @@ def test_an_error_instead_of_waiting_on_request(group) -> None:
         wire.send(1, None)
 
 
-def test_what_came_before_an_impossible_submission_is_on_its_way(group) -> None:
+def test_what_came_before_an_impossible_update_is_on_its_way(group) -> None:
     wire = group(PubsubRecipe(members=2, relation="item", message_bytes=100), sync_s=0.0)
     wire.send(1, 1)
     wire.run(0.1)
     with pytest.raises(LocalProtocolError, match=r"^payload: "):
-        wire.do(1, "submit", [Submission(item=2), Submission(b"x" * 200), Submission(item=3)])
+        wire.do(1, "submit", [Update(item=2), Update(b"x" * 200), Update(item=3)])
     wire.run(0.1)
     assert wire.seqs(0, 1) == wire.seqs(1, 1) == [1, 2]
 

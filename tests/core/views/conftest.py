@@ -11,7 +11,7 @@ from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, Incarnation
 from semcast.terms.machine import FoundGroup, SupplyState
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.terms.outputs import Confirmed, Installed, delivered
 
 LINEAGE = 2**63 + 1
@@ -66,8 +66,8 @@ class World:
         self.do(pid, self.members[pid].on_command, command)
 
     def send(self, pid, *items, keep=False):
-        submissions = [Submission(b"x", item, never_purge=keep) for item in items]
-        return self.do(pid, self.members[pid].submit, submissions)
+        updates = [Update(b"x", item, never_purge=keep) for item in items]
+        return self.do(pid, self.members[pid].submit, updates)
 
     def crash(self, pid):
         del self.members[pid]

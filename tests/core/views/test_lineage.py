@@ -7,7 +7,7 @@ from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import Incarnation
-from semcast.terms.messages import Data, DataMessage, Submission
+from semcast.terms.messages import Data, DataMessage, Update
 from semcast.terms.outputs import Rival
 from semcast.terms.views import (
     EXCLUDED,
@@ -137,9 +137,9 @@ def test_what_was_due_before_an_error_leaves_stamped(world):
     """Otherwise nobody could decode it."""
     group = world(multicast={"coalesce_s": 0.005, "message_bytes": 100}).start([1, 2, 3])
     member, out = group.members[1], Effects(recording=False)
-    member.submit([Submission(b"a")], group.now, out)
+    member.submit([Update(b"a")], group.now, out)
     with pytest.raises(LocalProtocolError):
-        member.submit([Submission(bytes(200))], group.now + 0.006, out)
+        member.submit([Update(bytes(200))], group.now + 0.006, out)
     assert out.send
     assert all(isinstance(said, Stamped) for _, said in out.send)
 

@@ -34,7 +34,7 @@ from semcast.terms.machine import (
     Machine,
     Status,
 )
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.terms.pubsub import (
     Ack,
     Collected,
@@ -151,12 +151,12 @@ class Participant(Machine):
             owes_nothing=not unsettled,
         )
 
-    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Publish; returns how many, from the front, were accepted."""
         if self.membership.state == OFFLINE:
             return 0
         try:
-            return self.publisher.multicast(submissions, now, out)
+            return self.publisher.multicast(updates, now, out)
         finally:
             self._settle(now, out)
 

@@ -16,13 +16,13 @@ from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.storage import RestoredState, Storage
 from semcast.core.relation import make_annotator
 from semcast.core.span_set import SpanSet
-from semcast.kernel import ITEM_MAX, ITEM_MIN, NAME_MAX, size_of
+from semcast.kernel import NAME_MAX, ItemLabels, size_of
 from semcast.terms.declared import declare
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.events import ACKNOWLEDGE, MULTICAST, Event
 from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq, Span
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import ROOM
 from semcast.terms.pubsub import STREAMS_MAX, Publication, ReservedBlock, StreamSpans
 
@@ -47,6 +47,7 @@ class Publisher:
         self.pid = pid
         self.storage = storage
         self.annotator = make_annotator(recipe.annotation)
+        self.labels = ItemLabels()
         self.heartbeats = HeartbeatTimer(recipe, pid)
         self.place = {logger: 1 << n for n, logger in enumerate(recipe.logger_pids)}
         self.last: Seq = after  # numbered, though perhaps not sent
@@ -57,7 +58,7 @@ class Publisher:
         self.resolved = left.settled  # What lies above, up to `after`, is the census's business.
         self.recovery = PublisherRecovery(recipe, pid, left.settled + 1, after, now)
         self.first_own = after + 1  # of this life
-        self.waiting: deque[tuple[DataMessage, Submission]] = deque()  # for a block
+        self.waiting: deque[tuple[DataMessage, Update]] = deque()  # for a block
         self.unacknowledged: dict[
             Seq, tuple[DataMessage, int, float]
         ] = {}  # by whom kept, sent when
@@ -78,7 +79,7 @@ class Publisher:
         """When a heartbeat, a retransmission or a question is due."""
         return min(self.heartbeats.deadline, self.retry_at, self.recovery.deadline)
 
-    def multicast(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def multicast(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Number and send what there is room for; how many, from the front."""
         if self.pid >= STREAMS_MAX:
             raise LocalProtocolError(
@@ -87,28 +88,26 @@ class Publisher:
             )
         accepted = 0
         try:
-            for submission in submissions:
-                if not self._accept(submission):
+            for update in updates:
+                if not self._accept(update):
                     self.is_refusing = True
                     break
                 accepted += 1
         finally:
             self._send(now, out)
             self._reserve(out)
-        if not accepted and submissions and self.recipe.overflow == "error":
+        if not accepted and updates and self.recipe.overflow == "error":
             raise BufferFull(
                 f"buffer full: {len(self.unacknowledged)} messages are not yet acknowledged by "
                 f"{self.recipe.copies} loggers; wait, or check the loggers"
             )
         return accepted
 
-    def _accept(self, submission: Submission) -> bool:
+    def _accept(self, update: Update) -> bool:
         seq = self.last + 1
-        annotation = self.annotator.annotate(seq, submission)
-        item, covers, keep = annotation
-        message = DataMessage(
-            self.pid, seq, item, covers, keep, (), submission.payload, submission.name
-        )
+        item, name = self.labels.identify(update)
+        annotation = self.annotator.annotate(seq, item, update)
+        message = DataMessage(self.pid, seq, *annotation, (), update.payload, name)
         size = size_of(message)
         self._check(message, size)
         held = len(self.unacknowledged) + len(self.waiting)
@@ -119,7 +118,7 @@ class Publisher:
             return False
         self.last = seq
         self.annotator.remember(seq, annotation)
-        self.waiting.append((message, submission))
+        self.waiting.append((message, update))
         self.held_bytes += size
         return True
 
@@ -127,8 +126,6 @@ class Publisher:
         bytes_max = self.recipe.message_bytes
         if size > bytes_max:
             raise LocalProtocolError(f"payload: message has {size} bytes, maximum is {bytes_max}")
-        if message.item is not None and not ITEM_MIN <= message.item <= ITEM_MAX:
-            raise LocalProtocolError(f"item: {message.item} is not a signed 64-bit number")
         if len(message.name) > NAME_MAX:
             raise LocalProtocolError(
                 f"item: name has {len(message.name)} characters, maximum is {NAME_MAX}"
@@ -183,7 +180,7 @@ class Publisher:
     def _send(self, now: float, out: Effects) -> None:
         sent: list[DataMessage] = []
         while self.waiting and self.waiting[0][0].seq <= self.reserved:
-            message, submission = self.waiting.popleft()
+            message, update = self.waiting.popleft()
             sent.append(message)
             if self.place:
                 self.unacknowledged[message.seq] = (message, 0, now)
@@ -191,7 +188,7 @@ class Publisher:
                 self.held_bytes -= size_of(message)
             if out.events is not None:
                 event = Event(MULTICAST, self.pid, self.pid, message.seq, message)
-                declare(event, submission)
+                declare(event, self.labels.identify(update)[0], update)
                 out.events.append(event)
         if not sent:
             return

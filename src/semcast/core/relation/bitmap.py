@@ -15,7 +15,7 @@ from semcast.core.relation.protocols import (
 )
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import Seq
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 
 
 class BitmapAnnotator(Annotator):
@@ -27,9 +27,9 @@ class BitmapAnnotator(Annotator):
         self.mask = (1 << self.k) - 1
         self.recent: deque[int] = deque(maxlen=self.k)  # newest first
 
-    def annotate(self, seq: Seq, submission: Submission) -> Annotation:
+    def annotate(self, seq: Seq, item: int | None, update: Update) -> Annotation:
         bits = 0
-        for obsolete, n in distances(seq, submission, self.base).items():
+        for obsolete, n in distances(seq, update, self.base).items():
             if n > self.k:
                 raise LocalProtocolError(
                     f"obsoletes: message {obsolete} is {n} messages back; "
@@ -38,7 +38,7 @@ class BitmapAnnotator(Annotator):
             bits |= 1 << (n - 1) | self.recent[n - 1] << n
         bits &= self.mask
         covers = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-        return submission.item, covers, submission.never_purge
+        return item, covers, update.never_purge
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         covers = annotation[1]

@@ -13,7 +13,7 @@ from semcast.core.relation.protocols import (
     reject_lists,
 )
 from semcast.terms.ids import Seq
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 
 
 class TagAnnotator(Annotator):
@@ -24,9 +24,9 @@ class TagAnnotator(Annotator):
     def __init__(self, settings: RelationSettings, base: Seq = 0) -> None:
         self.relation = settings.relation
 
-    def annotate(self, seq: Seq, submission: Submission) -> Annotation:
-        reject_lists(self.relation, submission)
-        return submission.item, b"", submission.never_purge
+    def annotate(self, seq: Seq, item: int | None, update: Update) -> Annotation:
+        reject_lists(self.relation, update)
+        return item, b"", update.never_purge
 
 
 class ChainLimitAnnotator(Annotator):
@@ -41,11 +41,10 @@ class ChainLimitAnnotator(Annotator):
         self.chain: OrderedDict[int, int] = OrderedDict()
         self.forgetful = False
 
-    def annotate(self, seq: Seq, submission: Submission) -> Annotation:
-        reject_lists("item", submission)
-        item = submission.item
+    def annotate(self, seq: Seq, item: int | None, update: Update) -> Annotation:
+        reject_lists("item", update)
         full = item is not None and self.chain.get(item, self.limit * self.forgetful) >= self.limit
-        return item, b"", submission.never_purge or full
+        return item, b"", update.never_purge or full
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         item, _, keep = annotation

@@ -11,7 +11,7 @@ from semcast.core.relation.protocols import (
     distances,
 )
 from semcast.terms.ids import Seq
-from semcast.terms.messages import COVERS_MAX, DataMessage, Submission
+from semcast.terms.messages import COVERS_MAX, DataMessage, Update
 
 LISTS_REMEMBERED = 1 << 10  # messages; past it purging is less complete, never wrong
 
@@ -23,13 +23,13 @@ class ListAnnotator(Annotator):
         self.base = base
         self.recent: OrderedDict[Seq, tuple[Seq, ...]] = OrderedDict()
 
-    def annotate(self, seq: Seq, submission: Submission) -> Annotation:
-        covered = distances(seq, submission, self.base)
+    def annotate(self, seq: Seq, item: int | None, update: Update) -> Annotation:
+        covered = distances(seq, update, self.base)
         for obsolete in tuple(covered):
             for older in self.recent.get(obsolete, ()):
                 if seq - older <= LISTS_REMEMBERED:
                     covered[older] = seq - older
-        return submission.item, tuple(sorted(covered.values())[:COVERS_MAX]), submission.never_purge
+        return item, tuple(sorted(covered.values())[:COVERS_MAX]), update.never_purge
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         if annotation[1]:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import Seq
-from semcast.terms.messages import DataMessage, Submission
+from semcast.terms.messages import DataMessage, Update
 
 Annotation: TypeAlias = tuple[int | None, bytes | tuple[int, ...], bool]  # item, covers, keep
 
@@ -44,7 +44,7 @@ class Annotator(Protocol):
     is_plain: bool = False
 
     @abstractmethod
-    def annotate(self, seq: Seq, submission: Submission) -> Annotation: ...
+    def annotate(self, seq: Seq, item: int | None, update: Update) -> Annotation: ...
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         """A message was accepted."""
@@ -71,11 +71,11 @@ class SemanticIndex(Protocol):
     def obsoleted_by(self, message: DataMessage) -> Sequence[Seq]: ...
 
 
-def distances(seq: Seq, submission: Submission, base: Seq) -> dict[Seq, int]:
-    """How far back each lies that the submission supersedes; nothing of earlier views is held."""
-    if not submission.obsoletes:
+def distances(seq: Seq, update: Update, base: Seq) -> dict[Seq, int]:
+    """How far back each lies that the update supersedes; nothing of earlier views is held."""
+    if not update.obsoletes:
         return {}
-    found = {obsolete: distance(seq, obsolete) for obsolete in submission.obsoletes}
+    found = {obsolete: distance(seq, obsolete) for obsolete in update.obsoletes}
     return {obsolete: n for obsolete, n in found.items() if obsolete > base}
 
 
@@ -90,9 +90,9 @@ def distance(seq: Seq, obsolete: Seq) -> int:
     return seq - obsolete
 
 
-def reject_lists(relation: str, submission: Submission) -> None:
+def reject_lists(relation: str, update: Update) -> None:
     """Lists are meaningless to a relation that is computed from something else."""
-    if submission.obsoletes:
+    if update.obsoletes:
         raise LocalProtocolError(
             f"obsoletes: not allowed with relation {relation}; use relation list or bitmap"
         )

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from semcast.core.relation import protocols
 from semcast.core.relation.protocols import Annotation, Annotator, RelationSettings, reject_lists
 from semcast.terms.ids import Seq
-from semcast.terms.messages import COVERS_MAX, Submission
+from semcast.terms.messages import COVERS_MAX, Update
 
 
 class UpdateFinAnnotator(Annotator):
@@ -20,13 +20,13 @@ class UpdateFinAnnotator(Annotator):
         self.updates = 0  # of the open request
         self.closed: OrderedDict[int, list[Seq]] = OrderedDict()
 
-    def annotate(self, seq: Seq, submission: Submission) -> Annotation:
-        reject_lists("update-fin", submission)
-        if submission.item is not None:
-            return submission.item, (), submission.never_purge
+    def annotate(self, seq: Seq, item: int | None, update: Update) -> Annotation:
+        reject_lists("update-fin", update)
+        if item is not None:
+            return item, (), update.never_purge
         older = (s for item in self.open for s in self.closed.get(item, ()))
         covers = sorted(seq - s for s in older)[:COVERS_MAX]
-        return None, tuple(covers), submission.never_purge
+        return None, tuple(covers), update.never_purge
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         item = annotation[0]

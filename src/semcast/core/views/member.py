@@ -25,7 +25,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.ids import EVERYONE, NEVER, Incarnation, Lineage, Pid, Seq, ViewId
 from semcast.terms.machine import Command, FoundGroup, LeaveGroup, Machine, Status, SupplyState
-from semcast.terms.messages import Submission
+from semcast.terms.messages import Update
 from semcast.terms.outputs import ROOM, Ended, Installed, PhaseChanged
 from semcast.terms.views import (
     CHANGING,
@@ -127,7 +127,7 @@ class ViewMember(Machine):
         view = GroupView(1, lives, (0,) * len(lives), lineage)
         self._enter(view, True, now)
 
-    def submit(self, submissions: Sequence[Submission], now: float, out: Effects) -> int:
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Send to the view; takes nothing while there is no view to send in."""
         if self.ended:
             raise LocalProtocolError(f"this member has {self.ended} the group")
@@ -135,10 +135,10 @@ class ViewMember(Machine):
         accepted = 0
         try:
             if self.known_phase == MEMBER:  # which is what it was after the input before
-                accepted = self.members[-1].submit(submissions, now, out)
+                accepted = self.members[-1].submit(updates, now, out)
             else:
                 self.is_refused = True
-            is_stuck = accepted < len(submissions)
+            is_stuck = accepted < len(updates)
             self.stuck_since = min(self.stuck_since, now) if is_stuck else NEVER
         finally:  # What was due before an error still leaves, stamped.
             self._settle(now, out)

@@ -26,11 +26,11 @@ from semcast.pipeline.reading.keyed_distances import with_distances
 from semcast.pipeline.reading.keyed_files import read_validated
 from semcast.pipeline.reading.keyed_text import KeyedColumns
 from semcast.terms.events import MULTICAST
+from semcast.terms.items import item_tag
 from semcast.traces.arrow import pyarrow
 from semcast.traces.errors import BadFile
 from semcast.traces.schema import EVENTS, ITEMS, PROCESSES, QUARANTINE, RUNS, RunInfo
 from semcast.traces.tables import write_runs
-from semcast.workloads.items import item_tag
 
 PROTOCOL: Final = "foreign"
 _READ: Final = "read"  # the file as it was parsed, once

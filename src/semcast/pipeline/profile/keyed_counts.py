@@ -28,8 +28,8 @@ from semcast.pipeline.profile.partial_counts import (
 )
 from semcast.pipeline.reading.file_splits import ROWS_BITS, ROWS_MAX
 from semcast.pipeline.reading.keyed_source import KeyedSource
+from semcast.terms.items import item_tag
 from semcast.traces.keyed import KINDS
-from semcast.workloads.items import item_tag
 
 TAGS_MAX: Final = ROWS_MAX  # keys whose tags a task remembers
 HEX_DIGITS: Final = 15  # of the MD5 of a sender

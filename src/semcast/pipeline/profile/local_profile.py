@@ -50,8 +50,8 @@ from semcast.pipeline.profile.trace_counts import count_split, count_superseded
 from semcast.pipeline.reading.file_splits import FileSplit
 from semcast.pipeline.reading.keyed_source import KeyedSource
 from semcast.pipeline.reading.keyed_text import KeyedColumns
+from semcast.terms.items import item_tag
 from semcast.traces.errors import BadFile
-from semcast.workloads.items import item_tag
 
 ROWS_MAX: Final = 20_000_000
 BYTES_MAX: Final = 256 << 20

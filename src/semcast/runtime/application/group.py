@@ -12,11 +12,11 @@ from contextlib import suppress
 from itertools import islice
 from threading import get_ident
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias, cast
+from typing import Final, Protocol, Self, TypeAlias
 
 import msgspec
 
-from semcast import kernel
+from semcast.kernel import ItemLabels
 from semcast.runtime.application.group_events import Confirmed, View, ViewChange
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.application.port import GroupPort
@@ -25,11 +25,10 @@ from semcast.runtime.operations.snapshot import Snapshot
 from semcast.runtime.options.options import Options, relation_of
 from semcast.terms.errors import BufferFull, LocalProtocolError, NoQuorum
 from semcast.terms.ids import Seq
-from semcast.terms.messages import Submission, Update
+from semcast.terms.items import Item
+from semcast.terms.messages import Update
 from semcast.wire.forks import Ancestry, forked
-from semcast.workloads.items import item_tag
 
-LABELS_REMEMBERED: Final = 1 << 16  # and as many older ones
 RECEIVE_MAX: Final = 1024
 NOWHERE: Final = 0  # no thread has this number
 
@@ -54,21 +53,9 @@ class Relation(Protocol):
                 self.last[item] = seq
     """
 
-    def obsoletes(self, seq: Seq, item: str | None, payload: bytes) -> Iterable[Seq]: ...
+    def obsoletes(self, seq: Seq, item: Item | None, payload: bytes) -> Iterable[Seq]: ...
 
-    def sent(self, seq: Seq, item: str | None, payload: bytes) -> None: ...
-
-
-def label_of(item: str) -> kernel.ItemLabel | None:
-    """The label of an item; None if it can have none."""
-    if not item:
-        return None
-    try:
-        tag, written = item_tag(item), msgspec.msgpack.encode(item)
-    except UnicodeEncodeError:
-        return None
-    named = len(item) if item.isascii() else len(item.encode())
-    return tag, msgspec.msgpack.encode(tag), written, named
+    def sent(self, seq: Seq, item: Item | None, payload: bytes) -> None: ...
 
 
 class Group:
@@ -99,9 +86,8 @@ class Group:
         self._snapshot, self._forget, self._close = snapshot, forget, close
         relation = options.relation
         self._relation: Relation | None = None if isinstance(relation, str) else relation
+        self._labels = ItemLabels()
         self._has_items = relation_of(options.recipe()) in ("item", "all")
-        self._labels: dict[str, kernel.ItemLabel] = {}
-        self._older_labels: dict[str, kernel.ItemLabel] = {}
         self._unread: list[Message] = []  # of what iteration took, the next one last
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
@@ -126,13 +112,14 @@ class Group:
         self,
         payload: bytes,
         *,
-        item: str | None = None,
+        item: Item | None = None,
         never_purge: bool = False,
         obsoletes: Sequence[Seq] = (),
     ) -> Seq:
         """Send a message to the group, this member included; returns its number.
 
-        It supersedes what this member sent before about the same `item`.  With relation "list"
+        It supersedes what this member sent before about the same `item`, which is a name or a whole
+        number of 64 bits.  With relation "list"
         or "bitmap", `obsoletes` names earlier numbers instead.  Nothing ever supersedes a message
         sent with `never_purge`.  Waits only while the buffer is full of messages that may not be
         purged; under overflow="error" it raises `BufferFull` instead.  With views it also waits
@@ -184,7 +171,7 @@ class Group:
         self,
         payload: bytes,
         *,
-        item: str | None = None,
+        item: Item | None = None,
         never_purge: bool = False,
         obsoletes: Sequence[Seq] = (),
     ) -> Seq | None:
@@ -200,7 +187,7 @@ class Group:
             return None
         return self._driver.machine.sent if accepted else None
 
-    async def tombstone(self, item: str, payload: bytes = b"") -> Seq:
+    async def tombstone(self, item: Item, payload: bytes = b"") -> Seq:
         """Say that an item is gone: supersedes its updates, and is itself never purged.
 
         await group.tombstone("ACME")
@@ -237,49 +224,22 @@ class Group:
     def _offer(self, batch: list[Update]) -> int:
         if self._driver.ended is not None:
             raise self._driver.ended
-        parcel = cast(
-            "Sequence[Submission]",
-            kernel.UpdateBatch(batch, self._labels, self._label, self._submission),
-        )
         if self._relation is None:
-            return self._driver.submit(parcel)
+            return self._driver.submit(batch)
         # Which messages it may name depends on the number a message gets.
-        for sent, submission in enumerate(parcel):
+        for sent, update in enumerate(batch):
             seq = self._driver.machine.sent + 1
-            if submission.obsoletes:
+            if update.obsoletes:
                 raise LocalProtocolError(
                     "obsoletes: computed by this group's relation object; remove the argument"
                 )
-            item, payload = submission.name or None, submission.payload
+            self._labels.identify(update)  # Only what can be sent is shown to the relation.
+            item, payload = update.item, update.payload
             named = tuple(self._relation.obsoletes(seq, item, payload))
-            if not self._driver.submit([msgspec.structs.replace(submission, obsoletes=named)]):
+            if not self._driver.submit([msgspec.structs.replace(update, obsoletes=named)]):
                 return sent
             self._relation.sent(seq, item, payload)
         return len(batch)
-
-    def _submission(self, update: Update) -> Submission:
-        item = update.item
-        if not isinstance(update.payload, bytes):
-            raise LocalProtocolError(f"payload: must be bytes, not {type(update.payload).__name__}")
-        if item is None:
-            return Submission(update.payload, None, update.obsoletes, update.never_purge)
-        if not isinstance(item, str) or not item:
-            raise LocalProtocolError(f"item: must be a non-empty string or None, not {item!r}")
-        label = self._labels.get(item) or self._label(item)
-        if label is None:
-            raise LocalProtocolError(f"item: {item!r} cannot be encoded as UTF-8")
-        return Submission(update.payload, label[0], update.obsoletes, update.never_purge, item)
-
-    def _label(self, item: str) -> kernel.ItemLabel | None:
-        """Of an item that was not met lately; None if it can have none."""
-        label = self._older_labels.get(item)
-        if label is None:
-            label = label_of(item)
-        if label is not None and label[3] <= kernel.NAME_MAX:
-            if len(self._labels) == LABELS_REMEMBERED:
-                self._older_labels, self._labels = self._labels, {}
-            self._labels[item] = label
-        return label
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self

@@ -21,6 +21,7 @@ import msgspec
 
 from semcast.kernel import payload_total
 from semcast.terms.errors import LocalProtocolError
+from semcast.terms.items import Item
 
 PREFETCH_S: Final = 0.005
 MEASURE_S: Final = 0.005
@@ -45,7 +46,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """
 
     sender: str
-    item: str | None
+    item: Item | None
     payload: bytes
     seq: int
     skipped: int = 0

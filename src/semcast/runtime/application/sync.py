@@ -27,6 +27,7 @@ from semcast.runtime.event_loop import new_event_loop
 from semcast.runtime.operations.snapshot import Snapshot
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import Seq
+from semcast.terms.items import Item
 from semcast.terms.messages import Update
 from semcast.wire.forks import Ancestry, forked
 
@@ -119,7 +120,7 @@ class Group:
         self,
         payload: bytes,
         *,
-        item: str | None = None,
+        item: Item | None = None,
         never_purge: bool = False,
         obsoletes: Sequence[Seq] = (),
     ) -> Seq:
@@ -136,7 +137,7 @@ class Group:
         self,
         payload: bytes,
         *,
-        item: str | None = None,
+        item: Item | None = None,
         never_purge: bool = False,
         obsoletes: Sequence[Seq] = (),
     ) -> Seq | None:
@@ -144,13 +145,13 @@ class Group:
         return self._loop.run(self._try_multicast(payload, item, never_purge, obsoletes))
 
     async def _try_multicast(
-        self, payload: bytes, item: str | None, never_purge: bool, obsoletes: Sequence[Seq]
+        self, payload: bytes, item: Item | None, never_purge: bool, obsoletes: Sequence[Seq]
     ) -> Seq | None:
         return self._group.try_multicast(
             payload, item=item, never_purge=never_purge, obsoletes=obsoletes
         )
 
-    def tombstone(self, item: str, payload: bytes = b"") -> Seq:
+    def tombstone(self, item: Item, payload: bytes = b"") -> Seq:
         """Say that an item is gone."""
         return self._loop.run(self._group.tombstone(item, payload))
 

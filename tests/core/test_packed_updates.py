@@ -1,4 +1,4 @@
-"""A member that is given parcels does what one does that is given submissions, to the byte."""
+"""A member that packs updates as bytes does what one does that makes messages, to the byte."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast import kernel
-from semcast.core import sending as own
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
-from semcast.runtime.application.group import label_of
 from semcast.terms.effects import Effects
 from semcast.terms.errors import BufferFull, LocalProtocolError
 from semcast.terms.machine import ForgetMember
@@ -22,37 +20,14 @@ from semcast.terms.messages import (
     Nack,
     SafetyGossip,
     StabilityGossip,
-    Submission,
     Update,
 )
 from semcast.terms.outputs import ROOM, Delivery, delivered
 from semcast.wire import GROUP_CODEC, encode
 
 LONG = "n" * 1025
-ITEMS = ("a", "b", "é" * 20, "n" * 300)
-LABELS = {item: label_of(item) for item in (*ITEMS, LONG)}
-
-
-def submission_of(update):
-    if type(update.payload) is not bytes:
-        raise LocalProtocolError("payload: not bytes")
-    label = (None,) if update.item is None else label_of(update.item)
-    if label is None:
-        raise LocalProtocolError("item: not a name")
-    return Submission(
-        update.payload, label[0], update.obsoletes, update.never_purge, update.item or ""
-    )
-
-
-def made_of(updates):
-    """What a parcel of these stands for, up to where it cannot be sent."""
-    made = []
-    for update in updates:
-        try:
-            made.append(submission_of(update))
-        except LocalProtocolError:
-            break
-    return made
+BUILD, _ = kernel.select_build(kernel.REQUESTED_BUILD)
+ITEMS = (7, "a", "b", "é" * 20, "n" * 300)
 
 
 @dataclass
@@ -60,7 +35,7 @@ class Twin:
     """One member, and what has become of everything that it was told."""
 
     recipe: Recipe
-    given: str  # submissions; or parcels, which are made into them; or into bytes
+    packs: bool  # or makes messages
     log: list[object] = field(default_factory=list)
 
     def __post_init__(self):
@@ -71,7 +46,7 @@ class Twin:
         out = Effects(recording=True)
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(own, "PACKS_RUNS", self.given == "bytes")
+                patch.setattr(kernel, "make_run", BUILD.pack_run if self.packs else BUILD.build_run)
                 answer = getattr(self.member, name)(*args, self.now, out)
         except (BufferFull, LocalProtocolError) as error:
             answer = type(error)
@@ -96,16 +71,7 @@ class Twin:
         )
 
     def send(self, updates):
-        if self.given == "submissions":
-            submissions = made_of(updates)
-            answer = self.call("submit", submissions)
-            if not submissions and updates:
-                answer = LocalProtocolError  # It comes to what cannot be sent.
-        else:
-            labels = LABELS if self.given == "parcels" else {}
-            parcel = kernel.UpdateBatch(list(updates), labels, label_of, submission_of)
-            answer = self.call("submit", parcel)
-        self.log.append(answer)
+        self.log.append(self.call("submit", updates))
 
     def step(self, step):
         kind, value = step
@@ -160,6 +126,9 @@ odd = st.sampled_from(
         Update(b"x", obsoletes=(1,)),
         Update(bytes(2000)),
         Update(b"x", LONG),
+        Update(b"x", True),
+        Update(b"x", 1 << 63),
+        None,
     ]
 )
 percents = st.integers(0, 100)
@@ -206,24 +175,23 @@ recipes = st.builds(
 
 @given(recipe=recipes, ready=st.sampled_from([0, 5, 1 << 40, 1 << 40]), script=scripts)
 @settings(max_examples=400, deadline=None)
-def test_parcels_change_nothing(recipe, ready, script):
+def test_packing_changes_nothing(recipe, ready, script):
     """Under congestion and every bound, whatever peers hold, lack, ask for and report."""
-    twins = [Twin(recipe, given) for given in ("submissions", "parcels", "bytes")]
+    twins = [Twin(recipe, packs) for packs in (False, True)]
     for step in [("ready", ready), *script, ("ready", 1000), ("wait", 5.0), ("flush", None)]:
         for twin in twins:
             twin.log.clear()
             twin.step(step)
-        assert twins[0].log == twins[1].log == twins[2].log
+        assert twins[0].log == twins[1].log
 
 
 def test_a_run_of_updates_stays_bytes_to_the_wire(monkeypatch):
-    monkeypatch.setattr(own, "PACKS_RUNS", True)
+    monkeypatch.setattr(kernel, "make_run", BUILD.pack_run)
     recipe = Recipe(members=2, datagram_bytes=200)
     member, out = Member(recipe, 0, Random(1)), Effects(recording=False)
     member.on_ready(99, 0.0, out)
     updates = [Update(b"%d" % n, "a") for n in range(20)]
-    parcel = kernel.UpdateBatch(updates, {}, label_of, submission_of)
-    assert member.submit(parcel, 0.0, out) == 20
+    assert member.submit(updates, 0.0, out) == 20
     sent = [datagram.messages for _, datagram in out.send]
     assert len(sent) == 3
     assert all(messages.is_packed for messages in sent)
