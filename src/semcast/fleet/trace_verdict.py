@@ -65,7 +65,7 @@ def judge_run(
     """Judge the named properties of one run, and add to the results."""
     _check_listed(run, processes, events)
     info = describe(run, processes, skew_s)
-    streams = [events.of_process(run, pid) for pid in range(info.facts.n)]
+    streams = events.by_process(run, info.facts.n)
     check_run(info, streams, events.multicasts(run.run_id), names, results)
 
 

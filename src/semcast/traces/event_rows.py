@@ -5,7 +5,7 @@ reader puts the eight bytes of the digest in its place: equal where payloads wer
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import repeat
 from operator import attrgetter
@@ -41,8 +41,8 @@ _OF_THE_EVENT: Final = tuple(
 ROW: Final = (*_OF_THE_EVENT, *_OF_THE_MESSAGE, "attrs")
 _values_of: Final = attrgetter(*_OF_THE_EVENT)
 _NO_MESSAGE: Final = (None, None, None, None)
-_LINEAGE: Final = re.compile("[0-9a-f]{1,16}")
 _NOTE: Final = ATTRIBUTES["note"].names
+_NOTES: Final = frozenset(_NOTE.values())
 _LISTS: Final = (INT32_LIST, INT64_LIST)
 
 
@@ -142,29 +142,35 @@ def _wrong_lists(table: Any, relation: str) -> Iterable[tuple[int, str]]:
 
 
 def _wrong_attributes(table: Any) -> Iterable[tuple[int, str]]:
-    if table["attrs"].null_count == table.num_rows:
-        return
-    for place, pairs in enumerate(table["attrs"].to_pylist()):
-        attrs = dict(pairs or ())
-        try:
-            _deps(attrs.get("deps") or "")
-        except ValueError:
-            yield place, "attribute deps is not a list of RANK:SEQ"
-            return
-        lineage = attrs.get("lineage") or "0"
-        if not _LINEAGE.fullmatch(lineage):
-            yield place, f"attribute lineage is {lineage[:20]!r}, must be 16 hexadecimal digits"
-            return
-        declares = attrs.get("declares") or ""
-        if not DECLARES.fullmatch(declares):
-            yield place, f"attribute declares is {declares[:40]!r}, must be item=N or never_purge=N"
-            return
+    for name, (is_right, rule) in _ATTRIBUTE_RULES.items():
+        values = attribute(table, name)
+        if values is None or all(map(is_right, set(values))):
+            continue
+        place = next(place for place, value in enumerate(values) if not is_right(value))
+        yield place, f"attribute {name} {rule.format(repr(values[place][:40]))}"
+
+
+def _is_deps(text: str) -> bool:
+    try:
+        _deps(text)
+    except ValueError:
+        return False
+    return True
+
+
+_ATTRIBUTE_RULES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
+    "deps": (_is_deps, "is not a list of RANK:SEQ"),
+    "lineage": (
+        re.compile("|[0-9a-f]{1,16}").fullmatch,
+        "is {}, must be 16 hexadecimal digits",
+    ),
+    "declares": (DECLARES.fullmatch, "is {}, must be item=N or never_purge=N"),
+}
 
 
 def events_of(table: Any, kinds: Sequence[str], relation: str) -> list[Event]:
     """The events of a table without faults, whose kinds these are.  Columns that no event of the
     table fills cost nothing."""
-    attrs = _attributes(table)
     cells: dict[str, Iterable[Any]] = {"kind": kinds}
     for name in EVENT_FIELDS:
         values = None if name in ("kind", "digest") else numbers(table[name], DEFAULTS[name])
@@ -172,14 +178,15 @@ def events_of(table: Any, kinds: Sequence[str], relation: str) -> list[Event]:
             cells[name] = values
     _drop_own(cells)
     if table["digest"].null_count < table.num_rows:
-        cells["message"], cells["digest"] = _messages(table, cells, attrs, relation)
-    if attrs:
-        cells["note"] = [
-            (each.get(_NOTE[kind]) or "") if each else ""
-            for kind, each in zip(kinds, attrs, strict=True)
-        ]
-        cells["lineage"] = [int(each.get("lineage") or "0", 16) if each else 0 for each in attrs]
-        cells["declares"] = [(each.get("declares") or "") if each else "" for each in attrs]
+        cells["message"], cells["digest"] = _messages(table, cells, relation)
+    if notes := {name: found for name in _NOTES if (found := attribute(table, name))}:
+        nothing = [""] * table.num_rows
+        by_kind = {kind: notes.get(name, nothing) for kind, name in _NOTE.items()}
+        cells["note"] = [by_kind[kind][place] for place, kind in enumerate(kinds)]
+    if lineages := attribute(table, "lineage"):
+        cells["lineage"] = [int(text or "0", 16) for text in lineages]
+    if declares := attribute(table, "declares"):
+        cells["declares"] = declares
     fields = Event.__struct_fields__
     used = max(fields.index(name) for name in cells) + 1
     return list(map(Event, *(cells.get(name, repeat(DEFAULTS[name])) for name in fields[:used])))
@@ -196,11 +203,16 @@ def numbers(column: Any, otherwise: Any) -> list[Any] | None:
     return values
 
 
-def _attributes(table: Any) -> list[dict[str, str] | None]:
-    """The attributes of each row; nothing if no row has any."""
-    if table["attrs"].null_count == table.num_rows:
-        return []
-    return [dict(pairs) if pairs else None for pairs in table["attrs"].to_pylist()]
+def attribute(table: Any, name: str) -> list[str] | None:
+    """An attribute of each row, "" where there is none; None if no row has it."""
+    column = table["attrs"]
+    if column.null_count == table.num_rows:
+        return None
+    values = pyarrow("compute").map_lookup(column, name, "last")
+    if values.null_count == table.num_rows:
+        return None
+    texts: list[str] = values.fill_null("").to_pylist()
+    return texts
 
 
 def _drop_own(cells: dict[str, Iterable[Any]]) -> None:
@@ -219,7 +231,6 @@ def _drop_own(cells: dict[str, Iterable[Any]]) -> None:
 def _messages(
     table: Any,
     cells: Mapping[str, Iterable[Any]],
-    attrs: Sequence[dict[str, str] | None],
     relation: str,
 ) -> tuple[list[DataMessage | None], Sequence[int | None]]:
     """The messages of the rows that have one, and the digests of the others."""
@@ -232,10 +243,10 @@ def _messages(
         else repeat(covers_of(None, relation))
     )
     numbered = table["seq"].is_valid().to_pylist() if table["seq"].null_count else repeat(True)
-    never_purged = [
-        each is not None and each.get("never_purge") == "1" for each in attrs
-    ] or repeat(False)
-    deps = [_deps((each or {}).get("deps") or "") for each in attrs] or repeat(())
+    purging = attribute(table, "never_purge")
+    never_purged = repeat(False) if purging is None else [each == "1" for each in purging]
+    causes = attribute(table, "deps")
+    deps = repeat(()) if causes is None else [_deps(each) if each else () for each in causes]
     parts = zip(digests, numbered, senders, seqs, items, covers, never_purged, deps, strict=False)
     messages = [
         DataMessage(

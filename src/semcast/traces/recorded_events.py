@@ -30,7 +30,9 @@ def read_events(path: Path) -> "RecordedEvents":
     for file, table in read_tables(path, EVENT_COLUMNS, _NEEDED):
         code = pa.scalar(CODES.index(kind_in(path, file)), pa.int8())
         tables.append(table.append_column(_KIND, pa.repeat(code, table.num_rows)))
-    return RecordedEvents(pa.concat_tables(tables) if tables else None, str(path))
+    # In one piece: taking rows of a table in pieces copies all of it each time.
+    whole = pa.concat_tables(tables).combine_chunks() if tables else None
+    return RecordedEvents(whole, str(path))
 
 
 class RecordedEvents:
@@ -53,12 +55,18 @@ class RecordedEvents:
         """The number of events of the run."""
         return len(self._rows.get(run_id, ()))
 
-    def of_process(self, run: RunInfo, pid: int) -> Iterator[Event]:
-        """The events of one process of a run in local order."""
+    def by_process(self, run: RunInfo, n: int) -> list[Iterator[Event]]:
+        """The events of each of the processes 0 to n - 1 of a run, in local order."""
         rows = self._rows.get(run.run_id)
         if rows is None:
-            return iter(())
-        return self._events(run, rows[self._column("pid")[rows] == pid])
+            return [iter(()) for _ in range(n)]
+        if len(rows) <= _AT_A_TIME:  # Making few events costs about the same for one as for all.
+            events: list[list[Event]] = [[] for _ in range(n)]
+            for event in self._events(run, rows):
+                events[event.pid].append(event)
+            return [iter(each) for each in events]
+        pids = self._column("pid")[rows]
+        return [self._events(run, rows[pids == pid]) for pid in range(n)]
 
     def table_of(self, run: RunInfo) -> Any:
         """The events of one run in order, as an Arrow table; `kind` is an index of `CODES`."""
@@ -101,7 +109,9 @@ class RecordedEvents:
                 raise BadFile(f"{self._origin}: event {n} of process {pid}: {what}")
             kinds = [CODES[code] for code in table[_KIND].to_numpy().tolist()]
             events = events_of(table, kinds, run.relation)
-            yield from _with_lineage(events, lineages) if lineages else events
+            if lineages:
+                _set_lineage(events, lineages)
+            yield from events
 
     def _lineages(self, rows: Any) -> dict[tuple[int, int], int]:
         """The lineage of each incarnation: that of its first `install`."""
@@ -137,9 +147,8 @@ def _rows_by_run(table: Any) -> dict[int, Any]:
     return {int(runs[end - 1]): part for end, part in zip(ends, parts, strict=True)}
 
 
-def _with_lineage(events: Sequence[Event], lineages: dict[tuple[int, int], int]) -> Iterator[Event]:
-    """Events in a view with the lineage of their incarnation; files have it at `install` alone."""
+def _set_lineage(events: Sequence[Event], lineages: dict[tuple[int, int], int]) -> None:
+    """Events in a view get the lineage of their incarnation; files have it at `install` alone."""
     for event in events:
         if event.view and event.kind != INSTALL:
             event.lineage = lineages.get((event.pid, event.inc), 0)
-        yield event

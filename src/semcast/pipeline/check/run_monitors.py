@@ -67,7 +67,7 @@ def _judge(table: pa.Table) -> pa.Table:
         run_id=run_id,
     )
     recorded = _recorded(table)
-    streams = [recorded.of_process(info, pid) for pid in range(n)]
+    streams = recorded.by_process(info, n)
     try:
         skew_ns = float(parameters.get(SKEW, "inf")) * 1e6
     except ValueError:
