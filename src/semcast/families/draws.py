@@ -21,6 +21,7 @@ from semcast.faults import (
 )
 
 RATES = (100.0, 300.0, 1000.0)
+BUSY_S = (100e-6, 2e-3)  # with the longer one, most datagrams have to wait, and are read together
 
 
 def draw_senders(
@@ -102,11 +103,11 @@ def draw_surroundings(case: AnyCase, faults: Iterable[Fault], rng: Random) -> An
     """The same case with more faults, and with what happens below and around every machine:
     processors that are slow, loops that turn, datagrams that pass as bytes or may not change."""
     pids = range(case.processes)
-    is_busy = rng.random() < 0.12
+    is_busy = rng.random() < 0.2
     return replace(
         case,
         faults=(*case.faults, *faults),
-        busy_s={pid: rng.choice((20e-6, 100e-6)) for pid in pids if is_busy and rng.random() < 0.5},
+        busy_s={pid: rng.choice(BUSY_S) for pid in pids if is_busy and rng.random() < 0.5},
         idle_s=rng.choice((None, None, None, 0.0, 0.0005)),
         through=rng.choice(("bytes", "fingerprint", *("objects",) * 8)),
         is_watched=rng.random() < 0.1,

@@ -219,16 +219,21 @@ def draw_outages(
     at_failpoints: int,
     rng: Random,
 ) -> Iterator[Fault]:
-    """Crashes of loggers, publishers and subscribers; most come back, some without their disk."""
+    """Crashes of loggers, publishers and subscribers; most come back, some without their disk.
+
+    A logger that lost its disk has to ask the others, so no logger is gone for good then.
+    """
     loggers = len(recipe.logger_pids)
     may_go = min(loggers - recipe.copies, recipe.copies - 1)
+    has_all_loggers = True
     for pid in range(recipe.members):
         is_logger = pid < loggers
         if rng.random() > (0.45 if is_logger or pid in senders else 0.25) or pid in leavers:
             continue
         is_gone = rng.random() < 0.15 and (pid < may_go if is_logger else pid not in senders)
         back_after_s = None if is_gone else rng.uniform(0.01, 0.5)
-        loses_disk = rng.random() < 0.4 and is_logger and not busy
+        loses_disk = rng.random() < 0.4 and is_logger and not busy and has_all_loggers
+        has_all_loggers = has_all_loggers and not (is_gone and is_logger)
         victims = [sender for sender in senders if sender not in leavers]
         if loses_disk and back_after_s is not None and victims:
             yield from draw_double_outage(pid, rng.choice(victims), back_after_s, phase_s, rng)
