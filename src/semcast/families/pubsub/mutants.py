@@ -8,6 +8,7 @@ from semcast.core.pubsub.gossiper import Gossiper
 from semcast.core.pubsub.join_protocol import JoinProtocol
 from semcast.core.pubsub.log_resync import LogResync
 from semcast.core.pubsub.logger import Logger
+from semcast.core.pubsub.logger_role import LoggerRole
 from semcast.core.pubsub.message_log import MessageLog
 from semcast.core.pubsub.publisher import Publisher
 from semcast.core.pubsub.publisher_recovery import PublisherRecovery
@@ -159,6 +160,26 @@ def believe_a_bare_signature(original: Any) -> Callable[..., Any]:
         return True
 
     return on_gossip
+
+
+@MUTANTS.add(
+    "acknowledge-from-gossip-alone",
+    LoggerRole,
+    "on_full_gossip",
+    scenario="logger-phase",
+    swarm="rpbcast",
+)
+def acknowledge_from_gossip_alone(original: Any) -> Callable[..., Any]:
+    """What gossip does not ask for is acknowledged, as [RPB §5.2] says: but nobody gossips for what
+    a logger was asked for."""
+
+    def on_full_gossip(self: LoggerRole, member: Rank, gossip: Gossip) -> None:
+        frontiers = {sender: stream.last for sender, stream in self.log.tracker.streams.items()}
+        frontiers |= {heard.sender: heard.last for heard in gossip.streams}
+        frontiers |= {part.sender: part.spans[0][0] - 1 for part in gossip.missing}
+        self.collector.on_acked(member, gossip.freshness, frontiers.items())
+
+    return on_full_gossip
 
 
 @MUTANTS.add(

@@ -107,6 +107,12 @@ SCENARIOS: dict[str, PubsubCase] = {
         ),
         link=LOSSY,
     ),
+    # One asks the logger alone for what it lacks, and cannot hear the answer.
+    "logger-phase": case(
+        recipe(recovery_first="logger"),
+        OneWayCut(0.2, 0.4, 2, 4),
+        OneWayCut(0.2, 0.9, 0, 4),
+    ),
     # Who has left is not waited for.
     "leaver": case(recipe(), LeaveAt(4, 0.5), link=LOSSY),
     # Repairs, duplicates and reordering, for a protocol that promises little.
