@@ -8,6 +8,7 @@ from semcast.experiments.registry import EXPERIMENTS
 from semcast.families import find
 from semcast.families.testing import Mutant
 from semcast.sim.hunt import run_mutant
+from semcast.sim.swarm import run_seed
 
 SHORT = ("--set", "seconds=3", "--set", "warmup_s=1")
 
@@ -110,6 +111,20 @@ def test_swarm_of_the_correct_protocol_passes(semcast):
     assert answer["events"] > 0
     assert answer["events_per_second"] > 0
     assert answer["first_failure"] is None
+    assert answer["not_exercised"] == []
+    assert min(answer["obligations"].values()) > 0
+    assert "every property was exercised, least " in done.err
+
+
+def test_swarm_names_the_properties_that_no_seed_exercised(semcast):
+    """One view, to the end: no primary view follows another one."""
+    seed = next(s for s in range(40) if not run_seed("s-vsm", None, s).obligations["primary_order"])
+    argv = ("sim", "swarm", "--protocol", "s-vsm", "--seeds", "1", "--from", str(seed), "--json")
+    done = semcast(*argv)
+    assert done.code == 0
+    assert done.answer["obligations"]["primary_order"] == 0
+    assert "primary_order" in done.answer["not_exercised"]
+    assert f"not exercised: {' '.join(done.answer['not_exercised'])}" in done.err
 
 
 def test_swarm_of_a_mutant_tells_the_line_that_replays_it(semcast):

@@ -109,6 +109,32 @@ def test_evidence_is_taken_from_the_trace_in_order(case: Case) -> None:
         assert str(violation).startswith(f"{violation.property}: {violation.explanation}\n")
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_can_be_broken_was_exercised(case: Case) -> None:
+    """Frontiers are no claims: purge safety judges their steps and does not count them."""
+    bad, _ = transcripts(case.diff)
+    verdict = judge(case, bad)
+    assert verdict.obligations.keys() == verdict.names
+    for name in case.breaks - {"purge_safety"}:
+        assert verdict.obligations[name] >= verdict.counts[name]
+
+
+@pytest.mark.parametrize(("protocol", "order"), COMBINATIONS)
+def test_nothing_is_owed_in_a_run_in_which_nothing_happens(protocol: str, order: str) -> None:
+    verdict = judge(Case("", set(), "", "", protocol, order, complete=True), "")
+    assert verdict.obligations == dict.fromkeys(promised(protocol, order), 0)
+
+
+def test_a_subscriber_that_joined_after_everything_is_owed_nothing() -> None:
+    case = Case("", set(), "", "", protocol="lbrm", order="none", n=3, complete=True)
+    sent = "0 multicast 0:1\n1 append 0:1\n0 acknowledge 0:1\n"
+    late = judge(case, f"{sent}2 join note=0:1")
+    assert late.obligations["reliable_delivery"] == 0
+    early = judge(case, f"2 join\n{sent}2 deliver 0:1")
+    assert early.obligations["reliable_delivery"] == 1
+    assert early.violations == late.violations == []
+
+
 def test_no_promise_is_without_a_case() -> None:
     promises = frozenset().union(*(promised(p, o) for p, o in COMBINATIONS))
     assert promises == PROPERTIES

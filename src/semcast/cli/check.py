@@ -122,6 +122,7 @@ def facts_of(found: "CheckVerdict") -> dict[str, object]:
                 "status": judged.status,
                 "reason": judged.reason,
                 "violations": judged.violations,
+                "obligations": judged.obligations,
                 "examples": [
                     {"run_id": one.run_id, "what": one.what, "events": list(one.events)}
                     for one in judged.examples

@@ -49,6 +49,8 @@ def show(
         output.print_text(f"no guarantee could be checked ({size})", colour=WRONG)
     if held:
         output.print_text("", *wrapped(f"ok: {' '.join(held)}"))
+        for name, result in held.items() if is_verbose else ():
+            output.print_text(f"  {name}: checked {result.obligations:,} times")
     for status in (status for status in by_status if status not in (FAIL, PASS)):
         _show_unjudged(output, status, by_status[status], is_verbose=is_verbose)
     if not broken:

@@ -260,6 +260,13 @@ def _show_summary(output: Output, summary: "SwarmSummary", trace: str | None) ->
         f"{summary.events:,} events, {summary.events_per_second:,.0f} per second and core, "
         f"{summary.crashes:,} crashes"
     )
+    if summary.not_exercised:
+        output.print_text(f"not exercised: {' '.join(summary.not_exercised)}", colour=WRONG)
+    elif summary.obligations:
+        rarest = min(summary.obligations, key=summary.obligations.__getitem__)
+        output.print_text(
+            f"every property was exercised, least {rarest}: {summary.obligations[rarest]:,} times"
+        )
     if summary.first_failure is not None:
         recorded = trace or "out/failure"
         see = f"semcast explain {recorded} --run {summary.first_failed_seed}"

@@ -75,13 +75,15 @@ AnyCase: TypeAlias = Case[Any, Any]
 
 
 class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a case went.  `violations` has examples, `count` is the number of all."""
+    """How a case went.  `violations` has examples, `count` is the number of all; `obligations`
+    says of each property promised how often it could have been broken."""
 
     seed: int
     events: int
     crashed: int
     violations: tuple[str, ...]
     count: int
+    obligations: dict[str, int] = {}
 
 
 def updates_of(sender: SenderLoad, relation: str, reach: int, rng: Random) -> Iterator[Update]:

@@ -52,6 +52,7 @@ def run(case: AnyCase, *observers: Observer) -> CaseOutcome:
         crashed=referee.crashes,
         violations=(*found, *late),
         count=count + len(late),
+        obligations=dict(referee.monitors.obligations),
     )
 
 

@@ -121,7 +121,8 @@ def run_seed(
 
 
 class SwarmSummary(msgspec.Struct, kw_only=True):
-    """What a swarm found.  `violations` counts all of them."""
+    """What a swarm found.  `violations` counts all of them.  `obligations` says of each property
+    that some seed promises how often it could have been broken."""
 
     protocol: str
     order: str | None = None
@@ -133,6 +134,8 @@ class SwarmSummary(msgspec.Struct, kw_only=True):
     first_failure: str | None = None
     first_failed_seed: int | None = None
     explanation: str = ""
+    obligations: dict[str, int] = {}
+    not_exercised: list[str] = []
 
 
 def replay_line(protocol: str, mutant: str | None, seed: int, order: str | None = None) -> str:
@@ -172,6 +175,7 @@ def swarm(
             _gather(outcomes, summary, mutant, until_caught, on_progress)
             pool.shutdown(cancel_futures=True)
         busy = jobs
+    summary.not_exercised = sorted(name for name, n in summary.obligations.items() if not n)
     summary.events_per_second = round(summary.events / (perf_counter() - started) / busy)
     return summary
 
@@ -197,6 +201,8 @@ def _gather(
         summary.events += outcome.events
         summary.crashes += outcome.crashed
         summary.violations += outcome.count
+        for name, number in outcome.obligations.items():
+            summary.obligations[name] = summary.obligations.get(name, 0) + number
         if outcome.violations and summary.first_failure is None:
             summary.first_failed_seed = outcome.seed
             line = replay_line(summary.protocol, mutant, outcome.seed, summary.order)

@@ -26,11 +26,12 @@ class CausalOrder:
     sender s; whatever of s it knows precedes it.
     """
 
-    __slots__ = ("_clock", "_history", "_horizon", "_ledger", "_past")
+    __slots__ = ("_clock", "_history", "_horizon", "_ledger", "_past", "checked")
 
     def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
+        self.checked = 0  # deliveries at a process that knew of the sender
         self._clock: defaultdict[ProcessKey, VectorClock] = defaultdict(dict)
         self._past: defaultdict[ProcessKey, dict[Seq, VectorClock]] = defaultdict(
             dict
@@ -57,8 +58,10 @@ class CausalOrder:
             return  # Never multicast: integrity's concern.
         row = self._horizon[process]
         knows = row.get(source)
-        if knows is not None and knows[0] >= event.seq and not _same(knows[1], event):
-            self._report(event, knows[1])
+        if knows is not None:
+            self.checked += 1
+            if knows[0] >= event.seq and not _same(knows[1], event):
+                self._report(event, knows[1])
         clock = self._clock[process]
         for sender, seq in past.items():
             clock[sender] = max(clock.get(sender, 0), seq)
@@ -66,17 +69,21 @@ class CausalOrder:
             if known is None or known[0] < seq:
                 row[sender] = seq, event
 
-    def on_end(self, owed: list[Rank]) -> None:
-        """No correct process delivers m' without some m'' ⊒ m for each m before it."""
+    def on_end(self, owed: list[Rank]) -> int:
+        """No correct process delivers m' without some m'' ⊒ m for each m before it; how many m
+        there were."""
+        checked = 0
         for pid in owed:
             for sender in range(self._history.n):
                 if sender not in self._horizon[pid]:
                     continue
                 latest, after = self._horizon[pid][sender]
+                checked += sum(seq <= latest for seq in self._history.multicast[sender])
                 for seq in self._history.unsatisfied(pid, sender):
                     if seq > latest:
                         break
                     self._incomplete(pid, sender, seq, after)
+        return checked
 
     def _report(self, event: Event, after: Event) -> None:
         m, later = f"{event.sender}:{event.seq}", f"{after.sender}:{after.seq}"

@@ -32,8 +32,10 @@ class History:
         "_missing",
         "crashed",
         "delivered",
+        "deliveries",
         "forgotten",
         "multicast",
+        "multicasts",
         "n",
         "process",
         "relation",
@@ -42,6 +44,8 @@ class History:
 
     def __init__(self, relation: str, n: int, *, by_life: bool = False) -> None:
         self.n = n
+        self.multicasts = 0  # events, not messages
+        self.deliveries = 0
         self.relation = ObsolescenceRelation(relation)
         self.multicast: defaultdict[ProcessKey, dict[Seq, Event]]  # [sender][seq]
         self.multicast = defaultdict(dict)
@@ -66,6 +70,7 @@ class History:
 
     def on_multicast(self, event: Event) -> None:
         """Learn a message and its place in the relation."""
+        self.multicasts += 1
         sender = self.sender(event)
         sent = self.multicast[sender]
         if event.message is not None and event.seq not in sent:
@@ -74,6 +79,7 @@ class History:
 
     def on_deliver(self, event: Event) -> None:
         """Learn who delivered what."""
+        self.deliveries += 1
         self.delivered[self.process(event)][self.sender(event)][event.seq] = event
 
     def on_leave(self, event: Event) -> None:

@@ -17,23 +17,27 @@ from semcast.specs.violations import ViolationLog
 from semcast.terms.events import Event
 from semcast.terms.ids import Rank, Seq
 
-LivenessCheck: TypeAlias = Callable[[History, list[Rank], ViolationLog], None]
+LivenessCheck: TypeAlias = Callable[[History, list[Rank], ViolationLog], int]
+"""Returns how many pairs of a message and a process it looked at."""
 
 
-def validity(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
+def validity(history: History, owed: list[Rank], ledger: ViolationLog) -> int:
     """A correct process delivers some m' ⊒ m for each m that it multicast."""
     for pid in owed:
         for seq in history.unsatisfied(pid, pid):
             what = f"process {pid} delivered nothing for {pid}:{seq}, which it multicast"
             ledger.add("validity", what, history.multicast[pid].get(seq))
+    return sum(len(history.multicast[pid]) for pid in owed)
 
 
-def agreement(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
+def agreement(history: History, owed: list[Rank], ledger: ViolationLog) -> int:
     """If a correct process delivers m, all correct processes deliver some m' ⊒ m."""
+    checked = 0
     for sender in range(history.n):
         delivered: dict[Seq, Event] = {}
         for pid in owed:
             delivered.update(history.delivered[pid][sender])
+        checked += len(delivered) * (len(owed) - 1)
         for pid in owed:
             for seq in history.unsatisfied(pid, sender):
                 if (at := delivered.get(seq)) is None:
@@ -43,24 +47,28 @@ def agreement(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
                     f"which process {at.pid} delivered"
                 )
                 ledger.add("agreement", what, history.multicast[sender].get(seq), at)
+    return checked
 
 
-def fifo_completeness(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
+def fifo_completeness(history: History, owed: list[Rank], ledger: ViolationLog) -> int:
     """A correct process that delivers m' delivers some m'' ⊒ m for each m multicast before m'."""
+    checked = 0
     for pid in owed:
         for sender in range(history.n):
             delivered = history.delivered[pid][sender]
             if not delivered:
                 continue
             last = delivered[max(delivered)]
+            checked += sum(seq < last.seq for seq in history.multicast[sender])
             for seq in history.unsatisfied(pid, sender):
                 if seq > last.seq:
                     break
                 what = f"process {pid} delivered {sender}:{last.seq} but nothing for {sender}:{seq}"
                 ledger.add("fifo_completeness", what, history.multicast[sender].get(seq), last)
+    return checked
 
 
-def sender_reliability(history: History, owed: list[Rank], ledger: ViolationLog) -> None:
+def sender_reliability(history: History, owed: list[Rank], ledger: ViolationLog) -> int:
     """All correct processes deliver some m' ⊒ m for each m that a correct process multicast."""
     for sender in owed:
         for pid in owed:
@@ -70,6 +78,7 @@ def sender_reliability(history: History, owed: list[Rank], ledger: ViolationLog)
                     "whose sender never crashed"
                 )
                 ledger.add("sender_reliability", what, history.multicast[sender].get(seq))
+    return len(owed) * sum(len(history.multicast[sender]) for sender in owed)
 
 
 LIVENESS: Final[Mapping[str, LivenessCheck]] = {

@@ -1,14 +1,15 @@
 """What loggers promise to subscribers and to senders.
 
 A subscriber joins with a vector time: it is owed every message that its sender multicast after the
-number named there [RPB §5.3].  It is settled about a message once it delivered it, or was told why
-it never will (a `skip` with a reason), or was told that it is obsolete and got, or was told of the
-loss of, what makes it so.  Numbers go on when a sender recovers, and what a process did in an
-earlier life counts.
+number named there [RPB §5.3].  It is settled about a message once it delivered it, declined it, was
+told that it is obsolete and got, or was told of the loss of, what makes it so; or was told that it
+will not come, for a reason that the trace supports: a logger collected it by age, or no disk holds
+it any more.  Numbers go on when a sender recovers, and what a process did in an earlier life
+counts.
 
 Rule: Reliable Multicast [RPB §2.1], with crashes [RPB §6.1]; stability-oriented collection
 [RPB §5.2]; a logger acknowledges what it has on stable storage [RPB §3.2].
-Departs: only what was acknowledged is owed, since a sender may crash before any logger has it; it
+Departs: what its sender took with it when it crashed, before it was acknowledged, is not owed; it
 counts as acknowledged when `copies` loggers have it.
 """
 
@@ -28,6 +29,7 @@ from semcast.terms.events import (
     CRASH,
     DELIVER,
     DISK,
+    INTEREST,
     JOIN,
     LEAVE,
     MULTICAST,
@@ -54,42 +56,47 @@ def leaving_pid(event: Event) -> Rank:
 class StreamKnowledge(NamedTuple):
     """What one subscriber knows of one sender's stream."""
 
-    delivered: set[Seq]
-    lost: set[Seq]  # skipped, with the reason why it will not come
+    resolved: set[Seq]  # delivered or declined
+    lost: dict[Seq, Event]  # skipped, because it will not come
     obsolete: set[Seq]  # skipped as obsolete
 
 
 class ReliableDelivery:
-    """At the end of a complete run every subscriber is settled about every acknowledged message
-    after its vector.  Who is down or has left is owed nothing."""
+    """At the end of a complete run every subscriber is settled about every message after its
+    vector.  Who is down or has left is owed nothing.
+
+    What it goes by is either at one process or at any time, so clocks do not matter.
+    """
 
     __slots__ = (
-        "_acknowledged",
-        "_down",
-        "_known",
-        "_ledger",
-        "_multicast",
-        "_relation",
-        "_subscribed",
+        *("_acknowledged", "_aged", "_crashed", "_disks", "_down", "_known", "_ledger"),
+        *("_multicast", "_relation", "_subscribed", "checked"),
     )
 
     def __init__(self, ledger: ViolationLog, relation: str) -> None:
         self._ledger = ledger
         self._relation = ObsolescenceRelation(relation)
+        self.checked = 0  # pairs of a subscriber and a message that it is owed
         self._multicast: defaultdict[Rank, dict[Seq, Event]] = defaultdict(dict)
-        self._acknowledged: defaultdict[Rank, dict[Seq, Event]] = defaultdict(dict)
+        self._acknowledged: defaultdict[Rank, set[Seq]] = defaultdict(set)
+        self._crashed: dict[Rank, int] = {}  # the last incarnation that crashed
+        self._aged: dict[Rank, Seq] = {}  # by sender, how far some logger collected by age
+        self._disks: defaultdict[Rank, defaultdict[Rank, set[Seq]]]  # by logger and sender
+        self._disks = defaultdict(lambda: defaultdict(set))
         self._subscribed: dict[Rank, dict[Rank, Seq]] = {}
         self._down: set[Rank] = set()
         self._known: defaultdict[tuple[Rank, Rank], StreamKnowledge]
         self._known = defaultdict(
-            lambda: StreamKnowledge(set(), set(), set())
+            lambda: StreamKnowledge(set(), {}, set())
         )  # by subscriber and sender
 
     def handlers(self) -> Mapping[str, EventHandler]:
         """The events it learns from."""
         return {
             MULTICAST: self.on_multicast,
+            APPEND: self.on_append,
             ACKNOWLEDGE: self.on_acknowledge,
+            RECLAIM: self.on_reclaim,
             DELIVER: self.on_deliver,
             SKIP: self.on_skip,
             JOIN: self.on_join,
@@ -104,18 +111,32 @@ class ReliableDelivery:
             self._multicast[event.sender][event.seq] = event
             self._relation.on_multicast(declared_by(event))
 
+    def on_append(self, event: Event) -> None:
+        """One more disk holds it."""
+        self._disks[event.pid][event.sender].add(event.seq)
+
     def on_acknowledge(self, event: Event) -> None:
-        """From now on it is owed."""
-        self._acknowledged[event.sender].setdefault(event.seq, event)
+        """It is owed even if its sender crashes."""
+        self._acknowledged[event.sender].add(event.seq)
+
+    def on_reclaim(self, event: Event) -> None:
+        """What is collected by age may be missed; by stability, `collection_safety` judges."""
+        if event.note == AGE:
+            self._aged[event.sender] = max(event.seq, self._aged.get(event.sender, 0))
 
     def on_deliver(self, event: Event) -> None:
         """Settled."""
-        self._known[event.pid, event.sender].delivered.add(event.seq)
+        self._known[event.pid, event.sender].resolved.add(event.seq)
 
     def on_skip(self, event: Event) -> None:
-        """Told that it will not come, or that it is obsolete."""
+        """Declined, told that it is obsolete, or told that it will not come."""
         known = self._known[event.pid, event.sender]
-        (known.obsolete if event.by_seq else known.lost).add(event.seq)
+        if event.by_seq:
+            known.obsolete.add(event.seq)
+        elif event.note == INTEREST:
+            known.resolved.add(event.seq)
+        else:
+            known.lost.setdefault(event.seq, event)
 
     def on_join(self, event: Event) -> None:
         """A new subscription; one that the process had before is over."""
@@ -126,8 +147,11 @@ class ReliableDelivery:
         self._subscribed.pop(leaving_pid(event), None)
 
     def on_crash(self, event: Event) -> None:
-        """Down; the subscription lasts."""
+        """Down; the subscription lasts, but a lost disk holds nothing any more."""
         self._down.add(event.pid)
+        self._crashed[event.pid] = max(event.inc, self._crashed.get(event.pid, 0))
+        if event.note == DISK:
+            self._disks.pop(event.pid, None)
 
     def on_recover(self, event: Event) -> None:
         """Up again."""
@@ -135,28 +159,49 @@ class ReliableDelivery:
 
     def on_end(self) -> None:
         """Judge each subscriber and stream."""
-        for pid in sorted(self._subscribed.keys() - self._down):
-            after = self._subscribed[pid]
-            for sender, acknowledged in sorted(self._acknowledged.items()):
-                known = self._known[pid, sender]
-                settled = known.delivered | known.lost
+        for sender, sent in sorted(self._multicast.items()):
+            owed, gone = self._owed(sender), self._gone(sender)
+            for pid in sorted(self._subscribed.keys() - self._down):
+                after, known = self._subscribed[pid].get(sender, 0), self._known[pid, sender]
+                settled = known.resolved | (known.lost.keys() & gone)
                 missing = set(self._relation.unsatisfied(sender, settled))
-                for seq in sorted(acknowledged):
-                    if seq <= after.get(sender, 0) or seq in settled:
-                        continue
-                    if seq in missing or seq not in known.obsolete:
-                        self._report(pid, acknowledged[seq], seq in known.obsolete)
+                mine = [seq for seq in owed if seq > after]
+                self.checked += len(mine)
+                for seq in mine:
+                    is_obsolete = seq in known.obsolete and seq not in missing
+                    if seq not in settled and not is_obsolete:
+                        self._report(pid, sent[seq], known)
 
-    def _report(self, pid: Rank, acknowledged: Event, obsolete: bool) -> None:
-        sender, seq = acknowledged.sender, acknowledged.seq
-        why = (
-            "was notified that it is obsolete and received nothing newer"
-            if obsolete
-            else "was not notified"
-        )
+    def _owed(self, sender: Rank) -> list[Seq]:
+        """Its messages without those that it took with it when it crashed."""
+        crashed, promised = self._crashed.get(sender, 0), self._acknowledged[sender]
+        sent = sorted(self._multicast[sender].items())
+        return [seq for seq, event in sent if seq in promised or event.inc > crashed]
+
+    def _gone(self, sender: Rank) -> set[Seq]:
+        """Its messages that nobody can get any more: collected by age, or acknowledged and on no
+        disk."""
+        held = set().union(*(streams[sender] for streams in self._disks.values()))
+        aged, promised = self._aged.get(sender, 0), self._acknowledged[sender]
+        return {
+            seq
+            for seq in self._multicast[sender]
+            if seq <= aged or (seq in promised and seq not in held)
+        }
+
+    def _report(self, pid: Rank, sent: Event, known: StreamKnowledge) -> None:
+        sender, seq = sent.sender, sent.seq
+        skip = known.lost.get(seq)
+        why = "was not notified"
+        if skip is not None:
+            why = (
+                f"was notified that it will not come ({skip.note or 'no reason'}), but no logger "
+                "collected it by age and no disk that held it was lost"
+            )
+        elif seq in known.obsolete:
+            why = "was notified that it is obsolete and received nothing newer"
         what = f"subscriber {pid} is owed {sender}:{seq}, did not deliver it and {why}"
-        sent = self._multicast[sender].get(seq)
-        self._ledger.add("reliable_delivery", what, sent, acknowledged)
+        self._ledger.add("reliable_delivery", what, sent, skip)
 
 
 class CollectionSafety:
@@ -165,10 +210,13 @@ class CollectionSafety:
     That includes who joins later with a vector before it.
     """
 
-    __slots__ = ("_has", "_ledger", "_multicast", "_reclaimed", "_subscribed")
+    __slots__ = ("_has", "_ledger", "_multicast", "_reclaimed", "_subscribed", "checked")
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
+        self.checked = (
+            0  # pairs of a subscriber and a message that it is owed and that was reclaimed
+        )
         self._multicast: defaultdict[Rank, list[Seq]] = defaultdict(list)
         self._has: defaultdict[tuple[Rank, Rank], set[Seq]] = defaultdict(set)
         # By subscriber and sender: after its vector, it has everything up to this number.
@@ -222,6 +270,7 @@ class CollectionSafety:
         whole, sent = self._subscribed[pid], self._multicast[sender]
         has = self._has[pid, sender]
         for place in range(bisect_right(sent, whole.get(sender, 0)), bisect_right(sent, seq)):
+            self.checked += 1
             if sent[place] not in has:
                 return sent[place]
         whole[sender] = max(whole.get(sender, 0), seq)
@@ -241,12 +290,13 @@ class Durability:
     A logger that was told of m only when it was obsolete keeps what makes it so instead.
     """
 
-    __slots__ = ("_appended", "_copies", "_ledger", "_relation")
+    __slots__ = ("_appended", "_copies", "_ledger", "_relation", "checked")
 
     def __init__(self, ledger: ViolationLog, relation: str, copies: int) -> None:
         self._ledger = ledger
         self._relation = ObsolescenceRelation(relation)
         self._copies = copies
+        self.checked = 0  # acknowledgements
         self._appended: defaultdict[Rank, dict[tuple[Rank, Seq], Event]] = defaultdict(dict)
 
     def handlers(self) -> Mapping[str, EventHandler]:
@@ -274,6 +324,7 @@ class Durability:
 
     def on_acknowledge(self, event: Event) -> None:
         """Count the copies."""
+        self.checked += 1
         message = event.sender, event.seq
         copies = sum(
             message in held or self._is_superseded(*message, held)

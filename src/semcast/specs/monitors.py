@@ -11,6 +11,7 @@ liveness at the end, and only of a complete run.
     assert not monitors.violations
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -48,6 +49,15 @@ class EventMonitor(Protocol):
         ...
 
 
+class PropertyMonitor(EventMonitor, Protocol):
+    """A watcher that judges a property."""
+
+    @property
+    def checked(self) -> int:
+        """How often the property could have been broken: its obligations so far."""
+        ...
+
+
 @runtime_checkable
 class EndMonitor(Protocol):
     """A watcher that judges when the trace has ended."""
@@ -75,7 +85,7 @@ class RestartMonitor(Protocol):
         ...
 
 
-_SAFETY: Final[Mapping[str, Callable[[History, ViolationLog], EventMonitor]]] = {
+_SAFETY: Final[Mapping[str, Callable[[History, ViolationLog], PropertyMonitor]]] = {
     "integrity": Integrity,
     "at_most_once": AtMostOnce,
     "fifo_order": FifoOrder,
@@ -102,7 +112,7 @@ class RunFacts(NamedTuple):
 
 
 # Monitors that keep what they need themselves: processes come, go and recover.
-_SELF_CONTAINED: Final[Mapping[str, Callable[[ViolationLog, RunFacts], EventMonitor]]] = {
+_SELF_CONTAINED: Final[Mapping[str, Callable[[ViolationLog, RunFacts], PropertyMonitor]]] = {
     "view_order": lambda ledger, _: ViewOrder(ledger),
     "sending_view_delivery": lambda ledger, _: SendingViewDelivery(ledger),
     "semantic_view_synchrony": lambda ledger, run: SemanticViewSynchrony(
@@ -127,14 +137,15 @@ class Monitors:
     """One per run of the processes 0 to n - 1; reads events, never changes them.
 
     `names` are the properties promised, `unjudged` those of them that could not be decided, and
-    why; `violations` holds the first few of each property, `counts` the number of all.
+    why; `violations` holds the first few of each property, `counts` the number of all.  After
+    `on_end`, `obligations` says of each property promised how often it could have been broken.
     Groups with views that were founded apart share nothing, not even the numbers of their views:
     each lineage is judged by itself.  What happens to a process outside views counts in all.
     """
 
     __slots__ = (
         *("_facts", "_last", "_ledger", "_lineages", "_of_life", "_outside", "_tables"),
-        *("names", "unjudged"),
+        *("names", "obligations", "unjudged"),
     )
 
     def __init__(
@@ -153,6 +164,7 @@ class Monitors:
             raise ConfigError(f"f: {f} is not between 0 and n - 1 = {n - 1}")
         self.names = promised(protocol, order) if promises is None else promises
         self.unjudged = dict.fromkeys(self.names & AT_THE_END, _NOT_QUIET)
+        self.obligations = Counter(dict.fromkeys(sorted(self.names), 0))
         self._ledger = ViolationLog()
         self._facts = RunFacts(protocol, order, relation, f, n, parameters or {})
         self._of_life: dict[tuple[int, int], int] = {}
@@ -202,6 +214,7 @@ class Monitors:
             # Who has gone on to another lineage is not of this one any more.
             present = frozenset(pid for pid in correct if self._last.get(pid, lineage) == lineage)
             self.unjudged.update(judges.on_end(present, complete))
+            self.obligations.update(judges.obligations)
 
     @property
     def violations(self) -> list[Violation]:
@@ -215,34 +228,42 @@ class Monitors:
 
 
 class _OfLineage:
-    """The monitors of one lineage, or of a run without views; `by_kind` says who sees what."""
+    """The monitors of one lineage, or of a run without views; `by_kind` says who sees what.
+    `obligations` is for after the end."""
 
-    __slots__ = ("_beside", "_causal", "_history", "_ledger", "_names", "_purges", "by_kind")
+    __slots__ = (
+        *("_beside", "_causal", "_history", "_judges", "_ledger", "_names", "_purges", "by_kind"),
+        "obligations",
+    )
 
     def __init__(self, names: frozenset[str], facts: RunFacts, ledger: ViolationLog) -> None:
         self._names, self._ledger = names, ledger
         self._history = History(facts.relation, facts.n, by_life="view_order" in names)
-        watchers: list[EventMonitor] = [
-            make(self._history, ledger) for name, make in _SAFETY.items() if name in names
-        ]
+        self.obligations: dict[str, int] = {}
+        self._judges: dict[str, PropertyMonitor] = {
+            name: make(self._history, ledger) for name, make in _SAFETY.items() if name in names
+        }
         by_place = facts.order == "total" and facts.relation.partition(":")[0] == "item"
         has_views = "view_order" in names
         if "semantic_integrity" in names:
-            watchers.append(SemanticIntegrity(self._history, ledger, by_place=by_place))
+            integrity = SemanticIntegrity(self._history, ledger, by_place=by_place)
+            self._judges["semantic_integrity"] = integrity
         self._purges = PurgesInViews(self._history, ledger, by_place=by_place)
         if "purge_safety" in names and has_views:
-            watchers.append(self._purges)
+            self._judges["purge_safety"] = self._purges
         elif "purge_safety" in names:
             replicated = facts.protocol in REPLICATED
-            watchers.append(PurgeSafety(self._history, ledger, f=facts.f, replicated=replicated))
+            purges = PurgeSafety(self._history, ledger, f=facts.f, replicated=replicated)
+            self._judges["purge_safety"] = purges
         self._causal: CausalOrder | None = None
         if "causal_order" in names:
             self._causal = CausalOrder(self._history, ledger)
-            watchers.append(self._causal)
+            self._judges["causal_order"] = self._causal
         self._beside = {
             name: make(ledger, facts) for name, make in _SELF_CONTAINED.items() if name in names
         }
-        watchers.extend(self._beside.values())
+        self._judges |= self._beside
+        watchers: list[EventMonitor] = [*self._judges.values()]
         watchers.append(self._history)  # Last: monitors look before it records.
         self.by_kind: Table = {}
         for watcher in watchers:
@@ -265,12 +286,13 @@ class _OfLineage:
                 watcher.on_quiet(correct)
             if isinstance(watcher, SequentialConsistency) and watcher.reason:
                 unjudged[name] = watcher.reason
+        self.obligations = {name: judge.checked for name, judge in self._judges.items()}
         if not complete:
             return unjudged
         owed = self._history.owed(correct)
         for name, verdict in LIVENESS.items():
             if name in self._names:
-                verdict(self._history, owed, self._ledger)
+                self.obligations[name] = verdict(self._history, owed, self._ledger)
         if self._causal is not None and "causal_completeness" in self._names:
-            self._causal.on_end(owed)
+            self.obligations["causal_completeness"] = self._causal.on_end(owed)
         return unjudged

@@ -16,12 +16,13 @@ from semcast.terms.ids import Seq
 class SemanticIntegrity:
     """No process delivers m after it delivered some m' ⊐ m."""
 
-    __slots__ = ("_by_place", "_history", "_last", "_ledger", "_newest")
+    __slots__ = ("_by_place", "_history", "_last", "_ledger", "_newest", "checked")
 
     def __init__(self, history: History, ledger: ViolationLog, *, by_place: bool) -> None:
         self._history = history
         self._ledger = ledger
         self._by_place = by_place
+        self.checked = 0  # deliveries after another one of their stream, or item by place
         self._newest: dict[tuple[ProcessKey, ProcessKey], Event] = {}
         self._last: dict[tuple[ProcessKey, int, int], Event] = {}  # of each view and item, by place
 
@@ -34,6 +35,7 @@ class SemanticIntegrity:
         history = self._history
         process, stream = history.process(event), history.sender(event)
         newest = self._newest.get((process, stream))
+        self.checked += newest is not None
         if newest is None or newest.seq <= event.seq:
             self._newest[process, stream] = event
         else:
@@ -50,6 +52,7 @@ class SemanticIntegrity:
         if declared is None or declared.item is None:
             return
         last = self._last.setdefault((process, event.view, declared.item), event)
+        self.checked += last is not event
         if last.position < event.position:
             self._last[process, event.view, declared.item] = event
         elif last.position > event.position and not declared.keep:
@@ -66,12 +69,13 @@ class SemanticIntegrity:
 class PurgesInViews:
     """A process purges a message only for one that makes it obsolete."""
 
-    __slots__ = ("_by_place", "_claims", "_history", "_ledger", "_places")
+    __slots__ = ("_by_place", "_claims", "_history", "_ledger", "_places", "checked")
 
     def __init__(self, history: History, ledger: ViolationLog, *, by_place: bool) -> None:
         self._history = history
         self._ledger = ledger
         self._by_place = by_place
+        self.checked = 0  # purges
         self._places: dict[tuple[ProcessKey, Seq], tuple[int, int]] = {}
         self._claims: list[tuple[Event, ProcessKey]] = []  # that need the places of messages
 
@@ -87,6 +91,7 @@ class PurgesInViews:
 
     def on_purge(self, event: Event) -> None:
         """Judge by the stream at once, by places at the end."""
+        self.checked += 1
         self.on_place(event)
         stream = self._history.sender(event)
         by = stream if event.by_sender < 0 else (event.by_sender, event.by_inc)

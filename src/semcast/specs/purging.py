@@ -41,6 +41,7 @@ class PurgeSafety:
         "_reached",
         "_replicated",
         "_safe",
+        "checked",
     )
 
     def __init__(self, history: History, ledger: ViolationLog, *, f: int, replicated: bool) -> None:
@@ -48,6 +49,7 @@ class PurgeSafety:
         n = history.n
         self._history = history
         self._ledger = ledger
+        self.checked = 0  # purges, skips, reclaims, and claims that something is safe or stable
         self._f = f
         self._replicated = replicated
         self._frontier: list[list[Seq]] = [[0] * n for _ in range(n)]
@@ -85,6 +87,7 @@ class PurgeSafety:
 
     def on_skip(self, event: Event) -> None:
         """A notice exists only of what was purged for good somewhere."""
+        self.checked += 1
         if event.seq not in self._purged[event.sender]:
             what = f"skip of {event.sender}:{event.seq}, which no process had purged"
             self._report(event, what, self._history.multicast[event.sender].get(event.seq))
@@ -92,6 +95,7 @@ class PurgeSafety:
 
     def on_purge(self, event: Event) -> None:
         """Obsolete, by a message that is here (delivery) or safe (retransmission)."""
+        self.checked += 1
         sender, seq, by_seq = event.sender, event.seq, event.by_seq
         if not self._history.relation.obsoletes(sender, seq, by_seq):
             self._report_purge(event, "which does not make it obsolete")
@@ -110,12 +114,14 @@ class PurgeSafety:
 
     def on_safe(self, event: Event) -> None:
         """At more than f processes the frontier has reached it."""
+        self.checked += 1
         if not self._is_safe(event.sender, event.seq):
             what = f"claim that {event.sender}:{event.seq} is safe: {self._reach(event.sender)}"
             self._report(event, what, *self._reached[event.sender].values())
 
     def on_stable(self, event: Event) -> None:
         """Every process that nobody has forgotten has reached it."""
+        self.checked += 1
         row, seq = self._frontier[event.sender], event.seq
         if min(row) >= seq:
             return

@@ -82,6 +82,10 @@ class ObsolescenceRelation:
         del self._requests[sender]
         return Known(seq, None, keep, _NOTHING, frozenset(items), since)
 
+    def known(self, sender: Stream, seq: Seq) -> Known | None:
+        """What was declared of a message, if it was multicast."""
+        return self._messages.get(sender, _NO_MESSAGES).get(seq)
+
     def directly(self, sender: Stream, seq: Seq, by_seq: Seq) -> bool:
         """Whether what was declared of `by_seq` itself makes `seq` obsolete."""
         stream = self._messages.get(sender, _NO_MESSAGES)

@@ -12,16 +12,15 @@ may decline a message (`drop`), as [RPB §2.2] lets it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from semcast.specs.automaton import Action
 from semcast.specs.relation import ObsolescenceRelation, as_carried
 from semcast.specs.violations import ViolationLog
-from semcast.terms.events import DELIVER, MULTICAST, SKIP, Event
+from semcast.terms.events import DELIVER, INTEREST, MULTICAST, SKIP, Event
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import DataMessage
 
-INTEREST: Final = "interest"
 Time: TypeAlias = Mapping[Rank, Seq]
 """A vector time: per sender, how far; 0 for who is not in it [RPB §5.3]."""
 

@@ -17,7 +17,6 @@ from semcast.specs.monitors import REPLICATED, Monitors, RunFacts
 from semcast.specs.verdict import (
     BY_CLOCKS,
     EXAMPLES,
-    EXERCISED_BY,
     UNKNOWN_CLOCKS,
     CheckVerdict,
     PropertyResult,
@@ -51,7 +50,7 @@ class CheckResults:
     runs: int = 0
     events: int = 0
     judged: dict[str, int] = field(default_factory=dict)  # on how many runs
-    exercised: set[str] = field(default_factory=set)
+    obligations: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, set[str]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[tuple[tuple[int, ...], ViolationExample]]] = field(
@@ -65,7 +64,7 @@ class CheckResults:
         runs: int,
         violations: int,
         examples: Iterable[tuple[tuple[int, ...], ViolationExample]],
-        is_exercised: bool,
+        obligations: int,
         reasons: Iterable[str] = (),
     ) -> None:
         """Add the result of a property on some runs; each example comes with its place."""
@@ -74,8 +73,7 @@ class CheckResults:
         self.reasons.setdefault(name, set()).update(reasons)
         ordered = sorted([*self.examples.get(name, ()), *examples], key=lambda each: each[0])
         self.examples[name] = ordered[:EXAMPLES]
-        if is_exercised:
-            self.exercised.add(name)
+        self.obligations[name] = self.obligations.get(name, 0) + obligations
 
     def verdict(self, names: Iterable[str]) -> CheckVerdict:
         """The verdict on all of them."""
@@ -83,11 +81,12 @@ class CheckResults:
 
     def _result(self, name: str) -> PropertyResult:
         return result_of(
+            name,
             (self.judged.get(name, 0), self.runs),
             self.reasons.get(name, ()),
             self.counts.get(name, 0),
             [example for _, example in self.examples.get(name, ())],
-            is_exercised=name in self.exercised,
+            self.obligations.get(name, 0),
         )
 
 
@@ -115,7 +114,7 @@ def check_run(
         results.events += sum(1 for stream in streams for _ in stream)
         return
     ordered = Interleaving(streams, causes_of(run.facts, monitors.names), skew_ns=run.skew_ns)
-    kinds = _judge(monitors, ordered, multicasts, results)
+    _judge(monitors, ordered, multicasts, results)
     monitors.on_end(run.correct, complete=run.complete)
     for name in judged:
         violations = monitors.counts.get(name, 0)
@@ -128,7 +127,7 @@ def check_run(
             runs=1,
             violations=violations,
             examples=[_example(run.run_id, one) for one in mine],
-            is_exercised=bool(kinds & EXERCISED_BY[name]),
+            obligations=monitors.obligations[name],
         )
 
 
@@ -152,21 +151,18 @@ def causes_of(facts: RunFacts, names: frozenset[str]) -> Causes:
 
 def _judge(
     monitors: Monitors, events: Iterable[Event], multicasts: int, results: CheckResults
-) -> set[str]:
-    """Feed the events to the monitors; returns the kinds that occurred."""
-    kinds: set[str] = set()
+) -> None:
+    """Feed the events to the monitors."""
     on_event, count = monitors.on_event, 0
     for event in events:
         count += 1
         kind = event.kind
-        kinds.add(kind)
         if kind == MULTICAST:
             multicasts -= 1
         elif kind == LEAVE and not multicasts and event.note == DRAINED:
             continue  # It left when nothing more was to come, and was excluded from nothing.
         on_event(event)
     results.events += count
-    return kinds
 
 
 def _example(run_id: int, violation: Violation) -> tuple[tuple[int, ...], ViolationExample]:

@@ -26,6 +26,11 @@ class Integrity:
         """The events it judges."""
         return {MULTICAST: self.on_multicast, DELIVER: self.on_deliver}
 
+    @property
+    def checked(self) -> int:
+        """Multicasts and deliveries."""
+        return self._history.multicasts + self._history.deliveries
+
     def on_multicast(self, event: Event) -> None:
         """A number names one message of the process that multicasts it."""
         m = event.message
@@ -68,6 +73,11 @@ class AtMostOnce:
         """The events it judges."""
         return {DELIVER: self.on_deliver}
 
+    @property
+    def checked(self) -> int:
+        """Deliveries."""
+        return self._history.deliveries
+
     def on_deliver(self, event: Event) -> None:
         """A second delivery of the same message is one too many."""
         first = self._history.delivery(event)
@@ -79,16 +89,22 @@ class AtMostOnce:
 class FifoOrder:
     """No process delivers m after m' if their sender multicast m before m'."""
 
-    __slots__ = ("_history", "_last", "_ledger")
+    __slots__ = ("_ended", "_history", "_last", "_ledger")
 
     def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
         self._last: defaultdict[ProcessKey, dict[ProcessKey, Event]] = defaultdict(dict)
+        self._ended = 0  # streams of lives that are over
 
     def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
         return {DELIVER: self.on_deliver}
+
+    @property
+    def checked(self) -> int:
+        """Deliveries after the first of a stream at a process."""
+        return self._history.deliveries - self._ended - sum(map(len, self._last.values()))
 
     def on_deliver(self, event: Event) -> None:
         """The numbers that a process delivers of one sender strictly increase."""
@@ -101,18 +117,20 @@ class FifoOrder:
 
     def on_restart(self, event: Event) -> None:
         """The order starts anew."""
-        self._last.pop(event.pid, None)
+        self._ended += len(self._last.pop(event.pid, ()))
 
 
 class ItemOrder:
     """FIFO Order between messages of one sender that share an item, or of which one may not be
-    purged: what is never obsolete may be what gives later values their meaning."""
+    purged: what is never obsolete may be what gives later values their meaning.  Both are as the
+    application declared them; of what nobody multicast, as the message has them."""
 
-    __slots__ = ("_history", "_ledger", "_seen")
+    __slots__ = ("_history", "_ledger", "_seen", "checked")
 
     def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
+        self.checked = 0  # deliveries after one that they must follow
         self._seen: defaultdict[ProcessKey, defaultdict[ProcessKey, _Seen]]
         self._seen = defaultdict(lambda: defaultdict(_Seen))
 
@@ -125,20 +143,26 @@ class ItemOrder:
         message = event.message
         if message is None:
             return
-        seen = self._seen[self._history.process(event)][self._history.sender(event)]
-        is_fixed = message.item is None or message.never_purge
+        history = self._history
+        stream = history.sender(event)
+        known = history.relation.known(stream, event.seq)
+        item, keep = message.item, message.never_purge
+        if known is not None:
+            item, keep = known.item, known.keep
+        seen = self._seen[history.process(event)][stream]
+        is_fixed = item is None or keep
         barrier = seen.newest if is_fixed else seen.fixed
+        last = None if item is None else seen.last.get(item)
+        self.checked += barrier is not None or last is not None
         if barrier is not None and event.seq < barrier.seq:
             which = "the first" if is_fixed else "the second"
             self._report(event, barrier, f"{which} of which may not be purged")
-        elif message.item is not None:
-            last = seen.last.get(message.item)
-            if last is not None and event.seq <= last.seq:
-                self._report(event, last, f"both of item {message.item}")
+        elif last is not None and event.seq <= last.seq:
+            self._report(event, last, f"both of item {item}")
         if is_fixed:
             seen.fixed = event
-        if message.item is not None:
-            seen.last[message.item] = event
+        if item is not None:
+            seen.last[item] = event
         if seen.newest is None or seen.newest.seq < event.seq:
             seen.newest = event
 

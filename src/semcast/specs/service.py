@@ -30,10 +30,11 @@ class ExactlyOnceRequests:
     """No server executes a request as an update twice, an update has one place, what is answered
     was executed, and all answers to one request are the same."""
 
-    __slots__ = ("_executed", "_ledger", "_placed", "_replied", "_updated")
+    __slots__ = ("_executed", "_ledger", "_placed", "_replied", "_updated", "checked")
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
+        self.checked = 0  # updates executed, and answers
         self._executed: set[RequestId] = set()
         self._updated: dict[tuple[Rank, int, RequestId], Event] = {}
         self._placed: dict[RequestId, Event] = {}
@@ -49,6 +50,7 @@ class ExactlyOnceRequests:
         self._executed.add(request)
         if event.note != UPDATE:
             return
+        self.checked += 1
         first = self._updated.setdefault((event.pid, event.inc, request), event)
         if first is not event:
             self._report(event, "executed", "twice", first)
@@ -60,6 +62,7 @@ class ExactlyOnceRequests:
 
     def on_reply(self, event: Event) -> None:
         """Compare with the first answer."""
+        self.checked += 1
         first = self._replied.setdefault((event.client, event.request), event)
         if first.digest != event.digest:
             self._report(event, "answered", f"differently from process {first.pid}", first)
@@ -82,10 +85,14 @@ class SequentialConsistency:
     Invariant: `_version[p]` is the state that server p has.
     """
 
-    __slots__ = ("_at", "_found", "_ledger", "_placed", "_read", "_replied", "_version", "reason")
+    __slots__ = (
+        *("_at", "_found", "_ledger", "_placed", "_read", "_replied", "_version"),
+        *("checked", "reason"),
+    )
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
+        self.checked = 0  # executions and answers
         self.reason = ""  # why it cannot be judged, if so
         self._found: list[tuple[str, Event | None, Event]] = []
         self._version: defaultdict[Rank, int] = defaultdict(int)
@@ -163,6 +170,7 @@ class SequentialConsistency:
             self._add(reply, what)
 
     def _needs_witness(self, present: bool) -> None:
+        self.checked += 1
         if not present:
             self.reason = NO_WITNESS
 

@@ -20,10 +20,13 @@ from semcast.terms.ids import Rank, Seq
 class TotalOrder:
     """A place names one message and a message one place; each process goes up."""
 
-    __slots__ = ("_at", "_last", "_ledger", "_place")
+    __slots__ = ("_at", "_last", "_ledger", "_place", "checked")
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
+        self.checked = (
+            0  # deliveries after another of the process, or where another process had one
+        )
         self._last: dict[Incarnation, Event] = {}
         self._at: dict[tuple[int, int], Event] = {}
         self._place: dict[tuple[Rank, int, Seq], Event] = {}
@@ -35,6 +38,7 @@ class TotalOrder:
     def on_deliver(self, event: Event) -> None:
         """Compare with what it delivered last, and with others at that place."""
         if not event.position:
+            self.checked += 1
             self._report(event, "without a place in the total order")
             return
         place = _place(event)
@@ -46,6 +50,7 @@ class TotalOrder:
         if _message(other) != _message(event):
             self._report(event, f"where process {other.pid} delivered {_name(other)}", other)
         elsewhere = self._place.setdefault(_message(event), event)
+        self.checked += last is not None or other is not event or elsewhere is not event
         if _place(elsewhere) != place:
             self._report(event, f"which process {elsewhere.pid} did {_at(elsewhere)}", elsewhere)
 
@@ -57,10 +62,11 @@ class TotalOrder:
 class PrefixDelivery:
     """What a process delivers in a view is a beginning of its total order, without omissions."""
 
-    __slots__ = ("_delivered", "_ledger")
+    __slots__ = ("_delivered", "_ledger", "checked")
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
+        self.checked = 0  # places
         self._delivered: defaultdict[tuple[Incarnation, int], dict[int, Event]] = defaultdict(dict)
 
     def handlers(self) -> Mapping[str, EventHandler]:
@@ -75,6 +81,7 @@ class PrefixDelivery:
     def on_end(self) -> None:
         """Look for the first place that was left out."""
         for (life, view), delivered in self._delivered.items():
+            self.checked += len(delivered)
             for place, position in enumerate(sorted(delivered), 1):
                 if place != position:
                     what = (
@@ -88,10 +95,11 @@ class PrefixDelivery:
 class Confirmation:
     """What is confirmed in a view was delivered by every member of it before."""
 
-    __slots__ = ("_confirmed", "_delivered", "_ledger", "_members", "_multicast")
+    __slots__ = ("_confirmed", "_delivered", "_ledger", "_members", "_multicast", "checked")
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
+        self.checked = 0  # confirmations, and the messages that they are the first to confirm
         self._members: dict[int, tuple[Rank, ...]] = {}
         self._multicast: defaultdict[tuple[int, Incarnation], dict[Seq, Event]] = defaultdict(dict)
         self._delivered: defaultdict[tuple[int, Incarnation, Seq], set[Rank]] = defaultdict(set)
@@ -124,12 +132,14 @@ class Confirmation:
         """Judge every message of that sender in that view up to the number."""
         view, sender = event.view, (event.sender, event.sender_inc)
         sent = self._multicast[view, sender]
+        self.checked += 1
         if event.seq not in sent:
             self._report(event, event.seq, None, "which was not multicast in it")
             return
         members = self._members.get(view, ())
         start = self._confirmed.get((view, sender), 0)
         for seq in sorted(seq for seq in sent if start < seq <= event.seq):
+            self.checked += 1
             behind = sorted(set(members) - self._delivered[view, sender, seq])
             if behind:
                 who = ", ".join(map(str, behind))

@@ -1,7 +1,8 @@
 """The verdict on recorded executions, whoever reached it: monitors in this process or Spark.
 
 A property that no run promises, or that cannot be judged of those that do, is `not applicable`; one
-that had no event to judge is `not exercised`.  Neither ever counts as passed.
+that nothing in the runs could have broken, since it had no obligation, is `not exercised`.  Neither
+ever counts as passed.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -34,7 +35,21 @@ FAIL: Final = "fail"
 NOT_APPLICABLE: Final = "not applicable"
 NOT_EXERCISED: Final = "not exercised"
 EXAMPLES: Final = 3  # of each property
-NO_EVENTS: Final = "no event that it judges was recorded"
+# Why a property had no obligation, where it is not that nothing it judges was recorded.
+_NO_EVENTS: Final = "no event that it judges was recorded"
+_NO_OBLIGATIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(LIVENESS, "no process was owed a message"),
+    "fifo_order": "no process delivered two messages of a sender",
+    "item_order": "no process delivered two messages that have an order",
+    "causal_order": "no process delivered a message of a sender that it knew of",
+    "causal_completeness": "no process delivered a message",
+    "semantic_integrity": "no process delivered two messages of a sender",
+    "semantic_view_synchrony": "no message was delivered in a view that two processes left",
+    "total_order": "no process delivered two messages, and no two delivered the same one",
+    "primary_order": "no primary view followed another one",
+    "reliable_delivery": "no subscriber was owed a message",
+    "collection_safety": "nothing that a subscriber was owed was reclaimed",
+}
 
 # Properties that speak of the end of a run, which must have been left to fall quiet.
 AT_THE_END: Final = frozenset({*LIVENESS, "causal_completeness", "reliable_delivery"})
@@ -46,7 +61,7 @@ UNKNOWN_CLOCKS: Final = (
     "it is not known by how much the clocks of the processes differ; give --skew-ms"
 )
 
-# Without an event of one of these kinds there is nothing to judge.
+# The events by which columns, which see no monitor, count the obligations of a property.
 EXERCISED_BY: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(PROPERTIES, frozenset((DELIVER,))),
     **dict.fromkeys(("integrity", *LIVENESS), frozenset((MULTICAST, DELIVER))),
@@ -81,11 +96,13 @@ class ViolationExample:
 
 @dataclass(frozen=True, slots=True)
 class PropertyResult:
-    """The result of one property: `violations` counts all, `examples` are the first few."""
+    """The result of one property: `violations` counts all, `examples` are the first few;
+    `obligations` says how often it could have been broken."""
 
     status: str
     reason: str = ""
     violations: int = 0
+    obligations: int = 0
     examples: tuple[ViolationExample, ...] = ()
 
 
@@ -138,12 +155,12 @@ def reason_against(
 
 
 def result_of(
+    name: str,
     runs: tuple[int, int],
     reasons: Iterable[str],
     violations: int,
     examples: Sequence[ViolationExample],
-    *,
-    is_exercised: bool,
+    obligations: int,
 ) -> PropertyResult:
     """The result of a property that was judged on the first of two numbers of runs, `runs`, of the
     second; `reasons` say why it was not judged on the others."""
@@ -155,8 +172,11 @@ def result_of(
     if violations:
         what = examples[0].what
         reason = f"{what} ({on})" if on else what
-        return PropertyResult(FAIL, reason, violations, tuple(examples))
-    return PropertyResult(PASS, on) if is_exercised else PropertyResult(NOT_EXERCISED, NO_EVENTS)
+        found = max(obligations, violations)
+        return PropertyResult(FAIL, reason, violations, found, tuple(examples))
+    if not obligations:
+        return PropertyResult(NOT_EXERCISED, _NO_OBLIGATIONS.get(name, _NO_EVENTS))
+    return PropertyResult(PASS, on, obligations=obligations)
 
 
 def shown(event: Event, attribute: str) -> dict[str, Any]:

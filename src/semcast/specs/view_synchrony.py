@@ -26,10 +26,14 @@ class SemanticViewSynchrony:
     the first, the other delivered some m' ⊒ m in it.  Under total order, m' may be of any sender.
     """
 
-    __slots__ = ("_current", "_gone", "_ledger", "_order", "_relation", "_through", "_views")
+    __slots__ = (
+        *("_current", "_gone", "_ledger", "_order", "_relation", "_through", "_views"),
+        "checked",
+    )
 
     def __init__(self, ledger: ViolationLog, relation: str, order: str) -> None:
         self._ledger = ledger
+        self.checked = 0  # pairs of a message and a process that others are compared with
         self._relation = relation
         self._order = order
         self._current: dict[Rank, Event] = {}  # by process, what it installed last
@@ -106,6 +110,8 @@ class SemanticViewSynchrony:
         if is_last:
             mine = {name: event for name, event in view.sent.items() if name[0] in lives}
             wanted = {**mine, **wanted}
+        if is_last or len(lives) > 1:
+            self.checked += len(wanted) * len(lives)
         for life in lives:
             own = view.delivered[life]
             if not wanted.keys() <= own.keys():

@@ -31,10 +31,11 @@ class ViewOrder:
     member of; a number names one membership; what a process says to happen in a view happens while
     it is in it."""
 
-    __slots__ = ("_current", "_first", "_ledger", "_misplaced")
+    __slots__ = ("_current", "_first", "_ledger", "_misplaced", "checked")
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
+        self.checked = 0  # views installed
         self._current: dict[Incarnation, Event] = {}
         self._first: dict[int, Event] = {}  # by view
         self._misplaced: set[tuple[Incarnation, int]] = set()
@@ -46,6 +47,7 @@ class ViewOrder:
 
     def on_install(self, event: Event) -> None:
         """Compare with the view it had, and with how others installed the same view."""
+        self.checked += 1
         life, view = (event.pid, event.inc), event.view
         if event.pid not in event.members:
             self._report(event, f"installed view {view}, but is not a member of it")
@@ -80,10 +82,11 @@ class ViewOrder:
 class SendingViewDelivery:
     """No message is delivered in another view than the one it was multicast in."""
 
-    __slots__ = ("_ledger", "_multicast")
+    __slots__ = ("_ledger", "_multicast", "checked")
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
+        self.checked = 0  # deliveries
         self._multicast: dict[tuple[Rank, int, Seq], Event] = {}
 
     def handlers(self) -> Mapping[str, EventHandler]:
@@ -96,6 +99,7 @@ class SendingViewDelivery:
 
     def on_deliver(self, event: Event) -> None:
         """A message that nobody multicast is integrity's concern."""
+        self.checked += 1
         sent = self._multicast.get((event.sender, event.sender_inc, event.seq))
         if sent is not None and sent.view != event.view:
             what = (
@@ -112,11 +116,12 @@ class PrimaryOrder:
     votes on the view after it, so it counts, who is dropped does not.  With a fixed number of
     `servers`, each has a majority of them instead [VSD §1]."""
 
-    __slots__ = ("_leaving", "_ledger", "_primary", "_servers")
+    __slots__ = ("_leaving", "_ledger", "_primary", "_servers", "checked")
 
     def __init__(self, ledger: ViolationLog, servers: int | None) -> None:
         self._ledger = ledger
         self._servers = servers
+        self.checked = 0  # pairs of consecutive primary views, or with `servers` single ones
         self._primary: dict[int, tuple[Event, frozenset[Rank]]] = {}
         self._leaving: dict[Rank, int] = {}  # and in which incarnation
 
@@ -140,11 +145,13 @@ class PrimaryOrder:
         """Judge the primary views in their order."""
         in_order = [self._primary[view] for view in sorted(self._primary)]
         if self._servers is not None:
+            self.checked += len(in_order)
             for install, _ in in_order:
                 if 2 * len(set(install.members)) <= self._servers:
                     self._report_few(install, self._servers)
             return
         for (before, _), (after, leaving) in pairwise(in_order):
+            self.checked += 1
             one, other = set(before.members), set(after.members)
             shared = len(one & (other | leaving))
             if 2 * shared > len(one):

@@ -82,6 +82,7 @@ DRAINED: Final = "drained"
 ORDER: Final = "order"
 AGE: Final = "age"
 DISK: Final = "disk"
+INTEREST: Final = "interest"  # of a skip: the application declined the message
 NOT_PRIMARY: Final = "0"
 UPDATE: Final = "update"
 QUERY: Final = "query"

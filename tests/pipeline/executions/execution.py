@@ -13,7 +13,7 @@ from semcast.traces.event_rows import events_of, row_of
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
 from semcast.traces.tables import event_table
 
-RELATIONS = ("item", "none", "list", "bitmap", "all")
+RELATIONS = ("item", "none", "list", "bitmap", "all", "update-fin")
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Execution:
 def random_message(rng: Random, relation: str, sender: int, seq: int) -> DataMessage:
     """A message with the annotation that the relation asks for."""
     item, covers, keep = None, b"", rng.random() < 0.1
-    if relation == "item" and rng.random() < 0.8:
+    if relation in ("item", "update-fin") and rng.random() < 0.8:
         item = rng.randrange(3)
     distances = [d for d in range(1, min(seq, 5)) if rng.random() < 0.4]
     if relation == "list":

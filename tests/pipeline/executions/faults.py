@@ -9,7 +9,7 @@ from semcast.terms.events import CONFIRM, DELIVER, MULTICAST, Event
 NOTES = {
     "install": ("", "0"),
     "join": ("", "0:1", "0:4 1:2"),
-    "skip": ("", "lost"),
+    "skip": ("", "lost", "age", "interest"),
     "reclaim": ("", "age"),
     "crash": ("", "disk"),
     "execute": ("update", "query"),

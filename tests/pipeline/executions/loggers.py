@@ -46,6 +46,8 @@ class Topic:
         self.sent = {sender: [] for sender in SENDERS}
         self.stored = {logger: set() for logger in LOGGERS}
         self.acknowledged = set()
+        self.doubtful = set()  # not acknowledged when the sender crashed
+        self.aged = dict.fromkeys(SENDERS, 0)
         self.reclaimed = dict.fromkeys(SENDERS, 0)
         self.vector = {}
         self.down = set()
@@ -123,6 +125,8 @@ class Topic:
                 self.reclaimed[sender] = max(seq, self.reclaimed[sender])
             if is_safe or self.rng.random() < 0.2:
                 note = "" if is_safe else AGE
+                if note:
+                    self.aged[sender] = max(seq, self.aged[sender])
                 self.say(RECLAIM, self.rng.choice(LOGGERS), sender, seq, note=note)
 
     def come_or_go(self) -> None:
@@ -140,12 +144,14 @@ class Topic:
             self.say(JOIN, pid, note=" ".join(f"{s}:{seq}" for s, seq in vector.items() if seq))
 
     def fail(self) -> None:
-        pid = self.rng.choice(sorted({*LOGGERS, *SUBSCRIBERS} - self.down))
+        pid = self.rng.choice(sorted({*SENDERS, *LOGGERS, *SUBSCRIBERS} - self.down))
         is_gone = pid in LOGGERS and self.rng.random() < 0.5
         self.say(CRASH, pid, note=DISK * is_gone)
         if is_gone:
             self.stored[pid].clear()
-        if pid in LOGGERS or self.rng.random() < 0.7:
+        if pid in SENDERS:
+            self.doubtful |= {(pid, seq) for seq in self.sent[pid]} - self.acknowledged
+        if pid not in SUBSCRIBERS or self.rng.random() < 0.7:
             self.inc[pid] += 1
             self.say(RECOVER, pid)
         else:
@@ -153,17 +159,24 @@ class Topic:
 
     def settle(self, pid: int) -> None:
         """The subscriber gets the rest, or is told about it."""
-        for message in sorted(self.acknowledged - self.delivered[pid]):
+        sent = {(sender, seq) for sender in SENDERS for seq in self.sent[sender]}
+        owed = sent - (self.doubtful - self.acknowledged) - self.delivered[pid]
+        for message in sorted(owed):
             if message[1] <= self.vector[pid].get(message[0], 0):
                 continue
             how = self.rng.random()
-            if how < 0.15:
+            if how < 0.4 and self.is_gone(*message):
                 self.lost[pid].add(message)
-                self.say(SKIP, pid, *message, note="lost")
+                self.say(SKIP, pid, *message, note=self.rng.choice(("lost", "age")))
             elif how > 0.5 or not self.is_replaced(pid, message):
                 self.deliver(pid, message)
             else:
                 self.say(SKIP, pid, *message, by_seq=message[1] + 1)
+
+    def is_gone(self, sender: int, seq: int) -> bool:
+        """Collected by age, or acknowledged and on no disk."""
+        is_held = any((sender, seq) in held for held in self.stored.values())
+        return seq <= self.aged[sender] or ((sender, seq) in self.acknowledged and not is_held)
 
     def is_replaced(self, pid: int, message: tuple[int, int]) -> bool:
         sender, seq = message

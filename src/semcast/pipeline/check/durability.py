@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from semcast.pipeline.check.evidence import clock_skews, of_kind, with_event
 from semcast.pipeline.check.listed_relation import (
+    ANNOTATION,
     ListedMessage,
     RowDict,
     annotated,
@@ -49,9 +50,7 @@ def durability(trace: TraceTables) -> DataFrame:
         .agg(itself)
         .where("itself < copies")
     )
-    messages = annotated(trace, MULTICAST).select(
-        *_MESSAGE, "is_listed", "is_kept", "line", "covers"
-    )
+    messages = annotated(trace, MULTICAST).select(*_MESSAGE, "is_listed", "line", *ANNOTATION)
     known = few.join(messages, [*_MESSAGE], "left")
     by_line = _by_replace_key(known.where("line is not null and not is_kept"), appended, messages)
     by_lists = _by_lists(known.where("is_listed"), appended, messages.where("is_listed"))

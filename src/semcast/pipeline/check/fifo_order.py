@@ -5,7 +5,7 @@ the sender's stream.  So the place of m among the process's deliveries is compar
 place of all later messages, of those of its item, or of those that may not be purged.
 
 Rule: FIFO Order [SRB §2.1], [SRM §4.2].  Item Order is FIFO Order between messages of one sender
-that share an item, or of which one may not be purged.
+that share an item, or of which one may not be purged, as their application declared them.
 """
 
 import numpy as np
@@ -16,9 +16,13 @@ from semcast.pipeline.check.stream_block import (
     NEVER,
     FirstEvents,
     Mask,
+    Places,
     StreamBlock,
     StreamInfo,
     ViolationRows,
+    declares_item,
+    declares_keep,
+    happened_before,
     has_item,
     has_message,
     is_kept,
@@ -74,15 +78,20 @@ class ItemOrderCheck:
 
     def _judge(self, block: StreamBlock, every: FirstEvents, later: "LaterDeliveries") -> None:
         records = every.records
-        is_fixed = ~has_item(records) | is_kept(records)
-        fixed = block.firsts(records[is_fixed])
+        items = DeclaredItems(block, records)
+        fixed = block.firsts(records[items.is_fixed])
         if later.of_all.passed(every).any() or not every.is_first.all():
-            self._judge_late(every, fixed, is_fixed, later)  # Else it is FIFO Order: more.
-        later.add(every, fixed, records[has_item(records)])
+            self._judge_late(every, fixed, items, later)  # Else it is FIFO Order: more.
+        later.add(every, fixed, records[items.is_about], items.items[items.is_about])
 
     def _judge_late(
-        self, every: FirstEvents, fixed: FirstEvents, is_fixed: Mask, later: "LaterDeliveries"
+        self,
+        every: FirstEvents,
+        fixed: FirstEvents,
+        items: "DeclaredItems",
+        later: "LaterDeliveries",
     ) -> None:
+        is_fixed, is_about = items.is_fixed, items.is_about
         records, rest = every.records, (every.rows + 1, every.pids)
         barrier = np.where(
             is_fixed, later.of_all.places(every, *rest), later.of_fixed.places(fixed, *rest)
@@ -93,25 +102,47 @@ class ItemOrderCheck:
             last = beyond.record(known, every.rows[i] + 1, every.pids[i])
             which = "the first" if is_fixed[i] else "the second"
             self._report(records[i], last, f"{which} of which may not be purged")
-        is_about = has_item(records)
-        self._judge_items(records[is_about], crossed[is_about], later.of_item)
+        about, of = records[is_about], items.items[is_about]
+        self._judge_items(about, of, crossed[is_about], later.of_item)
 
-    def _judge_items(self, records: EventTable, is_judged: Mask, later: PerItemState) -> None:
-        order = np.lexsort((records["place"], records["item"], records["pid"]))
-        records, is_judged = records[order], is_judged[order]
-        pids, items, seqs = records["pid"], records["item"], records["seq"]
+    def _judge_items(
+        self, records: EventTable, items: Places, is_judged: Mask, later: PerItemState
+    ) -> None:
+        order = np.lexsort((records["place"], items, records["pid"]))
+        records, items, is_judged = records[order], items[order], is_judged[order]
+        pids, seqs = records["pid"], records["seq"]
         shared = (pids[1:] == pids[:-1]) & (items[1:] == items[:-1])
         for i in np.flatnonzero(shared & (seqs[1:] <= seqs[:-1]) & ~is_judged[1:]):
             self._report(records[i + 1], records[i], f"both of item {items[i]}")
-        rows = later.rows(records["item"])
+        rows = later.rows(items)
         is_late = records["place"] > later.values[rows, records["pid"]]
         for i in np.flatnonzero(is_late & ~is_judged):
-            why = f"later messages of its item {records['item'][i]} had been delivered"
+            why = f"later messages of its item {items[i]} had been delivered"
             self._report(records[i], None, why)
 
     def _report(self, one: EventRecord, last: EventRecord | None, why: str) -> None:
         what = f"{too_late(self._stream, one, last)}, {why}"
         self._findings.add(self._stream, "item_order", what, last, one)
+
+
+class DeclaredItems:
+    """By delivery, the item that was declared of the message, if any, and whether it may not be
+    purged; of what nobody had multicast, as it was delivered."""
+
+    def __init__(self, block: StreamBlock, delivered: EventTable) -> None:
+        self.items: Places = delivered["item"].astype(np.int64)
+        self.is_about, never_purged = has_item(delivered), is_kept(delivered)
+        rows = delivered["seq"] - block.base
+        known = block.messages.known(rows)
+        sent = block.messages.at(rows[known])
+        known[known] = happened_before(
+            block.stream, sent["pid"], sent["place"], sent["ts"], delivered[known]
+        )
+        multicasts = block.messages.at(rows[known])
+        self.items[known] = multicasts["own_item"]
+        self.is_about[known] = declares_item(multicasts)
+        never_purged[known] = declares_keep(multicasts)
+        self.is_fixed: Mask = ~self.is_about | never_purged
 
 
 class LaterDeliveries:
@@ -123,11 +154,11 @@ class LaterDeliveries:
         self.of_fixed = EarliestEvent(n)
         self.of_item = PerItemState(n, NEVER, np.int64)
 
-    def add(self, every: FirstEvents, fixed: FirstEvents, about: EventTable) -> None:
+    def add(self, every: FirstEvents, fixed: FirstEvents, about: EventTable, items: Places) -> None:
         """Carry a block over to the older ones; `about`: those of its records with an item."""
         self.of_all.update(every)
         self.of_fixed.update(fixed)
-        rows = self.of_item.rows(about["item"])
+        rows = self.of_item.rows(items)
         scatter_min(self.of_item.values, rows, about["pid"], about["place"])
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.evidence import clock_skews, of_kind, with_multicast
+from semcast.pipeline.check.evidence import clock_skews, of_kind
 from semcast.pipeline.check.subscriber_knowledge import resolved_messages
 from semcast.pipeline.check.subscriptions import active_at_end, last_not_owed, subscriptions
 from semcast.pipeline.check.violations import event, violations
@@ -21,6 +21,7 @@ from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import (
     ACKNOWLEDGE,
     AGE,
+    CRASH,
     DELIVER,
     MULTICAST,
     RECEIVE,
@@ -34,9 +35,9 @@ _WORD: Final = 63  # bits of a mask
 
 
 def reliable_delivery(trace: TraceTables) -> DataFrame:
-    """At the end every subscriber that is up is settled about every acknowledged message after its
-    vector: it delivered it, was told that it will not come, or was told that it is obsolete and
-    got, or was told of the loss of, what makes it so."""
+    """At the end every subscriber that is up is settled about every message after its vector: it
+    delivered or declined it, was told that it will not come, which the trace supports, or was told
+    that it is obsolete and got, or was told of the loss of, what makes it so."""
     subscribers = active_at_end(trace)
     is_owed = F.col("seq") > last_not_owed(F.col("sender"))
     word, bit = F.expr(f"place div {_WORD}"), F.expr(f"cast(place % {_WORD} as int)")
@@ -52,21 +53,16 @@ def reliable_delivery(trace: TraceTables) -> DataFrame:
             F.sum(F.bit_count("mask")).alias("done"),
         )
     )
-    vectors = subscribers.groupBy("run_id").agg(F.collect_list("after").alias("vectors"))
-    owed = F.filter("vectors", lambda v: F.col("seq") > last_not_owed(F.col("sender"), v))
     wrong = (
-        of_kind(trace, ACKNOWLEDGE)
-        .groupBy("run_id", *_MESSAGE)
-        .agg(F.min_by(event(), F.struct("ts_ns", "pid", "n")).alias("acknowledged"))
-        .join(F.broadcast(vectors), "run_id")
+        _owed_messages(trace, subscribers)
         .join(done, ["run_id", *_MESSAGE], "left")
-        .where(F.coalesce("done", F.lit(0)) < F.size(owed))
+        .where(F.coalesce("done", F.lit(0)) < F.col("owed"))
     )
     mask = F.coalesce(F.try_element_at("masks", word), F.lit(0))
     rows = (
         wrong.join(F.broadcast(subscribers), "run_id")
         .where(is_owed & (F.getbit(mask, bit) == 0))
-        .select("run_id", "pid", *_MESSAGE, "acknowledged")
+        .select("run_id", "pid", *_MESSAGE, "sent")
     )
     what = F.format_string(
         "subscriber %d is owed %d:%d and has neither it nor a message that supersedes it",
@@ -74,8 +70,33 @@ def reliable_delivery(trace: TraceTables) -> DataFrame:
         "sender",
         "seq",
     )
-    rows = with_multicast(rows, trace, ACKNOWLEDGE, _MESSAGE)
-    return violations(rows, "reliable_delivery", what, F.col("sent"), F.col("acknowledged"))
+    return violations(rows, "reliable_delivery", what, F.col("sent"))
+
+
+def owed_messages(trace: TraceTables) -> DataFrame:
+    """How many pairs there are of a subscriber and a message that it is owed (`obligations`)."""
+    owed = _owed_messages(trace, active_at_end(trace))
+    return owed.agg(F.coalesce(F.sum("owed"), F.lit(0)).alias("obligations"))
+
+
+def _owed_messages(trace: TraceTables, subscribers: DataFrame) -> DataFrame:
+    """Messages with their multicast (`sent`) and the number of those who are owed them (`owed`),
+    without what a sender took with it when it crashed."""
+    first = F.struct("ts_ns", "pid", "n")
+    crashed = of_kind(trace, CRASH).groupBy("run_id", F.col("pid").alias("sender"))
+    promised = of_kind(trace, ACKNOWLEDGE).select("run_id", *_MESSAGE).distinct()
+    vectors = subscribers.groupBy("run_id").agg(F.collect_list("after").alias("vectors"))
+    owed = F.filter("vectors", lambda v: F.col("seq") > last_not_owed(F.col("sender"), v))
+    return (
+        of_kind(trace, MULTICAST)
+        .groupBy("run_id", *_MESSAGE)
+        .agg(F.min_by(event(), first).alias("sent"))
+        .join(promised.withColumn("is_promised", F.lit(True)), ["run_id", *_MESSAGE], "left")
+        .join(F.broadcast(crashed.agg(F.max("inc").alias("crashed"))), ["run_id", "sender"], "left")
+        .where("is_promised or crashed is null or sent.inc > crashed")
+        .join(F.broadcast(vectors), "run_id")
+        .withColumn("owed", F.size(owed))
+    )
 
 
 def collection_safety(trace: TraceTables) -> DataFrame:
@@ -84,19 +105,7 @@ def collection_safety(trace: TraceTables) -> DataFrame:
     That includes who joins later with a vector before it.  Of each subscription and sender the
     first wrong reclaim is reported.
     """
-    reclaims = (
-        of_kind(trace, RECLAIM)
-        .where(F.coalesce(F.col("attrs")["reason"], F.lit("")) != AGE)
-        .select("run_id", *_MESSAGE, "ts_ns", event().alias("reclaim"))
-        .join(F.broadcast(clock_skews(trace)), "run_id")
-    )
-    claims = (
-        reclaims.join(F.broadcast(subscriptions(trace)), "run_id")
-        .where("until is null or until > ts_ns + skew_ns")
-        .withColumn("last", last_not_owed(F.col("sender")))
-        .where("seq > last")
-        .withColumn("ts_ns", F.greatest("ts_ns", "joined.ts_ns"))  # Who joins later: by then.
-    )
+    claims = _claims(trace)
     has = _first_had(trace, claims)
     judged = _wrong_claims(claims, has, of_kind(trace, MULTICAST))
     first = judged.groupBy(*_STREAM).agg(
@@ -111,6 +120,28 @@ def collection_safety(trace: TraceTables) -> DataFrame:
     joined = F.col("joined")
     proof = F.when(~is_later, joined), F.col("reclaim"), F.when(is_later, joined)
     return violations(lacking, "collection_safety", what, *proof)
+
+
+def claimed(trace: TraceTables) -> DataFrame:
+    """How often something was reclaimed that a subscriber was owed (`obligations`)."""
+    return _claims(trace).agg(F.count("*").alias("obligations"))
+
+
+def _claims(trace: TraceTables) -> DataFrame:
+    """Reclaims that are not by age, for each subscriber that is owed some of what was reclaimed."""
+    reclaims = (
+        of_kind(trace, RECLAIM)
+        .where(F.coalesce(F.col("attrs")["reason"], F.lit("")) != AGE)
+        .select("run_id", *_MESSAGE, "ts_ns", event().alias("reclaim"))
+        .join(F.broadcast(clock_skews(trace)), "run_id")
+    )
+    return (
+        reclaims.join(F.broadcast(subscriptions(trace)), "run_id")
+        .where("until is null or until > ts_ns + skew_ns")
+        .withColumn("last", last_not_owed(F.col("sender")))
+        .where("seq > last")
+        .withColumn("ts_ns", F.greatest("ts_ns", "joined.ts_ns"))  # Who joins later: by then.
+    )
 
 
 _OF_CLAIM: Final = ("seq", "ts_ns", "skew_ns", "last", "reclaim", "joined")

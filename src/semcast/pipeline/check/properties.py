@@ -15,21 +15,34 @@ from pyspark.sql import functions as F
 
 from semcast.pipeline.check import causality, run_monitors, streams
 from semcast.pipeline.check.durability import durability
-from semcast.pipeline.check.loggers import collection_safety, reliable_delivery
+from semcast.pipeline.check.loggers import (
+    claimed,
+    collection_safety,
+    owed_messages,
+    reliable_delivery,
+)
 from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.service import exactly_once_requests, sequential_consistency
 from semcast.pipeline.check.total_order import confirmation, prefix_delivery, total_order
-from semcast.pipeline.check.view_synchrony import semantic_view_synchrony
-from semcast.pipeline.check.views import primary_order, sending_view_delivery, view_order
+from semcast.pipeline.check.view_synchrony import compared, semantic_view_synchrony
+from semcast.pipeline.check.views import (
+    following_views,
+    primary_order,
+    sending_view_delivery,
+    view_order,
+)
 from semcast.pipeline.reading.trace import TraceTables
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """How a property is judged.  `needs_witness`: only from recorded positions and versions."""
+    """How a property is judged.  `needs_witness`: only from recorded positions and versions.
+    `obligations` counts how often it could have been broken, where the number of events that it
+    judges says too little: one row with that column."""
 
     violations: Callable[[TraceTables], DataFrame]
     needs_witness: bool = False
+    obligations: Callable[[TraceTables], DataFrame] | None = None
 
 
 PropertyGroup: TypeAlias = Callable[[TraceTables, Mapping[str, Column | None]], DataFrame]
@@ -53,13 +66,13 @@ PROPERTIES: Final[Mapping[str, Property]] = {
     **{name: _one_of(family, name) for family, names in PROPERTY_GROUPS.items() for name in names},
     "view_order": Property(view_order),
     "sending_view_delivery": Property(sending_view_delivery),
-    "semantic_view_synchrony": Property(semantic_view_synchrony),
-    "primary_order": Property(primary_order),
+    "semantic_view_synchrony": Property(semantic_view_synchrony, obligations=compared),
+    "primary_order": Property(primary_order, obligations=following_views),
     "total_order": Property(total_order),
     "prefix_delivery": Property(prefix_delivery),
     "confirmation": Property(confirmation),
-    "reliable_delivery": Property(reliable_delivery),
-    "collection_safety": Property(collection_safety),
+    "reliable_delivery": Property(reliable_delivery, obligations=owed_messages),
+    "collection_safety": Property(collection_safety, obligations=claimed),
     "durability": Property(durability),
     "exactly_once_requests": Property(exactly_once_requests),
     "sequential_consistency": Property(sequential_consistency, needs_witness=True),

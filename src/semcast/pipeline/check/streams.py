@@ -66,7 +66,7 @@ RULES: Final[Mapping[str, PropertyRule]] = {
     "integrity": PropertyRule(IntegrityCheck, _SENT),
     "at_most_once": PropertyRule(AtMostOnceCheck, frozenset({DELIVER})),
     "fifo_order": PropertyRule(FifoOrderCheck, frozenset({DELIVER})),
-    "item_order": PropertyRule(ItemOrderCheck, frozenset({DELIVER})),
+    "item_order": PropertyRule(ItemOrderCheck, _SENT),
     "purge_safety": PropertyRule(PurgeSafetyCheck, _MOVED),
     **{name: PropertyRule(CompletenessCheck, _SENT) for name in LIVENESS},
 }

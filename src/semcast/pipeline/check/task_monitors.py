@@ -20,7 +20,7 @@ from semcast.traces.schema import EVENT_COLUMNS, EVENTS, ProcessInfo, RunInfo, a
 
 # One row for each run and property; under no name the number of events.
 _RESULTS: Final = (
-    "run_id bigint, property string, judged int, violations bigint, is_exercised boolean, "
+    "run_id bigint, property string, judged int, violations bigint, obligations bigint, "
     "reasons array<string>, examples string"
 )
 _SCHEMA: Final = arrow_schema(EVENT_COLUMNS)
@@ -37,7 +37,7 @@ def add_from_tasks(trace: TraceTables, names: Sequence[str], results: CheckResul
         F.count("*").alias("runs"),
         F.sum("judged").alias("judged"),
         F.sum("violations").alias("violations"),
-        F.max("is_exercised").alias("is_exercised"),
+        F.sum("obligations").alias("obligations"),
         F.array_distinct(F.flatten(F.collect_set("reasons"))).alias("reasons"),
         F.when(F.col("property") != "", first).alias("examples"),
     )
@@ -51,7 +51,7 @@ def add_from_tasks(trace: TraceTables, names: Sequence[str], results: CheckResul
             runs=row["judged"],
             violations=row["violations"],
             examples=[one for text in row["examples"] or () for one in _examples(text)],
-            is_exercised=row["is_exercised"],
+            obligations=row["obligations"],
             reasons=row["reasons"],
         )
 
@@ -69,7 +69,7 @@ _ROW: Final = pa.schema(
         ("property", pa.string()),
         ("judged", pa.int32()),
         ("violations", pa.int64()),
-        ("is_exercised", pa.bool_()),
+        ("obligations", pa.int64()),
         ("reasons", pa.list_(pa.string())),
         ("examples", pa.string()),
     ]
@@ -90,7 +90,7 @@ def _results(runs: Any, events: Any, names: Sequence[str]) -> Iterator[dict[str,
         results = CheckResults()
         recorded = RecordedEvents(table if table.num_rows else None, EVENTS)
         judge_run(run, [listed[pid] for pid in sorted(listed)], recorded, names, results)
-        head = {"run_id": run.run_id, "is_exercised": False, "reasons": [], "judged": 1}
+        head = {"run_id": run.run_id, "obligations": 0, "reasons": [], "judged": 1}
         yield {**head, "property": "", "violations": results.events}
         for name in names:
             yield {
@@ -98,7 +98,7 @@ def _results(runs: Any, events: Any, names: Sequence[str]) -> Iterator[dict[str,
                 "property": name,
                 "judged": results.judged.get(name, 0),
                 "violations": results.counts.get(name, 0),
-                "is_exercised": name in results.exercised,
+                "obligations": results.obligations.get(name, 0),
                 "reasons": sorted(results.reasons.get(name, ())),
                 "examples": msgspec.json.encode(results.examples.get(name, ())).decode(),
             }

@@ -14,9 +14,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.event_files import kind_of
 from semcast.pipeline.check.lineages import by_lineage
-from semcast.pipeline.check.properties import PROPERTIES, violations_of
+from semcast.pipeline.check.properties import PROPERTIES, filter_runs, violations_of
 from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.service import is_witnessed
 from semcast.pipeline.check.task_monitors import add_from_tasks
@@ -32,7 +31,6 @@ from semcast.specs.verdict import (
     check_names,
     reason_against,
 )
-from semcast.terms.events import KINDS
 
 TASK_EVENTS_MAX: Final = 500_000  # of a trace whose runs are judged by the monitors, in tasks
 _KIND: Final = ("protocol", "order", "complete")
@@ -59,7 +57,7 @@ def _add_from_queries(trace: TraceTables, names: Sequence[str], results: CheckRe
     found = _found(trace, scopes)
     found = None if found is None else restored(found)
     rows = {row["property"]: row for row in _count_violations(trace, found).collect()}
-    kinds = _kinds_in(trace.events)
+    obligations = _obligations(trace, scopes)
     results.events += rows[""]["violations"]
     results.runs += max((scope.of for scope in scopes.values()), default=0)
     for name, scope in scopes.items():
@@ -69,7 +67,7 @@ def _add_from_queries(trace: TraceTables, names: Sequence[str], results: CheckRe
             runs=scope.runs,
             violations=row["violations"] if row is not None else 0,
             examples=[_example(one) for one in (row["examples"] if row is not None else ())],
-            is_exercised=bool(scope.runs and kinds & EXERCISED_BY[name]),
+            obligations=obligations[name],
             reasons=filter(None, scope.reasons),
         )
 
@@ -102,12 +100,13 @@ def _scopes(trace: TraceTables, names: Iterable[str] | None) -> dict[str, Proper
 
 
 def _found(trace: TraceTables, scopes: Mapping[str, PropertyScope]) -> DataFrame | None:
-    judged = {
-        name: None if scope.runs == scope.of else _is_one_of(scope.kinds)
-        for name, scope in scopes.items()
-        if scope.kinds
-    }
+    judged = {name: _condition(scope) for name, scope in scopes.items() if scope.kinds}
     return violations_of(trace, judged)
+
+
+def _condition(scope: PropertyScope) -> Column | None:
+    """Which runs the property is judged on, over the columns of `with_processes`; None: all."""
+    return None if scope.runs == scope.of else _is_one_of(scope.kinds)
 
 
 def _kinds_of_run(trace: TraceTables, wanted: Iterable[str]) -> list[Row]:
@@ -175,10 +174,21 @@ def _example(one: Row) -> tuple[tuple[int, ...], ViolationExample]:
     return (one["run_id"], *last), ViolationExample(one["run_id"], one["what"], events)
 
 
-def _kinds_in(events: DataFrame) -> frozenset[str]:
-    """The kinds of events that there can be, by the names of the files."""
-    files = events.inputFiles()
-    return frozenset(map(kind_of, files)) if files else KINDS
+def _obligations(trace: TraceTables, scopes: Mapping[str, PropertyScope]) -> dict[str, int]:
+    """By property, how often it could have been broken on the runs that it is judged on: as its
+    query counts it, or the number of events that it judges."""
+    about = with_processes(trace).select("run_id", "absent", _kind().alias("about"))
+    counts = trace.events.groupBy("run_id", "kind").count().join(F.broadcast(about), "run_id")
+    rows = counts.groupBy("about", "absent", "kind").agg(F.sum("count").alias("events")).collect()
+    found = {}
+    for name, scope in scopes.items():
+        judged = {(kind["kind"], tuple(kind["absent"])) for kind in scope.kinds}
+        mine = (row for row in rows if (row["about"], tuple(row["absent"])) in judged)
+        found[name] = sum(row["events"] for row in mine if row["kind"] in EXERCISED_BY[name])
+        count = PROPERTIES[name].obligations
+        if found[name] and count is not None:
+            found[name] = count(filter_runs(trace, _condition(scope))).collect()[0]["obligations"]
+    return found
 
 
 def _event(row: Row) -> dict[str, Any]:

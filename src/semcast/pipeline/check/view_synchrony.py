@@ -32,6 +32,7 @@ from semcast.pipeline.check.evidence import (
 )
 from semcast.pipeline.check.last_view import LAST, remaining, with_positions
 from semcast.pipeline.check.listed_relation import (
+    ANNOTATION,
     ListedMessage,
     RowDict,
     annotated,
@@ -79,6 +80,17 @@ def semantic_view_synchrony(trace: TraceTables) -> DataFrame:
         _missing_listed(delivered.where("is_listed"), sent.where("is_listed"), groups),
     ]
     return _proven(trace, reduce(DataFrame.unionByName, missing), delivered)
+
+
+def compared(trace: TraceTables) -> DataFrame:
+    """How many deliveries others are compared with (`obligations`)."""
+    passages = _transitions(trace)
+    alone = passages.groupBy(*_TRANSITION).agg(F.count("*").alias("lives"))
+    together = passages.join(alone.where(f"lives > 1 or after = {LAST}"), [*_TRANSITION])
+    delivered = of_kind(trace, DELIVER).join(
+        F.broadcast(together), ["run_id", *INCARNATION, "view"]
+    )
+    return delivered.agg(F.count("*").alias("obligations"))
 
 
 def _transitions(trace: TraceTables) -> DataFrame:
@@ -150,7 +162,7 @@ def _absent(messages: DataFrame) -> DataFrame:
 def _missing_listed(delivered: DataFrame, sent: DataFrame, groups: DataFrame) -> DataFrame:
     """The same of a relation that lists, stream by stream."""
     stream = [*_TRANSITION, *STREAM]
-    columns = [*stream, "seq", "covers", "is_kept"]
+    columns = [*stream, "seq", *ANNOTATION]
     rows = delivered.select(*columns, *INCARNATION, F.lit(True).alias("is_wanted")).unionByName(
         sent.select(*columns, "is_wanted"), allowMissingColumns=True
     )

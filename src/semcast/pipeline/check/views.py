@@ -151,6 +151,14 @@ def primary_order(trace: TraceTables) -> DataFrame:
     return found.unionByName(violations(apart, name, how_apart, before, after))
 
 
+def following_views(trace: TraceTables) -> DataFrame:
+    """How many primary views follow another one, or with a fixed number of servers how many there
+    are (`obligations`)."""
+    is_fixed = F.col("protocol").isin(*FIXED_SERVERS).alias("is_fixed")
+    views = _primary_views(trace).join(trace.runs.select("run_id", is_fixed), "run_id")
+    return views.agg(F.count_if(F.expr("is_fixed or before is not null")).alias("obligations"))
+
+
 def _primary_views(trace: TraceTables) -> DataFrame:
     """By run and view, its first `install` (`after`), that of the one before it (`before`), and how
     many of that one's members it shares (`shared`, `of`)."""

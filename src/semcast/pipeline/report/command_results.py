@@ -42,6 +42,7 @@ class PropertyRow(msgspec.Struct, frozen=True):
     reason: str | None = None
     violations: int = 0
     examples: list[ExampleRow] = []
+    obligations: int | None = None  # None in files of before they were counted
 
 
 class CheckResult(CommandResult, frozen=True, kw_only=True):
@@ -54,12 +55,12 @@ class CheckResult(CommandResult, frozen=True, kw_only=True):
 
     def to_verdict(self) -> ResultVerdict:
         """Which properties were violated, how many hold."""
-        of = {status: self._of(status) for status in ("fail", "pass", "not applicable")}
+        unjudged = ("not exercised", "not applicable")
+        of = {status: self._of(status) for status in ("fail", "pass", *unjudged)}
         parts = [f"holding: {len(of['pass'])} of {len(self.properties)}"]
         if of["fail"]:
             parts.insert(0, f"violated: {', '.join(of['fail'])}")
-        if of["not applicable"]:
-            parts.append(f"not applicable: {len(of['not applicable'])}")
+        parts += [f"{status}: {len(of[status])}" for status in unjudged if of[status]]
         return ResultVerdict(
             f"check of {self.events:,} events", "; ".join(parts), self.verdict == "pass"
         )
