@@ -23,7 +23,6 @@ from semcast.terms.messages import (
     Datagram,
     DataMessage,
     Excluded,
-    FrontierVote,
     Nack,
     SafetyGossip,
     StabilityGossip,
@@ -34,7 +33,13 @@ GOSSIP: Final = (StabilityGossip, SafetyGossip)  # A union would be built at eve
 
 
 class DatagramValidator:
-    """One per member; changes nothing, raises `RemoteProtocolError`."""
+    """One per member; changes nothing, raises `RemoteProtocolError`.
+
+    A check returns whether the datagram could not be said of a group that this process is in.
+    Either another process has had this rank: own messages that were never sent are named, or a vote
+    that was never given; or the others went on without this member: what it has not reached is
+    called stable.
+    """
 
     def __init__(self, recipe: Recipe, rank: Rank, frontier: Sequence[Seq]) -> None:
         self.rank = rank
@@ -49,11 +54,45 @@ class DatagramValidator:
         self.places = ORDERS[recipe.order].gives_places
         self.frontier = frontier  # shared with the reception, which alone writes it
 
-    def check_data(self, source: Rank, data: Data, runs: Sequence[kernel.Run]) -> bool:
-        """Refuse what `source` cannot mean in this group; the same question as `implies_exclusion`.
+    def check(self, source: Rank, datagram: Datagram) -> bool:
+        """Refuse what `source` cannot mean in this group, and tell what it implies."""
+        if isinstance(datagram, GOSSIP):
+            return self._check_gossip(datagram)
+        if isinstance(datagram, Nack):
+            self._check_nack(datagram)
+            last = self.frontier[self.rank]
+            return datagram.sender == self.rank and any(end > last for _, end in datagram.spans)
+        if isinstance(datagram, Excluded):
+            self._check_rank(datagram.member)
+        elif isinstance(datagram, WindowEmpty) and datagram.sender != source:
+            raise RemoteProtocolError(
+                f"window empty: sent by member {source} for the stream of member {datagram.sender}"
+            )
+        return False
 
-        `runs` are the messages of the datagram.
-        """
+    def _check_gossip(self, gossip: StabilityGossip | SafetyGossip) -> bool:
+        rank, members, is_foreign = self.rank, self.members, False
+        is_stability = isinstance(gossip, StabilityGossip)
+        if len(gossip.votes) > members:
+            raise RemoteProtocolError(
+                f"gossip: {len(gossip.votes)} votes in a group of {members} members"
+            )
+        for vote in gossip.votes:
+            sender, candidate = vote.sender, vote.candidate
+            self._check_rank(sender)
+            voters = int.from_bytes(vote.voters, "little")
+            if voters >> members:
+                raise RemoteProtocolError(f"gossip: voters outside the group of {members} members")
+            reached, is_own = self.frontier[sender], sender == rank
+            is_foreign |= (
+                (candidate > reached and (is_own or voters >> rank & 1 == 1))
+                or (vote.agreed > reached and (is_own or is_stability))
+                or (is_own and vote.frontier > reached)
+            )
+        return is_foreign
+
+    def check_data(self, source: Rank, data: Data, runs: Sequence[kernel.Run]) -> bool:
+        """The same for messages, which are `runs`."""
         rank, last, is_foreign = self.rank, self.frontier[self.rank], False
         for run in runs:
             if run.sender != source or not run.is_plain:
@@ -66,48 +105,6 @@ class DatagramValidator:
             self._check_stream(notice.sender, source)
             is_foreign |= notice.sender == rank and notice.witness > last
         return is_foreign
-
-    def check(self, source: Rank, datagram: Datagram) -> None:
-        """Refuse what `source` cannot mean in this group."""
-        if isinstance(datagram, Nack):
-            self._check_nack(datagram)
-        elif isinstance(datagram, GOSSIP):
-            if len(datagram.votes) > self.members:
-                raise RemoteProtocolError(
-                    f"gossip: {len(datagram.votes)} votes in a group of {self.members} members"
-                )
-            for ballot in datagram.votes:
-                self._check_ballot(ballot)
-        elif isinstance(datagram, Excluded):
-            self._check_rank(datagram.member)
-        elif isinstance(datagram, WindowEmpty) and datagram.sender != source:
-            raise RemoteProtocolError(
-                f"window empty: sent by member {source} for the stream of member {datagram.sender}"
-            )
-
-    def implies_exclusion(self, datagram: Datagram) -> bool:
-        """Whether it could not be said of a group that this process is in.
-
-        Either another process has had this rank: own messages that were never sent are named, or
-        a vote that was never given; or the others went on without this member: what it has not
-        reached is called stable.
-        """
-        rank, last = self.rank, self.frontier[self.rank]
-        if isinstance(datagram, GOSSIP):
-            is_stability = isinstance(datagram, StabilityGossip)
-            return any(self._cannot_know(ballot, is_stability) for ballot in datagram.votes)
-        if isinstance(datagram, Nack):
-            return datagram.sender == rank and any(end > last for _, end in datagram.spans)
-        return False
-
-    def _cannot_know(self, ballot: FrontierVote, is_stability: bool) -> bool:
-        reached = self.frontier[ballot.sender]
-        if ballot.sender == self.rank and max(ballot.frontier, ballot.candidate) > reached:
-            return True
-        if ballot.agreed > reached and (is_stability or ballot.sender == self.rank):
-            return True
-        counted = int.from_bytes(ballot.voters, "little") >> self.rank & 1
-        return bool(counted) and ballot.candidate > reached
 
     def check_own(self, message: DataMessage, size: int) -> None:
         """Refuse, at the call, what the group does not carry."""
@@ -145,8 +142,8 @@ class DatagramValidator:
                 f"message {message.sender}:{message.seq}: cover list of type "
                 f"{type(covers).__name__}, which relation {self.relation} does not use"
             )
-        is_list = not isinstance(covers, bytes)
-        if len(covers) > self.covers_max or (is_list and any(a >= b for a, b in pairwise(covers))):
+        is_ascending = not covers or type(covers) is bytes or [*covers] == sorted(set(covers))
+        if len(covers) > self.covers_max or not is_ascending:
             raise RemoteProtocolError(
                 f"message {message.sender}:{message.seq}: cover list too long or not ascending"
             )
@@ -165,11 +162,6 @@ class DatagramValidator:
         gaps = [after - end for (_, end), (after, _) in pairwise(nack.spans)]
         if len(nack.spans) > RANGES_MAX or any(gap < 1 for gap in gaps):
             raise RemoteProtocolError(f"nack: {len(nack.spans)} spans, too many or out of order")
-
-    def _check_ballot(self, ballot: FrontierVote) -> None:
-        self._check_rank(ballot.sender)
-        if int.from_bytes(ballot.voters, "little") >> self.members:
-            raise RemoteProtocolError(f"gossip: voters outside the group of {self.members} members")
 
     def _check_rank(self, rank: int) -> None:
         if not 0 <= rank < self.members:

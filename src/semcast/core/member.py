@@ -146,8 +146,7 @@ class Member(Machine):
 
     def _on_control(self, source: Rank, datagram: Datagram, now: float, out: Effects) -> None:
         """What carries no messages."""
-        self.vetting.check(source, datagram)
-        if self.vetting.implies_exclusion(datagram):
+        if self.vetting.check(source, datagram):
             self._end(out)
         else:
             _HANDLERS[type(datagram)](self, source, datagram, now, out)

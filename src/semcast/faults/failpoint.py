@@ -64,13 +64,17 @@ class Isolation(msgspec.Struct, frozen=True, tag="isolation"):
 
 
 class FailpointSet:
-    """The failpoints of one process, with how many events each still has to see."""
+    """The failpoints of one process, with how many events each still has to see.
 
-    __slots__ = ("_left", "_points")
+    `kinds` are the kinds of events and datagrams that it has to be shown.
+    """
+
+    __slots__ = ("_left", "_points", "kinds")
 
     def __init__(self, failpoints: Iterable[Failpoint]) -> None:
         self._points = tuple(failpoints)
         self._left = [point.nth for point in self._points]
+        self.kinds = frozenset(point.kind for point in self._points)
 
     def triggered(self, events: Sequence[Event], sent: Iterable[str] = ()) -> Failpoint | None:
         """Count one handler's events and the kinds of what it sends; the failpoint reached."""

@@ -7,8 +7,8 @@ and leaves every other draw of the run as it was.
 `CpuModel` charges handlers' processor time to the simulated clock [SRM §5.4].
 """
 
-import heapq
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from random import Random
@@ -49,14 +49,13 @@ class VirtualClock:
 
     def at(self, when: float, callback: Callable[..., None], args: tuple[Any, ...] = ()) -> None:
         """Call `callback(*args)` at `when`, which is not before `now`."""
-        heapq.heappush(self._heap, (when, next(self._tie), callback, args))
+        heappush(self._heap, (when, next(self._tie), callback, args))
 
     def run(self, until: float) -> None:
         """Carry out everything due up to and at `until`; then it is `until` (unless infinite)."""
         heap = self._heap
-        pop = heapq.heappop
         while heap and heap[0][0] <= until:
-            self.now, _, callback, args = pop(heap)
+            self.now, _, callback, args = heappop(heap)
             callback(*args)
         if self.now < until < inf:
             self.now = until

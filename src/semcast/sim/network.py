@@ -150,9 +150,8 @@ class Network:
             carried, size = self._prepare(datagram) if self._encodes else (datagram, 0)
             if self._accounting:
                 self._account(source, to, datagram, size)
-            links = row.items() if to is EVERYONE else [(rank, row[rank]) for rank in to]
-            for destination, link in links:
-                receive = self._receivers[destination]
+            for destination in row if to is EVERYONE else to:
+                link, receive = row[destination], self._receivers[destination]
                 if link.plain_s >= 0:
                     at(now + link.plain_s, receive, (source, carried))
                 else:

@@ -362,9 +362,12 @@ class SimProcess:
 
     def _trip(self, tripwire: FailpointSet, out: Effects) -> bool:
         """Whether this handler has reached a failpoint at which the process crashes."""
-        kinds = self._machines.kinds
-        sent = [kind for to, datagram in out.send for _ in to for kind in kinds(datagram)]
-        point = tripwire.triggered(out.events or (), sent)
+        names, kinds = self._machines.kinds, tripwire.kinds
+        events = [event for event in out.events or () if event.kind in kinds]
+        sent: list[str] = []
+        for to, datagram in out.send:
+            sent += [kind for kind in names(datagram) if kind in kinds] * len(to)
+        point = tripwire.triggered(events, sent) if events or sent else None
         if point is None:
             return False
         peers = [pid for pid in range(self._network.size) if pid != self.pid]
