@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -47,6 +48,30 @@ def test_it_shows_the_first_run_that_broke_a_guarantee(broken, tmp_path):
     assert "FAIL agreement" in text
     assert "[SRM §4.2]" in text
     assert about(tmp_path / "page.html")["around"] >= 0
+
+
+def test_a_run_too_long_to_judge_has_what_the_last_check_kept(broken, tmp_path, monkeypatch):
+    trace, page = tmp_path / "broken", tmp_path / "page.html"
+    copytree(broken, trace)
+    monkeypatch.setattr(page_module, "JUDGED_MAX", 0)
+    facts = explain(trace, page)
+    assert (facts["run"], facts["violations"]) == (0, 0)
+    assert main(["check", str(trace)]) == 1
+    facts = explain(trace, page)
+    assert (facts["run"], facts["violations"] > 0) == (FAILING, True)
+    assert about(page)["violations"]
+    assert explain(trace, page, run_id=0)["violations"] == 0
+    (trace / "check.json").write_text('{"events": 1, "properties": {"agreement": 7}}')
+    assert explain(trace, page)["run"] == 0
+
+
+def test_recovery_of_publish_and_subscribe_is_in_the_trace(tmp_path):
+    with recorded_swarm(tmp_path / "trace", "rpbcast") as recorder:
+        for seed in range(6):
+            recorder.run(seed)
+    names = {path.name for path in (tmp_path / "trace" / "events").iterdir()}
+    assert {"kind=nack", "kind=repair"} <= names
+    assert main(["check", str(tmp_path / "trace")]) == 0
 
 
 def test_a_run_can_be_named_and_a_wrong_one_is_refused(broken, tmp_path):

@@ -146,7 +146,7 @@ class Trace:
     def requested(self, sender: Rank, spans: Sequence[Span], target: Rank, out: Effects) -> None:
         """The member requests missing messages from `target`."""
         if out.events is not None:
-            numbers = _numbers(spans)
+            numbers = span_text(spans)
             self._say(out, NACK, sender, spans[0][0], note=numbers, peer=target)
 
     def repaired(
@@ -162,7 +162,7 @@ class Trace:
             return
         sent = SpanSet((message.seq, message.seq) for message in messages)
         gone = SpanSet((notice.first, notice.last) for notice in notices)
-        numbers = [_numbers(sent), _numbers(gone, "~")]
+        numbers = [span_text(sent), span_text(gone, "~")]
         first = min([*sent.firsts[:1], *gone.firsts[:1]])
         self._say(out, REPAIR, sender, first, note=" ".join(filter(None, numbers)), peer=peer)
 
@@ -175,7 +175,7 @@ class Trace:
         self._say(out, CONFIRM, sender, seq)
 
 
-def _numbers(spans: Iterable[Span], mark: str = "") -> str:
+def span_text(spans: Iterable[Span], mark: str = "") -> str:
     """Spans as text, each after `mark`."""
     return " ".join(
         f"{mark}{first}" + (f"-{last}" if last > first else "") for first, last in spans

@@ -17,6 +17,7 @@ import numpy as np
 
 from semcast.experiments.html import document
 from semcast.fleet.trace_verdict import judge_run
+from semcast.pages.kept_verdict import kept_verdict, of_run
 from semcast.pages.space_time import Columns, columns_of, crashes_of, packed, views_of
 from semcast.specs.run_check import CheckResults
 from semcast.specs.verdict import FAIL, CheckVerdict
@@ -73,13 +74,14 @@ def explain(
     """
     root = root_of(Path(directory))
     events, processes = read_events(root / EVENTS), read_processes(root)
-    run, verdict = _chosen(read_runs_in(root), processes, events, run_id)
-    of_run = processes.get(run.run_id, ())
-    columns = columns_of(events.table_of(run), [process.pid for process in of_run])
-    names = {process.pid: process.name for process in of_run}
+    last_check = kept_verdict(Path(directory))
+    run, verdict = _chosen(read_runs_in(root), processes, events, run_id, last_check)
+    members = processes.get(run.run_id, ())
+    columns = columns_of(events.table_of(run), [process.pid for process in members])
+    names = {process.pid: process.name for process in members}
     story = _Story(
         run,
-        of_run,
+        members,
         columns,
         verdict,
         [str(names.get(pid) or f"p{pid}")[:NAME_MAX] for pid in columns.pids.tolist()],
@@ -105,12 +107,21 @@ def _chosen(
     processes: dict[int, tuple[ProcessInfo, ...]],
     events: RecordedEvents,
     run_id: int | None,
+    last_check: CheckVerdict | None,
 ) -> tuple[RunInfo, CheckVerdict | None]:
-    """The run to show, and what the monitors say about it if that takes about a second."""
+    """The run to show, and the verdict on it: the monitors' if that takes about a second, else
+    what the last check of the trace kept of it."""
     wanted = [run for run in runs if run_id in (None, run.run_id)]
     if not wanted:
         known = ", ".join(str(run.run_id) for run in runs[:10])
         raise BadFile(f"no run {run_id}; the trace has {known}{', …' if runs[10:] else ''}")
+    if last_check is not None and run_id is None:
+        broken = {
+            example.run_id
+            for result in last_check.properties.values()
+            for example in result.examples
+        }
+        wanted = [run for run in wanted if run.run_id in broken] or wanted
     first: tuple[RunInfo, CheckVerdict | None] | None = None
     judged = 0
     for run in wanted:
@@ -123,7 +134,10 @@ def _chosen(
         if found.status == FAIL:
             return run, found
         first = first or (run, found)
-    return first or (wanted[0], None)
+    return first or (
+        wanted[0],
+        None if last_check is None else of_run(last_check, wanted[0].run_id),
+    )
 
 
 def _item_names(columns: Columns, names: dict[int, str]) -> list[str]:

@@ -15,6 +15,7 @@ from semcast.core.pubsub.gossip_buffer import GossipBuffer
 from semcast.core.pubsub.member_table import MemberTable
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.recovery import Recovery
+from semcast.core.pubsub.repair_trace import trace_request
 from semcast.core.pubsub.seq_tracker import SeqTracker
 from semcast.core.pubsub.target_selection import TargetSelection
 from semcast.terms.effects import Effects
@@ -119,12 +120,14 @@ class Gossiper:
         peer = self.selection.pick() if lacks and self.deadline != NEVER else None
         if peer is not None:
             self.selection.on_asked(peer, now)
+            trace_request(self.recovery.pid, peer, lacks, out)
             out.send.append(((peer,), RepairRequest(lacks)))
             self.gossip_fast(now)
 
     def _compose(self, peer: Rank, out: Effects) -> Gossip:
         tracker, account = self.tracker, self.account
         lacks = self.recovery.gossip_missing(out)
+        trace_request(self.recovery.pid, peer, lacks, out)
         probe = self.selection.needs_rtt_probe(peer)
         fresh, members = self.roster.fresh, self.roster.signature
         if peer not in self.loggers:
@@ -165,6 +168,7 @@ class Gossiper:
         self._compare_members(peer, digest.members, out)
         wanted = self.recovery.on_digest(digest.holds, out)
         if wanted:
+            trace_request(self.recovery.pid, peer, wanted, out)
             out.send.append(((peer,), RepairRequest(wanted)))
 
     def _compare_members(self, peer: Rank, signature: int, out: Effects) -> bool:

@@ -202,8 +202,8 @@ class Logger:
             (message, [PurgeNotice(sender, a, b, message.seq) for a, b in spans_of(seqs)])
             for message, seqs in answer.superseded.values()
         ]
-        send_repair((peer,), alone, superseded, self.recipe, load, out)
-        multicast_repair(everyone, self.recipe, load, out)
+        send_repair(self.pid, (peer,), alone, superseded, self.recipe, load, out)
+        multicast_repair(self.pid, everyone, self.recipe, load, out)
         self.served += len(alone) + len(everyone) + len(superseded)
         if answer.gaps:
             out.send.append(

@@ -15,6 +15,7 @@ from random import Random
 from typing import TypeAlias
 
 from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.core.pubsub.repair_trace import trace_request
 from semcast.core.pubsub.seq_tracker import SeqTracker
 from semcast.core.pubsub.subscriber_delivery import DECLINED, SubscriberDelivery
 from semcast.core.span_set import SpanSet, first_spans
@@ -172,10 +173,13 @@ class Recovery:
         if not parts:
             return
         if self.loggers and not (self.is_logger and self.rng.random() < 0.5):
-            out.send.append(((self.rng.choice(self.loggers),), RepairRequest(parts)))
+            logger = self.rng.choice(self.loggers)
+            trace_request(self.pid, logger, parts, out)
+            out.send.append(((logger,), RepairRequest(parts)))
             return
         for part in parts:
             if part.sender != self.pid:
+                trace_request(self.pid, part.sender, (part,), out)
                 out.send.append(((part.sender,), RepairRequest((part,))))
 
     def _prune(self) -> None:

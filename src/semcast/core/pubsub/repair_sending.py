@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from semcast.core.outbox import NOTICE_BYTES
 from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.core.pubsub.repair_trace import trace_repair
 from semcast.kernel import size_of
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, Rank, Seq
@@ -56,6 +57,7 @@ class RequestCounter:
 
 
 def send_repair(
+    pid: Rank,
     to: Sequence[Rank],
     messages: Iterable[DataMessage],
     superseded: Iterable[tuple[DataMessage, list[PurgeNotice]]],
@@ -70,17 +72,22 @@ def send_repair(
     for message, purged in [*((m, []) for m in messages), *superseded]:
         needs = size_of(message) + NOTICE_BYTES * len(purged)
         if batch and size + needs > recipe.datagram_bytes:
-            out.send.append((to, Repair(tuple(batch), tuple(notices), load)))
+            _send(pid, to, Repair(tuple(batch), tuple(notices), load), out)
             batch, notices, size = [], [], 0
         batch.append(message)
         notices += purged
         size += needs
     if batch:
-        out.send.append((to, Repair(tuple(batch), tuple(notices), load)))
+        _send(pid, to, Repair(tuple(batch), tuple(notices), load), out)
+
+
+def _send(pid: Rank, to: Sequence[Rank], repair: Repair, out: Effects) -> None:
+    trace_repair(pid, to, repair, out)
+    out.send.append((to, repair))
 
 
 def multicast_repair(
-    messages: list[DataMessage], recipe: PubsubRecipe, load: int, out: Effects
+    pid: Rank, messages: list[DataMessage], recipe: PubsubRecipe, load: int, out: Effects
 ) -> None:
     """Send messages to everyone."""
-    send_repair(EVERYONE, messages, (), recipe, load, out)
+    send_repair(pid, EVERYONE, messages, (), recipe, load, out)

@@ -59,8 +59,9 @@ class RepairServer:
                     collected.append(StreamSpans(part.sender, tuple(spans)[:SPANS_MAX]))
             found += messages
         alone, everyone = self.demand.split_answers(peer, found)
-        send_repair((peer,), alone, (), self.recipe, 0, out)
-        multicast_repair(everyone, self.recipe, 0, out)
+        pid = self.publisher.pid
+        send_repair(pid, (peer,), alone, (), self.recipe, 0, out)
+        multicast_repair(pid, everyone, self.recipe, 0, out)
         if collected:
             out.send.append(((peer,), Collected(tuple(collected))))
 

@@ -11,7 +11,18 @@ from semcast.faults import Crash, FailpointCrash, LateJoin, LeaveAt
 from semcast.specs.multicast_with_crashes import AtLeastOnce, MulticastWithCrashes
 from semcast.specs.reliable_multicast import ReliableMulticast
 from semcast.specs.violations import Violation, ViolationLog
-from semcast.terms.events import ACKNOWLEDGE, AGE, CRASH, DISK, JOIN, LEAVE, RECLAIM, Event
+from semcast.terms.events import (
+    ACKNOWLEDGE,
+    AGE,
+    CRASH,
+    DISK,
+    JOIN,
+    LEAVE,
+    NACK,
+    RECLAIM,
+    REPAIR,
+    Event,
+)
 from semcast.terms.ids import SEQ_MAX, Rank, Seq
 
 
@@ -23,6 +34,7 @@ class PubsubReferee(Referee):
         self.automaton = automaton(case, self.ledger)
         self.has_lost = False  # a disk, or a message by age
         self.disks_lost = 0
+        self.recovery_events = 0  # requests and their answers
         self.subscribed: set[Rank] = set()
         self.promised: dict[Rank, Seq] = {}
         self.reclaimed: dict[tuple[Rank, Rank], Seq] = {}
@@ -43,7 +55,13 @@ class PubsubReferee(Referee):
         elif kind == RECLAIM:
             self.reclaimed[event.pid, event.sender] = event.seq
             self.has_lost |= event.note == AGE
+        elif kind in (NACK, REPAIR):
+            self.recovery_events += 1
         super().on_event(event)
+
+    def progress(self, players: Sequence[Player]) -> object:
+        """Without recovery: a member of pbcast goes on asking for what nobody holds any more."""
+        return self.events - self.recovery_events
 
     def is_excused(self, violation: Violation) -> bool:
         """An acknowledgement on its way does not know that the disk behind it, or the message, is
