@@ -44,7 +44,7 @@ class Case(msgspec.Struct, Generic[R, M], frozen=True, kw_only=True):
 
     The application of p spends `service_s[p]` on each message and takes `take[p]` at a time; who is
     not named is always ready.  `busy_s[p]` is the processor time that p is charged for each input.
-    With `idle_s` a machine is told so long after its first input that the loop has turned.
+    With `idle_s` a machine is told so long after it was sent something that the loop has turned.
     Datagrams travel as objects, or are decoded from their bytes, or are compared with their bytes
     at arrival.  With `is_watched` the automaton of the channel sees every datagram.  The run must
     settle within `quiet_within_s`; quiet is what was still for `still_s`.  With `has_last_words`

@@ -232,6 +232,7 @@ class Application:
         if producer is None or not producer.pending:
             return
         updates = _of_this_incarnation(producer.pending, self._earlier)
+        self._process.await_idle()
         accepted = self._process.machine.submit(updates, now, out)
         self._accepted += accepted
         producer.pending = producer.pending[accepted:]

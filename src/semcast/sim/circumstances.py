@@ -41,9 +41,9 @@ class Circumstances:
     """What a process has to live with, and who looks on.
 
     `isolations` has, by failpoint, how long the process is out of reach.  With `idle_s` the machine
-    is told so long after an input that the loop has turned.  `on_stumble` is called at a failpoint
-    that crashes; a datagram that no correct peer sends goes to `on_error`, and is raised if there
-    is none.
+    is told so long after the application sent that the loop has turned.  `on_stumble` is called at
+    a failpoint that crashes; a datagram that no correct peer sends goes to `on_error`, and is
+    raised if there is none.
     """
 
     rng: Random

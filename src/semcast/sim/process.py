@@ -76,7 +76,7 @@ class SimProcess:
         self._on_datagrams = self.machine.on_datagrams
         self._out = Effects(recording=self._is_recording)
         self.timer = DeadlineTimer(self)
-        self._is_idle_due = self._is_idle = False
+        self._is_idle_due = False
         self._writer.begin()
 
     def on_synced(self, ticket: int) -> None:
@@ -330,19 +330,15 @@ class SimProcess:
             self.application.take(outputs)
         if self.machine.deadline < self.timer.armed[-1]:
             self.timer.arm()
-        if self._idle_s is not None:
-            self._await_idle(self._idle_s)
 
-    def _await_idle(self, idle_s: float) -> None:
-        """The loop turns once after inputs, however many; being told so is none."""
-        if self._is_idle:
-            self._is_idle = False
-        elif not self._is_idle_due:
+    def await_idle(self) -> None:
+        """The application has sent: tell the machine, once, when the loop has turned."""
+        if self._idle_s is not None and not self._is_idle_due:
             self._is_idle_due = True
-            self.after(idle_s, self._on_idle)
+            self.after(self._idle_s, self._on_idle)
 
     def _on_idle(self, now: float, out: Effects) -> None:
-        self._is_idle_due, self._is_idle = False, True
+        self._is_idle_due = False
         self.machine.on_idle(now, out)
 
     def _observe(self, events: Sequence[Event]) -> None:
