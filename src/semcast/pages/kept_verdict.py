@@ -39,7 +39,7 @@ def kept_verdict(trace: Path) -> CheckVerdict | None:
             result.status,
             result.reason,
             result.violations,
-            tuple(
+            examples=tuple(
                 ViolationExample(one.run_id, one.what, tuple(one.events)) for one in result.examples
             ),
         )
@@ -63,5 +63,5 @@ def of_run(verdict: CheckVerdict, run_id: int) -> CheckVerdict | None:
     for name, result in verdict.properties.items():
         examples = tuple(one for one in result.examples if one.run_id == run_id)
         if examples:
-            broken[name] = PropertyResult(FAIL, result.reason, result.violations, examples)
+            broken[name] = PropertyResult(FAIL, result.reason, result.violations, examples=examples)
     return CheckVerdict(verdict.events, broken) if broken else None
