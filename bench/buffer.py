@@ -15,6 +15,7 @@ from side_by_side import report, side_by_side
 from semcast.core.order.fifo import FifoQueue
 from semcast.core.recipe import Recipe
 from semcast.core.relation import make_annotator
+from semcast.kernel import run_of
 from semcast.terms.messages import DataMessage, Update
 from semcast.workloads.predecessor_lists import list_predecessors
 from semcast.workloads.stock import quotes
@@ -44,9 +45,9 @@ def through_queue(recipe: Recipe, held: int) -> Callable[[], int]:
     def run() -> int:
         queue = FifoQueue(recipe)
         for place, message in enumerate(stream):
-            queue.push((message,))
+            queue.push(run_of([message]))
             if place % 4 == 3 or len(queue) > held:
-                queue.pop()
+                queue.pop(1)
         return len(stream)
 
     return run

@@ -25,7 +25,7 @@ def queue_of(text, sender=0, **settings):
 
 
 def drain(queue):
-    return [queue.pop().seq for _ in range(len(queue))]
+    return [queue.pop(1)[0].seq for _ in range(len(queue))]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_barrier_of_one_sender_does_not_bind_another():
     queue = queue_of("a", order="item")
     queue.push(run_of([DataMessage(1, 1)]))
     queue.push(run_of([DataMessage(0, 2, item=ord("a"))]))
-    assert [(m.sender, m.seq) for m in (queue.pop(), queue.pop())] == [(0, 2), (1, 1)]
+    assert [(m.sender, m.seq) for m in (queue.pop(1)[0], queue.pop(1)[0])] == [(0, 2), (1, 1)]
 
 
 def test_eager_purges_at_the_push_and_says_what():
@@ -106,5 +106,5 @@ def test_holds_means_here_and_now():
     first, other = DataMessage(0, 1, item=ord("a")), DataMessage(1, 1)
     assert queue.holds(first)
     assert not queue.holds(other)
-    queue.pop()
+    queue.pop(1)
     assert not queue.holds(first)

@@ -147,6 +147,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "run_of": st.tuples(sequences.map(list)),
     "runs_of": st.tuples(taken),
     "with_item": st.tuples(taken),
+    "later_than": st.tuples(taken, st.integers(0, 9)),
     "build_run": sending,
     "pack_run": sending,
     "label_of": st.tuples(names | numbers | st.just("\ud800")),

@@ -266,7 +266,7 @@ class MemberBuffers:
             return
         self.purged += len(purged)
         gone = [message for message, _ in purged]
-        withdrawn = self.queue.remove_unordered(gone)
+        withdrawn = self.queue.remove_unordered(sender, gone)
         self.skipped += 0 if self._is_for_nobody(sender) else withdrawn
         self._left_store(sender, gone, out)
         for message, by in purged if out.events is not None else ():
@@ -276,9 +276,8 @@ class MemberBuffers:
         """Count messages of one stream, no longer in the store, as held only if they are queued."""
         if sender == self.rank:
             self.own_stored_bytes -= kernel.payload_bytes(messages)
-        if not self.queue.has_none_from(sender):
-            messages = [message for message in messages if not self.queue.holds(message)]
-        self._count(sender, -len(messages), -kernel.payload_bytes(messages))
+        waiting, payload = self.queue.count_waiting(messages)
+        self._count(sender, waiting - len(messages), payload - kernel.payload_bytes(messages))
         if self.has_refused:
             self._tell_room(out)
 
@@ -311,15 +310,21 @@ class MemberBuffers:
     def deliver_ready(self, out: Effects) -> None:
         """Deliver what may be, as far as the application wants more."""
         while self.ready > 0 and self.queue.has_next:
-            message = self.queue.pop()
+            run = self.queue.pop(self.ready)
+            if not self.store.holds_run(run):
+                self._release(run, out)
+            self._deliver(run, out)
+
+    def _release(self, run: kernel.Run, out: Effects) -> None:
+        """Count what is in no store as no longer held."""
+        for message in run.messages():
             if not self.store.holds(message):
                 self.count_released(message, out)
-            self._deliver(kernel.run_of([message]), out)
 
     def _deliver(self, run: kernel.Run, out: Effects) -> None:
         sender, count = run.sender, run.count
         self.delivered[sender] = run.first + count - 1
-        position = self.queue.position
+        position = self.queue.position and self.queue.position - count + 1  # of the first
         if self.echo or sender != self.rank:
             self.ready -= count
             out.outputs.append(Delivery(run, self.skipped - self.skips_reported, position))

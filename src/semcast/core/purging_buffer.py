@@ -87,6 +87,14 @@ class PurgingBuffer:
         batch = self._batches[place]
         return bool(seq < batch.first + len(batch))
 
+    def holds_run(self, run: kernel.Run) -> bool:
+        """Whether all of these are held as they came; False if that is not easily told."""
+        place = self._batch_of(run.first)
+        if place < 0:
+            return False
+        batch = self._batches[place]
+        return bool(run.first + run.count <= batch.first + batch.count)
+
     def run_from(self, seq: Seq, last: Seq, limit: int) -> list[DataMessage]:
         """What is held from `seq` to `last` without a hole: as far as that is easily told."""
         place = self._batch_of(seq)

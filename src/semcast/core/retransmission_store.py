@@ -60,6 +60,11 @@ class RetransmissionStore:
         stored = self.streams.get(message.sender)
         return stored is not None and stored.buffer.holds(message.seq)
 
+    def holds_run(self, run: kernel.Run) -> bool:
+        """Whether all of these are kept here, as far as that is easily told."""
+        stored = self.streams.get(run.sender)
+        return stored is not None and stored.buffer.holds_run(run)
+
     def add(self, run: kernel.Run) -> None:
         """Keep the next messages of a stream."""
         stored = self.streams.get(run.sender) or self.stream(run.sender)

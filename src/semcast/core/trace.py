@@ -103,6 +103,7 @@ class Trace:
             event = Event(DELIVER, rank, sender, message.seq, message, 0, "", -1, held)
             if position:
                 event.position = position
+                position += 1
             if view is not None:
                 self._name(event, view)
             out.events.append(event)

@@ -66,6 +66,7 @@ if TYPE_CHECKING:  # The plain build describes both.
     from semcast.kernel.plain import (
         drop_upto,
         index_tagged,
+        later_than,
         payload_bytes,
         payload_total,
         pop_range,
@@ -93,6 +94,7 @@ else:
     take_fitting, pop_range, drop_upto = _build.take_fitting, _build.pop_range, _build.drop_upto
     index_tagged, unindex_tagged = _build.index_tagged, _build.unindex_tagged
     purge_tagged, with_item = _build.purge_tagged, _build.with_item
+    later_than = _build.later_than
 
 __all__ = [
     "BUILD",
@@ -107,6 +109,7 @@ __all__ = [
     "drop_upto",
     "index_tagged",
     "label_of",
+    "later_than",
     "make_run",
     "parse_run",
     "payload_bytes",

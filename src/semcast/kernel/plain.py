@@ -58,6 +58,13 @@ def payload_bytes(messages: Sequence[DataMessage]) -> int:
     return size
 
 
+def later_than(messages: Sequence[DataMessage], seq: int) -> Sequence[DataMessage]:
+    """Of messages of one stream in order, those after number `seq`."""
+    if isinstance(messages, Run):
+        return messages[min(max(0, seq + 1 - messages.first), messages.count) :]
+    return [message for message in messages if message.seq > seq]
+
+
 def with_item(messages: Sequence[DataMessage]) -> list[Any]:
     """Those that have an item."""
     return [message for message in messages if message.item is not None]

@@ -175,8 +175,8 @@ class Application:
     def _deliver(self, delivery: Delivery) -> None:
         run, process = delivery.run, self._process
         if self.state is not None:
-            for message in run.messages():
-                self.state.deliver(message, delivery.position)
+            for place, message in enumerate(run.messages()):
+                self.state.deliver(message, delivery.position and delivery.position + place)
         if self._on_deliver is not None:
             self._on_deliver(process.pid, run.messages(), process.now)
         consumer = self.consumer

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from semcast.core.order.protocols import PurgedBy, Queue
 from semcast.core.purging_buffer import PurgingBuffer
 from semcast.core.recipe import Recipe
-from semcast.kernel import Run
+from semcast.kernel import Run, run_of
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import DataMessage
 
@@ -45,10 +45,11 @@ class FifoQueue(Queue):
         lane = self.by_sender.get(message.sender)
         return lane is not None and lane.holds(message.seq)
 
-    def has_none_from(self, sender: Rank) -> bool:
-        """Whether nothing of this sender waits here."""
-        lane = self.by_sender.get(sender)
-        return lane is None or not lane.held
+    def count_waiting(self, messages: Sequence[DataMessage]) -> tuple[int, int]:
+        """Of these messages of one stream, how many wait here, and their payload."""
+        if not self.slots or not self.slot_of.get(messages[0].sender):
+            return 0, 0
+        return super().count_waiting(messages)
 
     def would_purge(self, message: DataMessage) -> list[DataMessage]:
         """What waits here and `message` would make obsolete."""
@@ -85,11 +86,11 @@ class FifoQueue(Queue):
             if slot != keeping:
                 del self.slots[slot]
 
-    def pop(self) -> DataMessage:
+    def pop(self, limit: int) -> Run:
         """Hand out the message that waited longest."""
         message = self._pop()
         self.by_sender[message.sender].drop_unapplied(message.seq)
-        return message
+        return run_of([message])
 
     def _pop(self) -> DataMessage:
         _, message = self.slots.popitem(last=False)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from semcast.core.order.fifo import FifoQueue
 from semcast.core.order.protocols import PurgedBy
 from semcast.core.recipe import Recipe
+from semcast.kernel import Run, run_of
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import DataMessage
 
@@ -35,6 +36,6 @@ class ItemQueue(FifoQueue):
                 return slot
         return super()._place(message, purged)
 
-    def pop(self) -> DataMessage:
+    def pop(self, limit: int) -> Run:
         """Hand out the message that waited longest, or took the place of one that did."""
-        return self._pop()  # Later ones may have gone before it, so it settles nothing.
+        return run_of([self._pop()])  # Later ones may have gone before it, so it settles nothing.

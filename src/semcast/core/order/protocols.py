@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from semcast.kernel import Run
+from semcast.kernel import Run, payload_bytes
 from semcast.terms.effects import Effects
 from semcast.terms.ids import NEVER, Rank, Seq
 from semcast.terms.messages import DataMessage
@@ -33,10 +33,10 @@ class Queue(Protocol):
         """Whether this message waits here."""
         ...
 
-    @abstractmethod
-    def has_none_from(self, sender: Rank) -> bool:
-        """Whether nothing of this sender waits here."""
-        ...
+    def count_waiting(self, messages: Sequence[DataMessage]) -> tuple[int, int]:
+        """Of these messages of one stream, how many wait here, and their payload."""
+        waiting = [message for message in messages if self.holds(message)]
+        return len(waiting), payload_bytes(waiting)
 
     @abstractmethod
     def push(self, run: Run) -> Sequence[PurgedBy]:
@@ -44,8 +44,8 @@ class Queue(Protocol):
         ...
 
     @abstractmethod
-    def pop(self) -> DataMessage:
-        """Hand out the next, which `has_next` has found."""
+    def pop(self, limit: int) -> Run:
+        """Hand out what is next, which `has_next` has found: at most so many messages."""
         ...
 
     def would_purge(self, message: DataMessage) -> Sequence[DataMessage]:
@@ -56,8 +56,9 @@ class Queue(Protocol):
         """Room is short: drop whatever is obsolete here."""
         return ()
 
-    def remove_unordered(self, messages: Sequence[DataMessage]) -> int:
-        """Of messages that nobody keeps any more, drop what need not be seen here; how many."""
+    def remove_unordered(self, sender: Rank, messages: Sequence[DataMessage]) -> int:
+        """Of messages of a stream that nobody keeps any more, drop what need not be seen here; how
+        many that are."""
         return 0
 
 

@@ -14,12 +14,12 @@ for no agreement between views, at once, and there members confirm what all have
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from semcast.core.order.protocols import After, Ordering, PurgedBy, Queue
 from semcast.core.recipe import Recipe
-from semcast.kernel import Run
+from semcast.kernel import Run, later_than, payload_bytes, run_of
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, NEVER, SEQ_MAX, Rank, Seq
 from semcast.terms.messages import DataMessage
@@ -31,17 +31,28 @@ if TYPE_CHECKING:
 
 
 class TotalOrderQueue(Queue):
-    """Lives as long as the view.  Invariant: what is in `ordered` has a position <= `last`."""
+    """Lives as long as the view.  Invariant: what has its place has a position <= `last`.
+
+    Messages wait as the runs that they came in, and are taken apart when one of them has to go.
+    """
 
     def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
+        members = recipe.members
         self.purges = recipe.relation == "item"
-        self.unordered: list[dict[Seq, DataMessage]] = [{} for _ in range(recipe.members)]
-        # Up to where positions were given.
-        self.reached: list[Seq] = list(bases) or [0] * recipe.members
+        # What waits for its place, by sender: single messages, and after them runs.
+        self.unordered: list[dict[Seq, DataMessage]] = [{} for _ in range(members)]
+        self.unordered_runs: list[deque[Run]] = [deque() for _ in range(members)]
+        # What has its place, by position: single messages, and runs by that of their first.
+        self.ordered: dict[int, DataMessage] = {}
+        self.ordered_runs: dict[int, Run] = {}
+        # By sender, up to where positions were given, up to where messages came, and up to where
+        # none waits any more; and those after that, of what came, that do not wait either.
+        self.reached: list[Seq] = list(bases) or [0] * members
+        self.pushed: list[Seq] = list(self.reached)
+        self.handed: list[Seq] = list(self.reached)
+        self.absent: list[set[Seq]] = [set() for _ in range(members)]
         self.orders: set[Seq] = set()  # of the sequencer's stream, not yet passed over
         self.bounds: deque[tuple[Seq, int]] = deque()  # of order messages: their last position
-        self.ordered: dict[int, DataMessage] = {}
-        self.position_of: list[dict[Seq, int]] = [{} for _ in range(recipe.members)]
         self.newest: dict[int | None, int] = {}  # by item, the position that a later one purges
         self.last_order: Seq = 0
         self.last = 0
@@ -50,21 +61,22 @@ class TotalOrderQueue(Queue):
         self.final_upto = 0
         self.purged_upto = 0
         self.confirms = recipe.confirms
-        self.unconfirmed: deque[tuple[int, Rank, Seq]] = deque()  # handed out, by position
+        # Handed out: position and number of the first, and how many.
+        self.unconfirmed: deque[tuple[int, Rank, Seq, int]] = deque()
 
     def __repr__(self) -> str:
-        waiting = sum(map(len, self.unordered))
-        name = type(self).__name__
-        return f"{name}(placed={list(self.ordered)}, unplaced={waiting}, open={self.final_upto})"
+        name, placed = type(self).__name__, [*self.ordered, *self.ordered_runs]
+        return f"{name}(placed={placed}, waiting={len(self)}, open={self.final_upto})"
 
     def __len__(self) -> int:
-        return len(self.ordered) + sum(map(len, self.unordered))
+        runs = (*self.ordered_runs.values(), *(run for lane in self.unordered_runs for run in lane))
+        return len(self.ordered) + sum(map(len, self.unordered)) + sum(run.count for run in runs)
 
     @property
     def has_next(self) -> bool:
         """Whether there is something to hand out."""
-        placed, cursor = self.ordered, self.cursor
-        while cursor <= self.final_upto and cursor not in placed:
+        ordered, runs, cursor = self.ordered, self.ordered_runs, self.cursor
+        while cursor <= self.final_upto and cursor not in ordered and cursor not in runs:
             cursor += 1
         self.cursor = cursor
         return cursor <= self.final_upto
@@ -72,48 +84,86 @@ class TotalOrderQueue(Queue):
     def holds(self, message: DataMessage) -> bool:
         """Whether this message waits here."""
         sender, seq = message.sender, message.seq
-        return seq in self.position_of[sender] or seq in self.unordered[sender]
+        return self.handed[sender] < seq <= self.pushed[sender] and seq not in self.absent[sender]
 
-    def has_none_from(self, sender: Rank) -> bool:
-        """Whether nothing of this sender waits here."""
-        return not self.position_of[sender] and not self.unordered[sender]
+    def count_waiting(self, messages: Sequence[DataMessage]) -> tuple[int, int]:
+        """Of these messages of one stream, how many wait here, and their payload."""
+        sender = messages[0].sender
+        waiting, absent = later_than(messages, self.handed[sender]), self.absent[sender]
+        if absent:
+            waiting = [message for message in waiting if message.seq not in absent]
+        return len(waiting), payload_bytes(waiting)
 
     def push(self, run: Run) -> Sequence[PurgedBy]:
         """The next messages of a stream wait for their places; a marker comes by itself."""
-        first = run.first
+        sender, first = run.sender, run.first
+        if first > self.pushed[sender] + 1:
+            self._leave(sender, range(self.pushed[sender] + 1, first))
+        self.pushed[sender] = first + run.count - 1
         if run.after:
             self.assign_positions(run.after)
             self._note_marker(first)
-            return ()
-        numbers = range(first, first + run.count)
-        self.unordered[run.sender].update(zip(numbers, run.messages(), strict=True))
+        else:
+            self.unordered_runs[sender].append(run)
         return ()
 
-    def remove_unordered(self, messages: Sequence[DataMessage]) -> int:
+    def remove_unordered(self, sender: Rank, messages: Sequence[DataMessage]) -> int:
         """What waited for its place does no more."""
-        waiting = [m for m in messages if self.unordered[m.sender].pop(m.seq, None) is not None]
-        return len(waiting)
+        unordered, runs = self.unordered[sender], self.unordered_runs[sender]
+        while runs:
+            run = runs.popleft()
+            unordered.update(zip(range(run.first, run.first + run.count), run, strict=True))
+        removed = [m.seq for m in messages if unordered.pop(m.seq, None) is not None]
+        self._leave(sender, removed)
+        return len(removed)
 
     def assign_positions(self, runs: After) -> None:
-        """Give out positions, run by run."""
+        """Give out positions, stream by stream."""
         for sender, upto in runs:
-            unplaced, place_of = self.unordered[sender], self.position_of[sender]
-            for seq in range(self.reached[sender] + 1, upto + 1):
-                if sender == 0 and seq in self.orders:
-                    self.orders.remove(seq)
-                    continue
+            self._assign(sender, upto)
+            self.reached[sender] = max(self.reached[sender], upto)
+        self._pass_markers()
+
+    def _assign(self, sender: Rank, upto: Seq) -> None:
+        unordered, runs = self.unordered[sender], self.unordered_runs[sender]
+        seq = self.reached[sender] + 1
+        while seq <= upto:
+            if runs and runs[0].first == seq:
+                run = runs.popleft()
+                count = upto - seq + 1
+                if count < run.count:
+                    runs.appendleft(run.slice_run(count, run.count))
+                    run = run.slice_run(0, count)
+                self.ordered_runs[self.last + 1] = run
+                self.last += run.count
+                seq += run.count
+                continue
+            if sender == 0 and seq in self.orders:
+                self.orders.remove(seq)
+            else:
                 self.last += 1
-                message = unplaced.pop(seq, None)
+                message = unordered.pop(seq, None)
                 if message is not None:
                     self.ordered[self.last] = message
-                    place_of[seq] = self.last
-            self.reached[sender] = max(self.reached[sender], upto)
+            seq += 1
+
+    def _take_apart(self, position: int) -> None:
+        """Of a run that has its place, every message waits by itself from now on."""
+        self.ordered.update(enumerate(self.ordered_runs.pop(position), position))
 
     def _note_marker(self, seq: Seq) -> None:
-        """It takes no position itself."""
+        """It takes no position itself, and waits for none."""
         self.last_order = seq
         self.orders.add(seq)
+        self._pass_markers()
+        self._leave(0, (seq,))
         self.bounds.append((seq, self.last))
+
+    def _pass_markers(self) -> None:
+        """Markers that come next in the sequencer's stream need not be remembered."""
+        while self.reached[0] + 1 in self.orders:
+            self.reached[0] += 1
+            self.orders.remove(self.reached[0])
 
     def finalize(self, order: Seq) -> None:
         """What markers up to `order` have placed may be handed out."""
@@ -123,11 +173,14 @@ class TotalOrderQueue(Queue):
     def purge(self) -> list[tuple[DataMessage, int, DataMessage]]:
         """Drop what waits though a later open position supersedes it: (purged, where, by)."""
         purged: list[tuple[DataMessage, int, DataMessage]] = []
-        if self.purges:
-            for position in range(self.purged_upto + 1, self.final_upto + 1):
-                message = self.ordered.get(position)
-                if message is not None and message.item is not None:
-                    self._supersede(position, message, purged)
+        if not self.purges:
+            return purged
+        for position in [p for p in self.ordered_runs if p <= self.final_upto]:
+            self._take_apart(position)
+        for position in range(max(self.purged_upto + 1, self.cursor), self.final_upto + 1):
+            message = self.ordered.get(position)
+            if message is not None and message.item is not None:
+                self._supersede(position, message, purged)
         self.purged_upto = self.final_upto
         return purged
 
@@ -140,21 +193,43 @@ class TotalOrderQueue(Queue):
         before = self.newest.pop(message.item, 0)
         if before:
             old = self.ordered.pop(before)
-            del self.position_of[old.sender][old.seq]
+            self._leave(old.sender, (old.seq,))
             purged.append((old, before, message))
         if not message.never_purge:
             self.newest[message.item] = position
 
-    def pop(self) -> DataMessage:
-        """Hand out the next, which `has_next` has found."""
-        self.position = self.cursor
-        message = self.ordered.pop(self.position)
-        del self.position_of[message.sender][message.seq]
-        if self.newest.get(message.item) == self.position:
-            del self.newest[message.item]
+    def pop(self, limit: int) -> Run:
+        """Hand out what is next, which `has_next` has found: at most so many messages."""
+        position = self.cursor
+        if position in self.ordered_runs and self.ordered_runs[position].count > limit:
+            self._take_apart(position)
+        run = self.ordered_runs.pop(position, None)
+        if run is None:
+            message = self.ordered.pop(position)
+            if self.newest.get(message.item) == position:
+                del self.newest[message.item]
+            run = run_of([message])
+        self._hand_out(run.sender, run.first + run.count - 1)
+        self.cursor = position + run.count
+        self.position = self.cursor - 1
         if self.confirms:
-            self.unconfirmed.append((self.position, message.sender, message.seq))
-        return message
+            self.unconfirmed.append((position, run.sender, run.first, run.count))
+        return run
+
+    def _hand_out(self, sender: Rank, upto: Seq) -> None:
+        if self.absent[sender]:
+            self.absent[sender].difference_update(range(self.handed[sender] + 1, upto))
+        self.handed[sender] = upto
+        self._leave(sender, ())
+
+    def _leave(self, sender: Rank, seqs: Iterable[Seq]) -> None:
+        """These do not wait; only what comes after one that does is remembered."""
+        absent, upto = self.absent[sender], self.handed[sender]
+        absent.update(seqs)
+        while upto + 1 in absent:
+            upto += 1
+            absent.remove(upto)
+        self.handed[sender] = upto
 
 
 class QuorumCount:
@@ -284,8 +359,11 @@ class SequencedOrder(Ordering):
         agreed, unconfirmed = self.consumed.agreed, self.queue.unconfirmed
         confirmed: dict[Rank, Seq] = {}
         while unconfirmed and unconfirmed[0][0] <= agreed:
-            _, sender, seq = unconfirmed.popleft()
-            confirmed[sender] = seq
+            position, sender, seq, count = unconfirmed.popleft()
+            left = position + count - 1 - agreed
+            if left > 0:
+                unconfirmed.appendleft((agreed + 1, sender, seq + count - left, left))
+            confirmed[sender] = seq + count - 1 - max(0, left)
         out.outputs.append(Confirmed(self.view, agreed))
         for sender, seq in confirmed.items():
             self.holdings.trace.confirmed(sender, seq, out)

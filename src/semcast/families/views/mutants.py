@@ -179,7 +179,7 @@ def first_message_missed(original: Any) -> Callable[..., Any]:
     def show_first(self: ViewMember, head: Member, now: float, out: Effects) -> None:
         queue = head.holdings.queue
         if self.transfer.state is not None and queue.has_next:
-            queue.pop()
+            queue.pop(1)
         original(self, head, now, out)
 
     return show_first
