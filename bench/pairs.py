@@ -62,6 +62,16 @@ def ordered(tree: Path) -> float:
     return float(rows[0]["cpu_us_per_delivery"])
 
 
+def in_one_process(protocol: str) -> Callable[[Path], float]:
+    """Processor time per delivery of two members in one process."""
+
+    def cost(tree: Path) -> float:
+        script = str(ROOT / "bench" / "in_one_process.py")
+        return float(run(tree, script, protocol)["cpu_us_per_delivery"])
+
+    return cost
+
+
 def swarm(protocol: str) -> Callable[[Path], float]:
     """Processor time per recorded event of a swarm, start-up included."""
 
@@ -77,6 +87,8 @@ WORK: dict[str, Callable[[Path], float]] = {
     "throughput, 1 receiver": bench("throughput", "--receivers", "1"),
     "throughput, 4 receivers": bench("throughput", "--receivers", "4"),
     "slow receiver": bench("slow-receiver"),
+    "fixed group in one process": in_one_process("s-rm"),
+    "views fifo in one process": in_one_process("s-vsm"),
     "total order": ordered,
     "swarm of s-rm": swarm("s-rm"),
     "swarm of s-vsm": swarm("s-vsm"),
