@@ -64,7 +64,7 @@ def check(
     """
     from semcast.faults.limits import check_range
     from semcast.fleet.trace_verdict import EVENTS_MAX, judge
-    from semcast.specs.verdict import FAIL, check_names
+    from semcast.specs.verdict import FAIL, check_names, facts_of
     from semcast.traces.arrow import spare_pandas
     from semcast.traces.kept_results import CHECK, keep
     from semcast.traces.trace_files import count_events, root_of
@@ -110,24 +110,3 @@ def _on_spark(
         if skew_ms is not None:
             recorded = with_skew(recorded, skew_ms)
         return verdict.check(recorded, properties)
-
-
-def facts_of(found: "CheckVerdict") -> dict[str, object]:
-    """The verdict for programs."""
-    return {
-        "verdict": found.status,
-        "events": found.events,
-        "properties": {
-            name: {
-                "status": judged.status,
-                "reason": judged.reason,
-                "violations": judged.violations,
-                "obligations": judged.obligations,
-                "examples": [
-                    {"run_id": one.run_id, "what": one.what, "events": list(one.events)}
-                    for one in judged.examples
-                ],
-            }
-            for name, judged in found.properties.items()
-        },
-    }

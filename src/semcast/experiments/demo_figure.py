@@ -2,18 +2,35 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from semcast.experiments.demo import HOT, VARIANTS, WARMUP_SHARE, DemoSeries, DemoSettings
-from semcast.terms.palette import REFERENCE, SEMANTIC
+from semcast.terms.palette import REFERENCE, SEMANTIC, TINT
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLOURS: Final = {"reliable": REFERENCE.light, "semantic": SEMANTIC.light}
+DOTS_PER_INCH: Final = 120
 MARKERS: Final = {"reliable": "s", "semantic": "o"}
 
 
 def draw(runs: Mapping[str, DemoSeries], settings: DemoSettings, path: Path) -> None:
-    """Draw two panels with a line for each run, labelled at its end."""
-    from matplotlib.figure import Figure  # an extra, and slow to import
+    """Write the figure as PNG, and beside it as SVG."""
+    from matplotlib import rc_context  # an extra, and slow to import
+
+    from semcast.experiments.plot import RC_PARAMS
+    from semcast.experiments.vector import svg_of
+
+    with rc_context(RC_PARAMS):
+        figure = _figure(runs, settings)
+        figure.savefig(path, dpi=DOTS_PER_INCH)
+        path.with_suffix(".svg").write_bytes(svg_of(figure))
+
+
+def _figure(runs: Mapping[str, DemoSeries], settings: DemoSettings) -> "Figure":
+    """Two panels with a line for each run, labelled at its end."""
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 6), layout="constrained")
     rates, ages = figure.subplots(2, 1, sharex=True)
@@ -39,13 +56,11 @@ def draw(runs: Mapping[str, DemoSeries], settings: DemoSettings, path: Path) -> 
         ylabel="age (s)",
     )
     for axes in (rates, ages):
-        axes.axvspan(0, WARMUP_SHARE * settings.seconds, color="0.93", zorder=0)
+        axes.axvspan(0, WARMUP_SHARE * settings.seconds, color=TINT.light, zorder=0)
         axes.set_xlim(0, 1.12 * settings.seconds)
         axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(
         f"{settings.members} live processes, {settings.rate:,.0f} messages/s offered; {slow} takes "
         f"{settings.slow_ms:g} ms for each"
     )
-    figure.savefig(path, dpi=120)
+    return figure

@@ -16,7 +16,8 @@ from semcast.fleet.plan import WorkerPlan, WorkerResult
 from semcast.fleet.processes import QUIET_S, Fleet
 from semcast.fleet.trace_verdict import judge
 from semcast.runtime.membership.incarnations import pid_of_name
-from semcast.specs.verdict import CheckVerdict
+from semcast.specs.verdict import CheckVerdict, facts_of
+from semcast.traces.kept_results import CHECK, keep
 
 SKEW_S: Final = 0.001
 SENDING_S: Final = 60.0  # beyond what the load was meant to take
@@ -71,6 +72,7 @@ def run_live(
         results = fleet.stop()
     record(directory, name, [plan.name for plan in plans], fleet, is_quiet=is_quiet)
     verdict = judge(directory, skew_s=SKEW_S)
+    keep(Path(directory), CHECK, facts_of(verdict))
     return LiveRun(Path(directory), fleet.started_ns, is_quiet, results, verdict)
 
 

@@ -1,5 +1,6 @@
 """The verdict of the last `semcast check` of a trace, read back from the file that it keeps."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class _Result(msgspec.Struct, frozen=True):
     status: str
     reason: str
     violations: int
+    obligations: int
     examples: list[_Example]
 
 
@@ -38,15 +40,18 @@ def kept_verdict(trace: Path) -> CheckVerdict | None:
         name: PropertyResult(
             result.status,
             result.reason,
-            result.violations,
-            examples=tuple(
-                ViolationExample(one.run_id, one.what, tuple(one.events)) for one in result.examples
-            ),
+            violations=result.violations,
+            obligations=result.obligations,
+            examples=tuple(map(_example, result.examples)),
         )
         for name, result in facts.properties.items()
         if name in PROPERTIES and all(map(_is_shown, result.examples))
     }
     return CheckVerdict(facts.events, results)
+
+
+def _example(one: _Example) -> ViolationExample:
+    return ViolationExample(one.run_id, one.what, tuple(one.events))
 
 
 def _is_shown(example: _Example) -> bool:
@@ -63,5 +68,5 @@ def of_run(verdict: CheckVerdict, run_id: int) -> CheckVerdict | None:
     for name, result in verdict.properties.items():
         examples = tuple(one for one in result.examples if one.run_id == run_id)
         if examples:
-            broken[name] = PropertyResult(FAIL, result.reason, result.violations, examples=examples)
+            broken[name] = replace(result, examples=examples)
     return CheckVerdict(verdict.events, broken) if broken else None

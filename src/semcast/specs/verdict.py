@@ -130,6 +130,27 @@ class CheckVerdict:
         return sum(result.violations for result in self.properties.values())
 
 
+def facts_of(found: CheckVerdict) -> dict[str, object]:
+    """The verdict as JSON has it."""
+    return {
+        "verdict": found.status,
+        "events": found.events,
+        "properties": {
+            name: {
+                "status": judged.status,
+                "reason": judged.reason,
+                "violations": judged.violations,
+                "obligations": judged.obligations,
+                "examples": [
+                    {"run_id": one.run_id, "what": one.what, "events": list(one.events)}
+                    for one in judged.examples
+                ],
+            }
+            for name, judged in found.properties.items()
+        },
+    }
+
+
 def check_names(names: Iterable[str]) -> None:
     """Raise `ConfigError` unless all are names of properties."""
     for name in names:
