@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -12,7 +13,7 @@ from matplotlib.ticker import NullLocator
 from matplotlib.transforms import Bbox
 
 from semcast.bench.benchmark import BenchRow, BenchSettings, label, title
-from semcast.terms.palette import LINE, REFERENCE, SEMANTIC, WRONG
+from semcast.terms.palette import INK, LINE, REFERENCE, SEMANTIC, WRONG
 
 COLOUR: Final = SEMANTIC.light
 GREY: Final = REFERENCE.light
@@ -22,6 +23,12 @@ AGE_TICKS_MS: Final = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
 LETTER_POINTS: Final = 5.6  # width of a letter of a name, generously
 LINE_POINTS: Final = 13.0
 MARK_POINTS: Final = 10.0  # a mark's room, and a name's distance from it
+# All text in the palette's ink, so that the SVG can follow light and dark.
+_INK_KEYS: Final = (
+    *("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor"),
+    *("xtick.color", "ytick.color"),
+)
+INKED: Final[Any] = dict.fromkeys(_INK_KEYS, INK.light)
 WIDTH_INCHES: Final = 8.0
 BAR_INCHES: Final = 0.35
 ROWS_ALONE: Final = 6  # With more, panels stand in two columns.
@@ -43,14 +50,15 @@ def write(
         writer = csv.DictWriter(file, lines[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(lines)
-    bars = _figure(settings.title, rows, drawn)
-    bars.savefig(paths["png"], dpi=120)
-    paths["svg"].write_bytes(svg_of(bars))
-    if all(row.get(AGE) is not None for row in rows):
-        paths["scatter"] = out / f"{name}-scatter.png"
-        points = scatter(settings, rows)
-        points.savefig(paths["scatter"], dpi=120)
-        paths["scatter"].with_suffix(".svg").write_bytes(svg_of(points))
+    with rc_context(INKED):
+        bars = _figure(settings.title, rows, drawn)
+        bars.savefig(paths["png"], dpi=120)
+        paths["svg"].write_bytes(svg_of(bars))
+        if all(row.get(AGE) is not None for row in rows):
+            paths["scatter"] = out / f"{name}-scatter.png"
+            points = scatter(settings, rows)
+            points.savefig(paths["scatter"], dpi=120)
+            paths["scatter"].with_suffix(".svg").write_bytes(svg_of(points))
     return {kind: str(path) for kind, path in paths.items()}
 
 
