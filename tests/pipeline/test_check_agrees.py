@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from semcast.families.fixed.scenarios import SCENARIOS
-from semcast.pipeline.check import streams
+from semcast.pipeline.check import streams, verdict
 from semcast.pipeline.check.lineages import by_lineage
 from semcast.pipeline.check.properties import PROPERTIES
 from semcast.pipeline.check.verdict import check, violations_in
@@ -152,6 +152,24 @@ def test_spark_finds_what_the_monitors_find(executions, found, name) -> None:
     compare_simulated(simulated, violations[len(drawn) :], names)
 
 
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("loggers", "reliable_delivery"),
+        ("loggers", "durability"),
+        ("synchronous views", "primary_order"),
+    ],
+)
+def test_spark_counts_the_obligations_that_monitors_count(
+    as_trace, executions, tmp_path, monkeypatch, family, name
+) -> None:
+    monkeypatch.setattr(verdict, "TASK_EVENTS_MAX", 0)
+    runs = [run for run in executions.FAMILIES[family].drawn()[::7] if run.is_in_order]
+    trace = as_trace(tmp_path, runs)
+    found = check(trace, [name]).properties[name]
+    assert found.obligations == sum(run.judged().obligations.get(name, 0) for run in runs)
+
+
 def test_each_mutant_is_noticed_and_the_sound_protocol_is_not(executions, simulated) -> None:
     """A mutant of a group with a fixed membership breaks a property; others may break what only
     the simulator sees.  Whatever is broken, a query is asked about it above."""
@@ -165,5 +183,5 @@ def test_each_mutant_is_noticed_and_the_sound_protocol_is_not(executions, simula
 
 def test_without_a_witness_it_is_not_judged(as_trace, executions, tmp_path) -> None:
     trace = as_trace(tmp_path, [executions.services.without_a_witness()])
-    verdict = check(trace, ["sequential_consistency"]).properties["sequential_consistency"]
-    assert (verdict.status, verdict.reason) == (NOT_APPLICABLE, NO_WITNESS)
+    found = check(trace, ["sequential_consistency"]).properties["sequential_consistency"]
+    assert (found.status, found.reason) == (NOT_APPLICABLE, NO_WITNESS)

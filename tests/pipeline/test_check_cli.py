@@ -70,6 +70,20 @@ def test_a_broken_promise_is_told_with_the_events_that_prove_it(
     assert f"  see it:  semcast explain {tmp_path / 'trace'} --run 1 --around 1:2" in lines
 
 
+def test_what_nothing_could_have_broken_has_not_passed(semcast, record, tmp_path, way) -> None:
+    trace = record(tmp_path / "trace", SENT)
+    asked = ("--property", "purge_safety", "--property", "at_most_once")
+    done = semcast("check", trace, *asked, *way, "--json")
+    assert done.code == 0
+    found = done.answer["properties"]
+    assert (found["at_most_once"]["status"], found["at_most_once"]["obligations"]) == ("pass", 2)
+    assert found["purge_safety"]["status"] == "not exercised"
+    assert found["purge_safety"]["obligations"] == 0
+    assert found["purge_safety"]["reason"] == "no event that it judges was recorded"
+    assert "not exercised: 1, purge_safety" in done.err
+    assert "ok: at_most_once" in done.err
+
+
 def test_clocks_are_believed_as_far_as_one_says(semcast, record, tmp_path, way) -> None:
     early = [Event(DELIVER, 1, 0, 1, FIRST, n=1, ts_ns=1), *SENT]
     trace = record(tmp_path / "trace", early)

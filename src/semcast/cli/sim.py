@@ -261,7 +261,7 @@ def _show_summary(output: Output, summary: "SwarmSummary", trace: str | None) ->
         f"{summary.crashes:,} crashes"
     )
     if summary.not_exercised:
-        output.print_text(f"not exercised: {' '.join(summary.not_exercised)}", colour=WRONG)
+        output.print_text(f"not exercised: {' '.join(summary.not_exercised)}")
     elif summary.obligations:
         rarest = min(summary.obligations, key=summary.obligations.__getitem__)
         output.print_text(
