@@ -120,7 +120,10 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         still_s=2.0,
         has_last_words=rng.random() < 0.25,
     )
-    return draw_surroundings(case, draw_others(members, phase_s, rng), rng)
+    case = draw_surroundings(case, draw_others(members, phase_s, rng), rng)
+    if seed % 2 and recipe.recovery == "at-least-once":
+        case = replace(case, faults=(*case.faults, *draw_cursor_crash(case, rng)))
+    return case
 
 
 def draw_others(members: int, phase_s: float, rng: Random) -> Iterator[Fault]:
@@ -252,6 +255,18 @@ def draw_outages(
         nth, keep = rng.choice((1, 2, 5, 20)), rng.choice((0.0, 0.3, 0.7, 1.0))
         point = Failpoint(pid, kind, None, nth, keep)
         yield FailpointCrash(point, back_after_s=back_after_s, loses_disk=loses_disk)
+
+
+def draw_cursor_crash(case: AnyCase, rng: Random) -> Iterator[Fault]:
+    """A subscriber that nothing else happens to crashes between its cursor and a delivery."""
+    harmed = {
+        each.pid for each in case.faults if isinstance(each, Crash | FailpointCrash | LeaveAt)
+    } | {sender.pid for sender in case.senders}
+    subscribers = range(len(case.recipe.logger_pids), case.processes)
+    spared = [pid for pid in subscribers if pid not in harmed]
+    if spared and rng.random() < 0.5:
+        point = Failpoint(rng.choice(spared), "deliver", None, rng.choice((2, 5, 20)), 0.0)
+        yield FailpointCrash(point, back_after_s=rng.uniform(0.01, 0.3))
 
 
 def draw_double_outage(
