@@ -13,18 +13,34 @@ from semcast.terms.views import Stamped, ViewEnvelope
 
 
 def group_first_transmissions(datagrams: Sequence[Datagram]) -> Iterator[Sequence[Datagram]]:
-    """The datagrams in order: neighbouring first transmissions together, others alone."""
+    """The datagrams in order: first transmissions that continue each other together, others
+    alone."""
     together: list[Datagram] = []
     for datagram in datagrams:
-        if type(datagram) is Data and not datagram.notices and not datagram.nack_number:
-            together.append(datagram)
-            continue
-        if together:
+        if together and not _continues(together[-1], datagram):
             yield together
             together = []
-        yield (datagram,)
+        together.append(datagram)
     if together:
         yield together
+
+
+def _continues(before: Datagram, datagram: Datagram) -> bool:
+    """Whether both are one run: what is packed must not be unpacked for the sake of it."""
+    for each in (before, datagram):
+        if type(each) is not Data or each.notices or each.nack_number or not each.messages:
+            return False
+    head: Any = before.messages  # type: ignore[union-attr]
+    tail: Any = datagram.messages  # type: ignore[union-attr]
+    is_packed = getattr(head, "is_packed", False)
+    if is_packed != getattr(tail, "is_packed", False):
+        return False
+    if is_packed:
+        return bool(head.sender == tail.sender and head.first + head.count == tail.first)
+    last, first = head[-1], tail[0]
+    return bool(
+        (last.sender, last.seq + 1) == (first.sender, first.seq) and not (last.after or first.after)
+    )
 
 
 def join_first_transmissions(group: Sequence[Any]) -> Data:
