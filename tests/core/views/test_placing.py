@@ -184,7 +184,7 @@ class Pair:
                 expected = (len(held), sum(len(message.payload) for message in held))
                 for placed in self.queues if some else ():
                     assert placed.count_waiting(some) == expected
-                    assert len(placed.absent[sender]) <= len(own)
+                    assert len(placed.absent[sender]) <= self.sent[sender]
 
 
 few = st.lists(st.sampled_from([None, 1, 2, 3]), min_size=1, max_size=6)

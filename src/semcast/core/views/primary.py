@@ -203,6 +203,10 @@ class PrimaryViews(ViewPolicy):
             return
         self._count()
         view, life = self.member.view, Incarnation(source, heartbeat.inc)
+        if self.next_view is not None and life in self.next_view.proposal.next.members:
+            if heartbeat.view <= view.id:  # This member leaves when one of those knows.
+                out.send.append(((source,), self.next_view))
+            return
         if heartbeat.view >= view.id or not self._answers(life):
             return
         if life in view.members:
@@ -315,10 +319,28 @@ class PrimaryViews(ViewPolicy):
         if self.next_view is not None and self.life in self.next_view.proposal.next.members:
             proposal = self.next_view.proposal
             return Change(proposal.next, proposal.cut, proposal.donor, proposal.without_state)
+        if self.is_leaving and self._is_needed:
+            return None
         if self.next_view is not None or self.is_excluded:
             return Exit(LEFT if self.is_leaving else EXCLUDED)
         is_alone = agreement is None or (agreement.members == 1 and not agreement.is_under_way)
         return Exit(LEFT) if self.is_leaving and is_alone else None
+
+    @property
+    def _is_needed(self) -> bool:
+        """Whether nobody else may know of the view after this member: of those in reach that bring
+        the state there, none has told that it is in it."""
+        if self.next_view is None or self.is_excluded:
+            return False
+        proposal = self.next_view.proposal
+        reached = [
+            self.heartbeats[life.pid].view
+            for life in proposal.next.members
+            if life not in proposal.without_state
+            and life.pid in self.heartbeats
+            and not self._is_gone(life)
+        ]
+        return bool(reached) and max(reached) < proposal.next.id
 
     def _is_awaited(self, rank: Rank) -> bool:
         assert self.member is not None
