@@ -24,16 +24,15 @@ class ListAnnotator(Annotator):
         self.recent: OrderedDict[Seq, tuple[Seq, ...]] = OrderedDict()
 
     def annotate(self, seq: Seq, item: int | None, update: Update) -> Annotation:
-        covered = distances(seq, update, self.base)
-        for obsolete in tuple(covered):
-            for older in self.recent.get(obsolete, ()):
-                if seq - older <= LISTS_REMEMBERED:
-                    covered[older] = seq - older
-        return item, tuple(sorted(covered.values())[:COVERS_MAX]), update.never_purge
+        listed = distances(seq, update, self.base)
+        older = set().union(*(self.recent.get(obsolete, ()) for obsolete in listed))
+        reach = seq - LISTS_REMEMBERED
+        covers = {*listed.values(), *[seq - each for each in older if each >= reach]}
+        return item, tuple(sorted(covers)[:COVERS_MAX]), update.never_purge
 
     def remember(self, seq: Seq, annotation: Annotation) -> None:
         if annotation[1]:
-            self.recent[seq] = tuple(seq - n for n in annotation[1])
+            self.recent[seq] = tuple([seq - n for n in annotation[1]])
         while self.recent and next(iter(self.recent)) <= seq - LISTS_REMEMBERED:
             self.recent.popitem(last=False)
 
