@@ -24,7 +24,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from msgspec.structs import replace
 
-from semcast.bench.benchmark import SENDER, BenchSettings, Run, common_row, plans_of, run_plans
+from semcast.bench.benchmark import (
+    SENDER,
+    BenchmarkRun,
+    BenchSettings,
+    common_row,
+    plans_of,
+    run_plans,
+)
 from semcast.bench.systems import NEW_KEY, NO_KEY, BenchCase, cases_of
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
@@ -82,7 +89,7 @@ def live(settings: BenchSettings, case: BenchCase | None = None, **load: object)
     return row(run_plans(plans, settings))
 
 
-def row(run: Run) -> Row:
+def row(run: BenchmarkRun) -> Row:
     """What a run tells, and how many messages it sent."""
     return {**common_row(run), "messages": run.results[SENDER].sent}
 

@@ -25,7 +25,7 @@ from semcast.terms.messages import DataMessage
 from semcast.traces.journal import Journal
 from semcast.traces.journal_file import JournalHeader
 from semcast.traces.parquet import TraceWriter, read_trace
-from semcast.traces.schema import Run
+from semcast.traces.schema import RunInfo
 
 def events():
     sent = DataMessage(0, 1, payload=b"x")
@@ -35,7 +35,7 @@ def events():
         Event(STABLE, 0, 0, 1, n=3),
     ]
 
-run = Run(name="x", protocol="s-vsm", order="fifo", relation="item", f=0, seed=0)
+run = RunInfo(name="x", protocol="s-vsm", order="fifo", relation="item", f=0, seed=0)
 with TraceWriter("written", run, ["a"]) as trace:
     trace.append(events())
     trace.close(complete=True)

@@ -63,7 +63,8 @@ class RecordedEvents:
         if len(rows) <= _AT_A_TIME:  # Making few events costs about the same for one as for all.
             events: list[list[Event]] = [[] for _ in range(n)]
             for event in self._events(run, rows):
-                events[event.pid].append(event)
+                if 0 <= event.pid < n:
+                    events[event.pid].append(event)
             return [iter(each) for each in events]
         pids = self._column("pid")[rows]
         return [self._events(run, rows[pids == pid]) for pid in range(n)]
