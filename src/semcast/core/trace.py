@@ -89,7 +89,7 @@ class Trace:
     def declared(
         self, updates: Iterable[tuple[int | None, Update]], since: int, out: Effects
     ) -> None:
-        """What the application declared, with item tags, of messages multicast since `since`."""
+        """Record what the application declared of the messages multicast since event `since`."""
         assert out.events is not None
         own = [e for e in out.events[since:] if e.kind == MULTICAST and e.note != ORDER]
         for event, (item, update) in zip(own, updates, strict=True):

@@ -187,11 +187,11 @@ class Worker:
     """Lives as long as its process."""
 
     def __init__(
-        self, plan: WorkerPlan, group: WorkerChannel, overhead_s: Callable[[], float] = cpu_s
+        self, plan: WorkerPlan, group: WorkerChannel, spent_s: Callable[[], float] = cpu_s
     ) -> None:
         self.plan = plan
         self.group = group
-        self.overhead_s = overhead_s
+        self.spent_s = spent_s
         self.sent = self.received = self.skipped = 0
         self.start = self.taken_at = monotonic()
         self.seconds = 0.0
@@ -202,12 +202,12 @@ class Worker:
         self.state: dict[tuple[str, Item], int] = {}
         self.sample = LatencySample()
         self.age_s: float | None = None
-        self.cpu_before = overhead_s()
+        self.cpu_before = spent_s()
 
     def begin(self, start: float) -> None:
         """The start signal."""
         self.start = self.taken_at = start
-        self.cpu_before = self.overhead_s()
+        self.cpu_before = self.spent_s()
         if self.plan.slow_s is not None:
             self.recovers_at = start + self.plan.slow_s
 
@@ -310,7 +310,7 @@ class Worker:
             skipped=self.skipped,
             seconds=monotonic() - self.start if self.is_sending else self.seconds,
             took_s=self.taken_at - self.start,
-            cpu_s=self.overhead_s() - self.cpu_before,
+            cpu_s=self.spent_s() - self.cpu_before,
             state=blake2b(lasts, digest_size=16).hexdigest(),
             latencies_us=self.sample.latencies_us,
             sent_diary=self.sent_notes.diary() if self.plan.keeps_diary else None,
@@ -370,7 +370,7 @@ async def follow(stdin: asyncio.StreamReader, group: WorkerChannel) -> None:
 
 
 def main(join: Connect = join_group, spent_s: Callable[[], float] = cpu_s) -> int:
-    """Exit code 2 if the plan cannot be carried out; `overhead_s` is what the channel costs so far,
+    """Exit code 2 if the plan cannot be carried out; `spent_s` is what the channel costs so far,
     if other processes work for it."""
     Journal.converts_on_close = False  # The launcher converts all journals, and one at a time.
     try:

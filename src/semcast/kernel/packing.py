@@ -27,7 +27,7 @@ NO_LABEL: Final[ItemLabel] = (None, b"\xc0", b"\xa0", 0)
 
 
 def label_of(item: Item) -> ItemLabel | None:
-    """The label of an item; None if it can have none."""
+    """Hash and write an item; None if it is empty, too large, or no valid text."""
     if isinstance(item, int):
         return (item, encode(item), NO_LABEL[2], 0) if ITEM_MIN <= item <= ITEM_MAX else None
     try:
@@ -48,7 +48,7 @@ class ItemLabels:
         self.older: dict[Item, ItemLabel] = {}
 
     def label(self, item: Any) -> ItemLabel | None:
-        """That of an item or of none; None if it can have none or needs a closer look."""
+        """The label of an item, NO_LABEL without an item; None if `identify` must look at it."""
         if item is None:
             return NO_LABEL
         if type(item) is not str and type(item) is not int:
@@ -56,7 +56,7 @@ class ItemLabels:
         return self.recent.get(item) or self._make(item)
 
     def _make(self, item: Any) -> ItemLabel | None:
-        """Of an item that was not met lately."""
+        """Make the label of an item that is not among the recent ones, and remember it."""
         label = self.older.get(item) or label_of(item)
         if label is not None and label[3] <= NAME_MAX:
             if len(self.recent) == LABELS_REMEMBERED:
@@ -65,8 +65,10 @@ class ItemLabels:
         return label
 
     def identify(self, offered: Any) -> tuple[int | None, str]:
-        """The tag and the name of an update's item; raises LocalProtocolError if what is offered
-        cannot be sent."""
+        """Return the tag and the name of an update's item ("" if the item is a number).
+
+        Raises LocalProtocolError, with the reason, if what is offered cannot be sent.
+        """
         if not isinstance(offered, Update):
             raise LocalProtocolError(f"only an Update can be sent, not {type(offered).__name__}")
         item: Any = offered.item

@@ -57,8 +57,8 @@ class Queue(Protocol):
         return ()
 
     def remove_unordered(self, sender: Rank, messages: Sequence[DataMessage]) -> int:
-        """Of messages of a stream that nobody keeps any more, drop what need not be seen here; how
-        many that are."""
+        """The store has purged these messages of a stream: drop those that have no place yet, and
+        return how many they were."""
         return 0
 
 

@@ -45,8 +45,8 @@ class TotalOrderQueue(Queue):
         # What has its place, by position: single messages, and runs by that of their first.
         self.ordered: dict[int, DataMessage] = {}
         self.ordered_runs: dict[int, Run] = {}
-        # By sender, up to where positions were given, up to where messages came, and up to where
-        # none waits any more; and those after that, of what came, that do not wait either.
+        # By sender: the last number that has a position, the last one that came here, and the last
+        # one up to which nothing waits.  `absent` has numbers after `handed` that do not wait.
         self.reached: list[Seq] = list(bases) or [0] * members
         self.pushed: list[Seq] = list(self.reached)
         self.handed: list[Seq] = list(self.reached)
@@ -148,7 +148,7 @@ class TotalOrderQueue(Queue):
             seq += 1
 
     def _take_apart(self, position: int) -> None:
-        """Of a run that has its place, every message waits by itself from now on."""
+        """Let each message of the run at this position wait by itself."""
         self.ordered.update(enumerate(self.ordered_runs.pop(position), position))
 
     def _note_marker(self, seq: Seq) -> None:
@@ -160,7 +160,7 @@ class TotalOrderQueue(Queue):
         self.bounds.append((seq, self.last))
 
     def _pass_markers(self) -> None:
-        """Markers that come next in the sequencer's stream need not be remembered."""
+        """Forget the markers that come next in the sequencer's stream: they take no position."""
         while self.reached[0] + 1 in self.orders:
             self.reached[0] += 1
             self.orders.remove(self.reached[0])
@@ -223,7 +223,7 @@ class TotalOrderQueue(Queue):
         self._leave(sender, ())
 
     def _leave(self, sender: Rank, seqs: Iterable[Seq]) -> None:
-        """These do not wait; only what comes after one that does is remembered."""
+        """Note that these numbers do not wait here; `handed` passes those that come next."""
         absent, upto = self.absent[sender], self.handed[sender]
         absent.update(seqs)
         while upto + 1 in absent:

@@ -204,7 +204,7 @@ class PrimaryViews(ViewPolicy):
         self._count()
         view, life = self.member.view, Incarnation(source, heartbeat.inc)
         if self.next_view is not None and life in self.next_view.proposal.next.members:
-            if heartbeat.view <= view.id:  # This member leaves when one of those knows.
+            if heartbeat.view <= view.id:  # This member leaves, and waits until one of them knows.
                 out.send.append(((source,), self.next_view))
             return
         if heartbeat.view >= view.id or not self._answers(life):
@@ -328,8 +328,8 @@ class PrimaryViews(ViewPolicy):
 
     @property
     def _is_needed(self) -> bool:
-        """Whether nobody else may know of the view after this member: of those in reach that bring
-        the state there, none has told that it is in it."""
+        """Whether this leaving member must stay: of the members that carry the state into the next
+        view and are in reach, none has reported that it is in that view."""
         if self.next_view is None or self.is_excluded:
             return False
         proposal = self.next_view.proposal
