@@ -11,6 +11,8 @@ from time import sleep
 
 import pytest
 
+from semcast.cli.main import main
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ON_SPARK = ("profile_stream.py", "sweep_and_report.py")
 DEADLINE_S = 30
@@ -26,6 +28,11 @@ COMMANDS = {
     "experiment": ("sim", "slow-receiver", "--set", "seconds=100000"),
     "relay": ("relay", "--member", "a=127.0.0.1:7101", "--member", "b=127.0.0.1:7102"),
     "bench": ("bench", "throughput", "--seconds", "60"),
+    "check": ("check", "TRACE", "--master", "local[2]"),
+    "profile": ("profile", "TRACE", "--master", "local[2]"),
+    "sweep": ("sweep", "slow-receiver", "--grid", "seconds=100000", "--out", "OUT"),
+    "figures": ("figures", "all", "--out", "OUT"),
+    "figures on Spark": ("figures", "all", "--master", "local[2]", "--out", "OUT"),
 }
 
 
@@ -67,9 +74,20 @@ def ended(process: subprocess.Popen[str]) -> str:
     return out
 
 
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("recorded") / "trace"
+    assert main(["sim", "slow-receiver", "--set", "seconds=20", "--trace", str(directory)]) == 0
+    return directory
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command(name, tmp_path):
-    words = {"GROUP": f"test-{uuid.uuid4().hex[:8]}", "OUT": str(tmp_path / "out")}
+def test_a_command(name, tmp_path, trace):
+    words = {
+        "GROUP": f"test-{uuid.uuid4().hex[:8]}",
+        "OUT": str(tmp_path / "out"),
+        "TRACE": str(trace),
+    }
     argv = [words.get(word, word) for word in COMMANDS[name]]
     process = interrupt([sys.executable, "-m", "semcast", *argv], tmp_path, 3.0)
     out = ended(process)

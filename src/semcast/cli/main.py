@@ -113,9 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # A poor terminal garbles a bar, not the run.
     _own_standard_error()
     try:
-        with _quiet_interrupts():
-            code = _run(list(sys.argv[1:] if argv is None else argv) or ["--help"])
-            sys.stdout.flush()
+        code = _run(list(sys.argv[1:] if argv is None else argv) or ["--help"])
+        sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         STDERR.clear()
@@ -132,7 +131,10 @@ def _run(arguments: list[str]) -> int:
         return completion.complete(command)
     try:
         # Not command.main(), which has its own mind about interrupts, pipes and exit codes.
-        with command.make_context("semcast", arguments) as context:
+        with (
+            _quiet_interrupts(),
+            command.make_context("semcast", arguments) as context,
+        ):
             return int(command.invoke(context) or 0)
     except typer.Exit as done:
         return done.exit_code
@@ -184,17 +186,26 @@ def _quiet_interrupts() -> Iterator[None]:
         yield
         return
     pid = os.getpid()
+    interrupted = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
         if os.getpid() != pid:
             os._exit(INTERRUPTED)
+        logging.disable()  # py4j would log a traceback of the call that this interrupts.
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
+    except Exception:
+        if interrupted:
+            raise KeyboardInterrupt from None  # pyspark failed while it cleaned up after Ctrl-C.
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
+        logging.disable(logging.NOTSET)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,15 @@ import re
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import IO, Final
 from urllib.parse import urlsplit
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -77,7 +80,7 @@ def session(target: SparkTarget) -> Iterator[SparkSession]:
         raise found from None
     finally:
         if running is None:
-            spark.stop()
+            _in_a_thread(spark.stop)
 
 
 def open_session(target: SparkTarget) -> SparkSession:
@@ -113,18 +116,37 @@ def _started(target: SparkTarget) -> SparkSession:
             "master", master, [(each.hostname or "", each.port or 7077) for each in hosts]
         )
     ensure_java()
-    conf = {**_CONF, **_CONF_JVM, **(_CONF_LOCAL if master.startswith("local") else {})}
-    builder = SparkSession.builder.master(master).appName("semcast")
-    for name, value in {**conf, **target.conf}.items():
-        builder = builder.config(name, value)
+    local = _CONF_LOCAL if master.startswith("local") else {}
+    conf = {**_CONF, **_CONF_JVM, **local, **target.conf}
+    settings = SparkConf().setMaster(master).setAppName("semcast").setAll(list(conf.items()))
     with tempfile.TemporaryFile("w+") as stderr:
         try:
             with _standard_error_to(stderr):
-                return builder.getOrCreate()
+                _in_a_thread(lambda: SparkContext.getOrCreate(settings))
+                return SparkSession.builder.config(conf=settings).getOrCreate()
         except Exception as error:  # py4j's, pyspark's or the launcher's: which, by the fault.
             raise ConfigError(
                 f"master: {master!r} did not start: {_cause(error, stderr)}"
             ) from None
+
+
+def _in_a_thread(function: Callable[[], object]) -> None:
+    """Start and stop Spark apart from the main thread, so that Ctrl-C stays the program's.
+
+    Started in the main thread, Spark takes over SIGINT.  Stopped there after Ctrl-C, it would
+    wait for the answer to the call that was interrupted.
+    """
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            function()
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    Thread(target=run, name="spark", daemon=True).start()
+    done.result()
 
 
 @contextmanager
