@@ -73,6 +73,7 @@ def test_a_live_demonstration(tmp_path):
     assert answer["reliable"]["purged_ratio"] == 0
     assert answer["semantic"]["purged_ratio"] > 0
     assert "guarantees hold" in done.stderr
+    assert "blocked for" not in done.stderr, "members write nothing over the screen"
     assert "next: semcast explain" in done.stderr
     assert Path(answer["figure"]).read_bytes().startswith(b"\x89PNG")
     numbers = json.loads(Path(answer["numbers"]).read_text())
@@ -192,7 +193,10 @@ def test_both_runs_stand_side_by_side(columns, monkeypatch):
     assert found["RELIABLE"] == "RELIABLE SEMANTIC"
     assert "500/s █" in found["sender"]
     assert "1,000/s █" in found["sender"]
-    assert found["age"] == "age at p4 4.1 s !! old 0.4 s old"
+    history = ("█ ", " ▂") if columns >= 80 else ("", "")
+    assert found["age"] == f"age at p4 4.1 s !! old {history[0]}0.4 s old{history[1]}"
+    assert "keeps every quote" in "".join(lines)
+    assert "skips replaced quotes" in "".join(lines)
     assert found["buffer"].startswith("buffer of p4 498 of 500 full")
     view.on_outcome("reliable", OUTCOME)
     assert any("990/s" in line for line in lines_of(view, columns))

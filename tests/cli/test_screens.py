@@ -9,10 +9,12 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from semcast.cli.main import main
 from semcast.experiments.registry import EXPERIMENTS
 from semcast.experiments.wording import MODELS, PARAMETERS, RESULTS, is_detail
 
@@ -26,6 +28,11 @@ COMMANDS = {
     "sim pubsub": ("sim", "pubsub", *SHORT),
     "sim convergence": ("sim", "convergence", "--set", "runs=200"),
     "sim swarm": ("sim", "swarm", "--protocol", "s-rm", "--seeds", "2"),
+    "check": ("check", "TRACE"),
+    "profile": ("profile", "TRACE", "--sender-rate", "100", "--receiver-rate", "60"),
+    "profile without rates": ("profile", "TRACE"),
+    "explain": ("explain", "TRACE"),
+    "report": ("report", "PLACE", "--out", "PLACE/report.html"),
     "bench throughput": ("bench", "throughput", *QUICK),
     "bench latency": ("bench", "latency", *QUICK, "--rate", "500"),
     "bench slow-receiver": (
@@ -68,17 +75,31 @@ def read(terminal):
         return b""
 
 
+@pytest.fixture(scope="module")
+def trace():
+    with TemporaryDirectory() as place:
+        path = Path(place) / "t"
+        assert main(["sim", "slow-receiver", *SHORT, "--trace", str(path)]) == 0
+        yield path
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_screen(name, columns):
+def test_a_screen(name, columns, trace):
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
     with TemporaryDirectory() as place:  # A long path is not broken over lines.
+        words = {word: word.replace("PLACE", place) for word in COMMANDS[name]}
+        words["TRACE"] = str(trace)
         for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "SEMCAST_KEYS"):
             environment[variable] = f"{place}/{variable}"
-        code, lines = screen(COMMANDS[name], columns, environment)
+        code, lines = screen([words[word] for word in COMMANDS[name]], columns, environment)
     text = "\n".join(lines)
     assert code == 0, text
     assert max(map(len, lines)) <= columns, text
+    if name.startswith("profile"):
+        assert lines[0].startswith("YES  With a buffer of "), text
+        assert SNAKE.findall(text) == [], text
+        assert len(lines) <= 24, text
     if name.startswith(("sim", "bench")) and name != "sim list":
         assert re.match(r"ok  |Gossip brings", lines[0]), text
         assert SNAKE.findall(text) == [], text

@@ -176,6 +176,15 @@ def test_both_sides_of_a_violation_are_shown(semcast, tmp_path) -> None:
     assert semcast(*command, "--out", tmp_path / "page.html").code == 0
 
 
+def test_a_screen_has_room_for_one_process_of_each_side(semcast, tmp_path) -> None:
+    with recorded_swarm(tmp_path / "trace", "s-rm", "forget-purged") as recorder:
+        recorder.run(3)
+    done = semcast("check", tmp_path / "trace")
+    assert {line.split()[0] for line in done.out.splitlines() if " ms  " in line} == {"p0", "p1"}
+    assert "    and p2, p3, p4 (-v: all)\n" in done.out
+    assert "    p2 " in semcast("check", tmp_path / "trace", "-v").out
+
+
 def test_the_output_fits_any_terminal(semcast, tmp_path, monkeypatch) -> None:
     with recorded_swarm(tmp_path / "t", "s-rm", "forget-purged") as recorder:
         recorder.run(4)

@@ -1,6 +1,6 @@
 """The verdict of `semcast check` for people: the answer, then both sides of what broke."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +9,7 @@ from semcast.terms.palette import HOLDS, WRONG
 from semcast.terms.rules import GUARANTEE_RULES
 
 if TYPE_CHECKING:
+    from semcast.pages.message_way import Step
     from semcast.specs.verdict import CheckVerdict, PropertyResult, ViolationExample
 
 _DETAILS: Final = (
@@ -67,10 +68,12 @@ def _show_broken(
 ) -> None:
     longest, widest = max(map(len, broken)), max(len(f"{r.violations:,}") for r in broken.values())
     for name, result in broken.items():
-        output.print_text(f"{name:<{longest}}  {result.violations:>{widest},}  {result.reason}")
+        what = result.examples[0].what if result.examples else result.reason
+        output.print_text(f"{name:<{longest}}  {result.violations:>{widest},}  {what}")
     name, result = next(iter(broken.items()))
     if result.examples:
-        _show_story(output, trace, name, result.examples[0], is_readable=is_readable)
+        example = result.examples[0]
+        _show_story(output, trace, name, example, is_verbose=is_verbose, is_readable=is_readable)
     for name, result in broken.items() if is_verbose else ():
         output.print_text("", f"{name}, {len(result.examples)} of {result.violations:,} violations")
         for example in result.examples:
@@ -78,7 +81,13 @@ def _show_broken(
 
 
 def _show_story(
-    output: Output, trace: Path, name: str, example: "ViolationExample", *, is_readable: bool
+    output: Output,
+    trace: Path,
+    name: str,
+    example: "ViolationExample",
+    *,
+    is_verbose: bool,
+    is_readable: bool,
 ) -> None:
     """The first violation: both sides, the rule, and how to see and replay it."""
     rule = GUARANTEE_RULES[name]
@@ -93,19 +102,34 @@ def _show_story(
     else:
         output.print_text(f"  run {way.run_id}: the way of message {way.message}")
         widest = max(len(step.process) for step in way.steps)
-        for step in way.steps:
+        processes = dict.fromkeys(step.process for step in way.steps)
+        shown = processes if is_verbose else _both_sides(way.steps)
+        for step in (step for step in way.steps if step.process in shown):
             time = "" if step.ms is None else f"{step.ms:,.2f} ms"
             mark = "  <- first event that differs" if step.is_difference else ""
             colour = WRONG if step.is_difference or step.ms is None else None
             output.print_text(
                 f"    {step.process:<{widest}}  {time:>14}  {step.text}{mark}", colour=colour
             )
+        others = [process for process in processes if process not in shown]
+        if others:
+            output.print_text(f"    and {', '.join(others)} (-v: all)")
     output.print_text(*wrapped(f"  why it matters: {rule.sentence} ({rule.source})", indent="    "))
     run = f" --run {example.run_id}"
     around = f" --around {way.around}" if way is not None else ""
-    output.print_text(f"  see it:  semcast explain {trace}{run}{around}")
+    output.print_command("  see it:  ", f"semcast explain {trace}{run}{around}")
     if way is not None and way.replay:
-        output.print_text(f"  replay:  {way.replay}")
+        output.print_command("  replay:  ", way.replay)
+
+
+def _both_sides(steps: Sequence["Step"]) -> set[str]:
+    """A process that lacks the message, and one that has it: the one where they part."""
+    lacking = [
+        step.process for step in steps if step.ms is None and not step.text.startswith("crashed")
+    ]
+    having = [step.process for step in steps if step.process not in lacking]
+    parting = [step.process for step in steps if step.is_difference]
+    return {*lacking[:1], *(parting or having)[:1], *having[: not lacking]}
 
 
 def _show_unjudged(

@@ -23,10 +23,11 @@ LABEL: Final = 15
 NUMBER: Final = 8
 COLOURS: Final = {"reliable": REFERENCE, "semantic": SEMANTIC}
 MEANINGS: Final = {
-    "reliable": "everyone gets everything",
-    "semantic": "replaced quotes are skipped",
+    "reliable": "keeps every quote",
+    "semantic": "skips replaced quotes",
 }
 RATES: Final = ("sender_rate", "fast_rate", "slow_rate")
+HISTORY_MIN: Final = 18  # columns beside a number from which a history is shown, too
 OLD_S: Final = 2.0  # Quotes that are older than this are worth a warning.
 
 
@@ -150,12 +151,18 @@ class DemoView:
         state = stage.outcome or stage.look
         if state is None:
             return Text("")
-        rate = getattr(state, key)
-        room = self._block() - NUMBER - 2
-        bars = max(8, room // 2) if room >= 18 else max(0, room)
+        rate, (bars, marks) = getattr(state, key), self._widths()
         share = bar(rate / self._settings.rate, bars)
-        marks = sparkline(stage.history.get(key, []), max(0, room - bars - 1), self._settings.rate)
-        return Text(f"{f'{rate:,.0f}/s':>{NUMBER}} {share:<{bars}} {marks if room >= 18 else ''}")
+        history = sparkline(stage.history.get(key, []), marks, self._settings.rate)
+        return Text(f"{f'{rate:,.0f}/s':>{NUMBER}} {share:<{bars}} {history}")
+
+    def _widths(self) -> tuple[int, int]:
+        """The columns of a bar, and of the history beside it if there is room for one."""
+        room = self._block() - NUMBER - 2
+        if room < HISTORY_MIN:
+            return max(0, room), 0
+        bars = max(8, room // 2)
+        return bars, room - bars - 1
 
     def _age(self, stage: DemoStage) -> Text:
         if stage.outcome is not None:
@@ -165,8 +172,12 @@ class DemoView:
         else:
             age_s = stage.look.age_s
         is_old = age_s >= OLD_S
-        text = f"{age_s:>{NUMBER - 2}.1f} s {'!! old' if is_old else 'old'}"
-        return Text(text, style(WRONG) if is_old else "")
+        bars, marks = self._widths()
+        text = f"{age_s:>{NUMBER - 2}.1f} s {'!! old' if is_old else 'old':<{bars}}"
+        ages = [each.history.get("age_s", []) for each in self._stages.values()]
+        oldest = max(OLD_S, *(max(values, default=0.0) for values in ages))
+        history = sparkline(stage.history.get("age_s", []), marks, oldest)
+        return Text(f"{text} {history}", style(WRONG) if is_old else "")
 
     def _buffer(self, stage: DemoStage) -> Text:
         if stage.look is None:
@@ -180,7 +191,7 @@ class DemoView:
     def _skipped(self, stage: DemoStage) -> Text:
         if stage.outcome is not None:
             skipped = stage.outcome.purged_ratio
-            return Text(f"{skipped:>{NUMBER}.0%}{', all replaced' if skipped else ''}")
+            return Text(f"{skipped:>{NUMBER}.0%}{', replaced' if skipped else ''}")
         return Text(f"{stage.look.skipped:>{NUMBER},}" if stage.look else "")
 
     def _state(self, look: "DemoSample") -> str:

@@ -43,10 +43,11 @@ class StandardError(logging.Handler):
         self._is_shown = False
 
     def line(self, text: str) -> None:
-        """Print a line."""
+        """Print a line; on a terminal it is broken between words."""
+        parts = fit(text, terminal_columns()) if sys.stderr.isatty() else [text]
         with self._writing:
             self._clear()
-            print(text, file=sys.stderr, flush=True)
+            print("\n".join(parts), file=sys.stderr, flush=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a log record as one line."""
@@ -104,8 +105,28 @@ class Output:
         """Print the commands to try next, as the last thing that people read."""
         commands = tuple(map(_as_invoked, commands))
         line = f"next: {' · '.join(commands)}"
-        lines = [line] if len(line) <= width() else [f"next: {commands[0]}", *commands[1:]]
-        self.print_text("", lines[0], *(f"      {command}" for command in lines[1:]))
+        self.print_text("")
+        if len(line) <= width():
+            self.print_text(line)
+            return
+        for number, command in enumerate(commands):
+            self.print_command("      " if number else "next: ", command)
+
+    def print_command(self, label: str, command: str) -> None:
+        """Print a command so that it can be copied, also where it needs more than one line."""
+        columns = terminal_columns()
+        if not self.human_stream.isatty() or len(label + command) <= columns:
+            self.print_text(label + command)
+            return
+        indent = " " * (len(label) - len(label.lstrip()) + 4)
+        parts = wrap(
+            label + command,
+            columns - 2,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        self.print_text(*(f"{part} \\" for part in parts[:-1]), parts[-1])
 
     def print_json(self, facts: Mapping[str, object]) -> None:
         """Print the object for a program, once and last; numbers that JSON lacks become null."""
@@ -304,7 +325,7 @@ def bar(share: float, columns: int) -> str:
 
 def sparkline(values: Iterable[float], columns: int, top: float | None = None) -> str:
     """The last values as one character each, from 0 to `top`, by default the largest."""
-    recent = list(values)[-columns:]
+    recent = list(values)[-columns:] if columns else []
     highest = max(recent, default=0.0) if top is None else top
     if highest <= 0:
         return "▁" * len(recent)

@@ -1,15 +1,17 @@
 """`semcast profile`: how far apart related messages of a stream lie, and what to do about it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output, key_values, table
+from semcast.cli.output import Output
+from semcast.cli.profile_view import show
 from semcast.cli.spark_options import (
     LOCAL,
     Conf,
@@ -40,8 +42,6 @@ EXAMPLE = (
 )
 HERE = "in this process"
 ON_SPARK = "on Spark"
-_SHOWN = ("messages", "items", "never_obsolete", "distance_p50", "distance_p90")
-
 
 Source: TypeAlias = Annotated[
     Path,
@@ -92,7 +92,7 @@ def profile(
     rates = Rates.given(sender_rate, receiver_rate)
     columns = None if key is None else KeyedColumns(key, order, sender, kind)
     _check_options(source, columns, {"order": order, "sender": sender, "kind": kind})
-    output = Output(json)
+    output, began = Output(json), monotonic()
     target = some_target(master, remote, conf)
     if columns is None:
         (found, way), bad = _profile_trace(output, source, rates, target), None
@@ -101,10 +101,8 @@ def profile(
     facts: dict[str, Any] = facts_of(found, rates) | {"bad_rows": bad.rows if bad else 0}
     if out is not None:
         facts["files"] = write_profile(out, found, rates, facts)
-    if bad is not None and bad.rows:
-        output.print_text(f"skipped {bad.rows:,} invalid rows; the first: {bad.first}", "")
-    _tell(output, facts)
-    output.print_text(f"profiled {way}")
+    options = {"key": key, "order": order, "sender": sender, "kind": kind}
+    show(output, source, facts, found, rates, f"{monotonic() - began:.1f} s {way}", options, bad)
     keep(source, PROFILE, facts)
     output.print_json(facts)
 
@@ -122,7 +120,17 @@ def _check_options(
                     f"{name}: only for keyed files; add --key COLUMN, or remove --{name}"
                 )
         if source.is_file():
-            raise ConfigError(f"key: required for the file {source}; add --key COLUMN")
+            raise ConfigError(
+                f"key: required for the file {source}; add --key COLUMN{_choices(source)}"
+            )
+
+
+def _choices(source: Path) -> str:
+    """The columns of a file, if it names them."""
+    from semcast.pipeline.reading.keyed_source import column_names
+
+    names = column_names(source)
+    return f", one of {', '.join(names)}" if names else ""
 
 
 def _profile_trace(
@@ -169,39 +177,6 @@ def _spark(output: Output, source: Path, target: "SparkTarget | None") -> "Itera
     from semcast.pipeline.spark_session import session
 
     given = target or target_of(LOCAL)
-    output.progress("starting Spark")
-    with session(replace(given, conf={**SPARK_CONF, **given.conf})) as spark:
-        output.progress(f"reading {source} on Spark")
+    target = replace(given, conf={**SPARK_CONF, **given.conf})
+    with output.waiting(f"starting Spark, then reading {source}"), session(target) as spark:
         yield spark
-
-
-def _tell(output: Output, facts: Mapping[str, Any]) -> None:
-    shown = {name: facts[name] for name in _SHOWN}
-    shown |= {f"R({n})": ratio for n, ratio in facts["purgeable"].items()}
-    shown["R*"] = facts["purgeable_limit"]
-    output.print_text(*key_values(shown))
-    if facts["rates"]:
-        output.print_text("", *table(facts["rates"]))
-    if facts["streams"]:
-        output.print_text("", *table([_line(stream) for stream in facts["streams"]]))
-        if facts["stream_count"] > len(facts["streams"]):
-            output.print_text(
-                f"and {facts['stream_count'] - len(facts['streams']):,} shorter streams"
-            )
-    output.print_text("", _advice(facts["advice"], facts["streams"]))
-    for path in facts.get("files", {}).values():
-        output.print_text(path)
-
-
-def _line(stream: Mapping[str, Any]) -> dict[str, object]:
-    names = [name for name in stream if name in ("run_id", "sender", "sender_inc")]
-    advised = stream["advice"]["buffer"]
-    return {name: stream[name] for name in (*names, *_SHOWN)} | {"buffer": advised}
-
-
-def _advice(advice: Mapping[str, Any], streams: Sequence[object]) -> str:
-    if advice["buffer"] is None:
-        return f"Advice: {advice['reason']}."
-    of = " for each sender" if streams else ""
-    k = f", k = {advice['k']:,} with bitmaps" if advice["k"] else ""
-    return f"Advice: a buffer of {advice['buffer']:,}{of}{k}: {advice['reason']}."

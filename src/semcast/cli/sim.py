@@ -272,8 +272,9 @@ def _show_summary(output: Output, summary: "SwarmSummary", trace: str | None) ->
         see = f"semcast explain {recorded} --run {summary.first_failed_seed}"
         if trace is None:
             see = f"{summary.first_failure} --trace {recorded}; {see}"
-        output.print_text("", summary.explanation, "", f"replay: {summary.first_failure}")
-        output.print_text(f"see it: {see}")
+        output.print_text("", *summary.explanation.splitlines(), "")
+        output.print_command("replay: ", summary.first_failure)
+        output.print_command("see it: ", see)
     else:
         output.next(f"semcast sim mutants --protocol {summary.protocol}", "semcast sim list")
 

@@ -8,6 +8,7 @@ Other systems are measured by the same worker over a channel of theirs: `main(jo
 """
 
 import asyncio
+import logging
 import sys
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -373,6 +374,8 @@ def main(join: Connect = join_group, spent_s: Callable[[], float] = cpu_s) -> in
     """Exit code 2 if the plan cannot be carried out; `spent_s` is what the channel costs so far,
     if other processes work for it."""
     Journal.converts_on_close = False  # The launcher converts all journals, and one at a time.
+    # The launcher knows who is slow, and its terminal has other things to show.
+    logging.getLogger("semcast.group").setLevel(logging.ERROR)
     try:
         run(work(join, spent_s))
     except semcast.SemcastError as error:

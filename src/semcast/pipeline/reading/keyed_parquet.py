@@ -41,17 +41,26 @@ def read_parquet(piece: FileSplit, columns: KeyedColumns) -> Iterator[Any]:
 def examine_columns(files: Sequence[Path], columns: KeyedColumns) -> None:
     """Raise `BadFile` unless every file has the columns, of types that can be read."""
     for file in files:
-        try:
-            found = pyarrow("parquet").read_schema(file)
-        except (OSError, pyarrow().ArrowException) as error:
-            reason = (str(error).splitlines() or ["damaged"])[0]
-            raise BadFile(f"{file}: not Parquet: {reason}") from None
+        found = _schema(file)
         for name in columns.named().values():
             if name not in found.names:
                 raise BadFile(f"{file}: no column {name!r}, it has {', '.join(found.names)}")
             kind = found.field(name).type
             if str(kind) not in _PLAIN:
                 raise BadFile(f"{file}: column {name!r} is {kind}, must be text or whole numbers")
+
+
+def names_in(file: Path) -> list[str]:
+    """The columns of a file."""
+    return list(_schema(file).names)
+
+
+def _schema(file: Path) -> Any:
+    try:
+        return pyarrow("parquet").read_schema(file)
+    except (OSError, pyarrow().ArrowException) as error:
+        reason = (str(error).splitlines() or ["damaged"])[0]
+        raise BadFile(f"{file}: not Parquet: {reason}") from None
 
 
 def _text(column: Any) -> Any:

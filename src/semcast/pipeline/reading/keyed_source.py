@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from semcast.pipeline.reading.file_splits import make_splits
-from semcast.pipeline.reading.keyed_parquet import examine_columns, read_parquet
+from semcast.pipeline.reading.keyed_parquet import examine_columns, names_in, read_parquet
 from semcast.pipeline.reading.keyed_text import (
     KeyedColumns,
     is_csv,
     open_text,
     read_blocks,
     read_header,
+    read_names,
 )
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.traces.errors import BadFile
@@ -52,6 +53,16 @@ def open_source(path: Path, columns: KeyedColumns) -> KeyedSource:
         return read_blocks(numbered[1], numbered[0], columns)
 
     return KeyedSource(files, list(enumerate(places)), read, len(files) == 1)
+
+
+def column_names(file: Path) -> list[str]:
+    """The columns that a file names in one place; lines of JSON do not."""
+    if _ending(file) == _PARQUET:
+        return names_in(file)
+    if not is_csv(file):
+        return []
+    with open_text(file) as readable:
+        return read_names(file, readable)
 
 
 def files_of(path: Path) -> list[Path]:

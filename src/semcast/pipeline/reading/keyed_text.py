@@ -108,8 +108,8 @@ def open_text(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path, "rb")) if is_packed else path.open("rb")
 
 
-def read_header(path: Path, file: IO[bytes], columns: KeyedColumns) -> list[str]:
-    """The names in the first line, among them those asked for."""
+def read_names(path: Path, file: IO[bytes]) -> list[str]:
+    """The names in the first line."""
     try:
         line = file.readline(LINE_BYTES_MAX).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -117,6 +117,12 @@ def read_header(path: Path, file: IO[bytes], columns: KeyedColumns) -> list[str]
     names = next(csv.reader([line]), [])
     if not names:
         raise BadFile(f"{path}: empty, needs a line of column names")
+    return names
+
+
+def read_header(path: Path, file: IO[bytes], columns: KeyedColumns) -> list[str]:
+    """The names in the first line, among them those asked for."""
+    names = read_names(path, file)
     for name in columns.named().values():
         if name not in names:
             raise BadFile(f"{path}: no column {name!r}, it has {', '.join(names)}")

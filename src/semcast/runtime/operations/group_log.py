@@ -14,7 +14,8 @@ BLOCKED_SHARE: Final = 0.1  # of the last seconds: a sender that waits longer is
 BLOCKED_SNAPSHOTS: Final = 5  # seconds over which that share is measured
 DISCARDS_PER_S: Final = 100  # frames that are discarded for one reason
 
-log = logging.getLogger("semcast")
+# A name of its own, so that who makes a member slow on purpose can do without these lines.
+log = logging.getLogger("semcast.group")
 
 _REMEDIES: Final = {
     "key": "a process uses another key; compare semcast keys list on both machines",
