@@ -14,6 +14,8 @@ import json
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,6 +32,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="ordered messages per second")
     parser.add_argument("--against", default="", help=f"of {','.join(PEERS)}, by commas")
     parser.add_argument("--members", type=int, default=4)
+    parser.add_argument("--senders", type=int, help="default: first one, then all")
+    parser.add_argument("--protocol", default="s-vsm", choices=("s-vsm", "vsm", "vs"))
     parser.add_argument("--size", type=int, default=100, help="bytes of a message")
     parser.add_argument("--seconds", type=float, default=5.0, help="of a run, after a warm-up")
     parser.add_argument("--rounds", type=int, default=5)
@@ -48,7 +52,8 @@ def say(line: str) -> None:
 def main() -> None:
     """Measure, print a table and one JSON object."""
     told = arguments()
-    asked = [SEMCAST, *(PEERS[name] for name in told.against.split(",") if name)]
+    own = replace(SEMCAST, field=partial(SEMCAST.field, protocol=told.protocol))
+    asked = [own, *(PEERS[name] for name in told.against.split(",") if name)]
     skipped = {system.name: why for system in asked if (why := system.missing())}
     for name, why in skipped.items():
         say(f"{name} is left out: not here are {why}")
@@ -69,7 +74,8 @@ def main() -> None:
 
 def measure(fields: dict[System, Field], told: argparse.Namespace) -> list[dict[str, object]]:
     """Rows by system and number of senders."""
-    cases = {(system, n): Rounds() for system in fields for n in (1, told.members)}
+    counts = (told.senders,) if told.senders else (1, told.members)
+    cases = {(system, n): Rounds() for system in fields for n in counts}
     for number in range(1, told.rounds + 1):
         for (system, senders), rounds in cases.items():
             rate, cpu_us = race(fields[system], senders, told.size, told.seconds)

@@ -56,10 +56,16 @@ def bench(*options: str) -> Callable[[Path], float]:
     return cost
 
 
-def ordered(tree: Path) -> float:
-    """Processor time per ordered delivery, four members, one of them sending."""
-    rows = run(tree, "bench/ordered.py", "--rounds", "1", "--seconds", "2")["results"]
-    return float(rows[0]["cpu_us_per_delivery"])
+def ordered(protocol: str, senders: int) -> Callable[[Path], float]:
+    """Processor time per ordered delivery, four members, so many of them sending."""
+
+    def cost(tree: Path) -> float:
+        options = ("--protocol", protocol, "--senders", str(senders))
+        script = str(ROOT / "bench" / "ordered.py")
+        rows = run(tree, script, "--rounds", "1", "--seconds", "2", *options)["results"]
+        return float(rows[0]["cpu_us_per_delivery"])
+
+    return cost
 
 
 def in_one_process(protocol: str) -> Callable[[Path], float]:
@@ -89,7 +95,9 @@ WORK: dict[str, Callable[[Path], float]] = {
     "slow receiver": bench("slow-receiver"),
     "fixed group in one process": in_one_process("s-rm"),
     "views fifo in one process": in_one_process("s-vsm"),
-    "total order": ordered,
+    "total order, 1 sends": ordered("s-vsm", 1),
+    "total order, 4 send": ordered("s-vsm", 4),
+    "total order of vs, 4 send": ordered("vs", 4),
     "swarm of s-rm": swarm("s-rm"),
     "swarm of s-vsm": swarm("s-vsm"),
 }

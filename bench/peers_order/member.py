@@ -66,14 +66,14 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-async def main(name: str, index: int, members: int, size: int, sends: bool) -> None:
+async def main(protocol: str, name: str, index: int, members: int, size: int, sends: bool) -> None:
     loop = asyncio.get_running_loop()
     say("joined")
     async with semcast.join(
         name,
         name=f"m{index}",
         members=members,
-        protocol="s-vsm",
+        protocol=protocol,
         order="total",
         interface="127.0.0.1",
         key=False,
@@ -99,5 +99,5 @@ async def main(name: str, index: int, members: int, size: int, sends: bool) -> N
 
 
 if __name__ == "__main__":
-    group, *numbers, sends = sys.argv[1:]
-    run(main(group, *map(int, numbers), sends == "1"))
+    protocol, group, *numbers, sends = sys.argv[1:]
+    run(main(protocol, group, *map(int, numbers), sends == "1"))

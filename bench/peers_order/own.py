@@ -13,9 +13,9 @@ MEMBER = str(Path(__file__).with_name("member.py"))
 
 
 @contextmanager
-def field(folder: Path, members: int) -> Iterator[Field]:
+def field(folder: Path, members: int, protocol: str = "s-vsm") -> Iterator[Field]:
     """Nothing to prepare."""
-    yield Field([(sys.executable, MEMBER)] * members)
+    yield Field([(sys.executable, MEMBER, protocol)] * members)
 
 
 def version() -> str:

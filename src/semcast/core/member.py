@@ -302,6 +302,7 @@ class Member(Machine):
                 ordering.pause()
             elif runs := ordering.poll(self.sending.last_update, now):
                 self.sending.order(runs, now, out)
+                self.outbox.send_soon(now)
                 self.outbox.flush(now, out)
                 self._settle(now, out, orders=False)
         ordering.settle(now, out)

@@ -4,9 +4,11 @@ import pytest
 
 from semcast.terms.events import DELIVER, MULTICAST
 from semcast.terms.outputs import Confirmed, Delivery
-from semcast.terms.views import MEMBER, OrderProgress, ViewEnvelope
+from semcast.terms.views import MEMBER, Heartbeat, OrderProgress, ViewEnvelope
 
 PIDS = (1, 2, 3)
+HOP_S = 0.001  # the longest way of a datagram in these tests, the shortest is half of it
+NEVER_S = 10.0  # a timer that no test lives to see
 
 
 def places(group, pid):
@@ -27,6 +29,87 @@ def test_all_deliver_in_one_order(world, protocol):
     assert [len(group.messages(pid)) for pid in PIDS] == [60] * 3, (
         "handed over, whatever set it off"
     )
+
+
+def orders(group):
+    return [e for e in group.events if e.kind == MULTICAST and e.note == "order"]
+
+
+def reports(group):
+    return [(pid, to) for _, pid, to, said in group.sent if isinstance(said, OrderProgress)]
+
+
+@pytest.mark.parametrize("members", [2, 3, 4, 5])
+def test_an_idle_group_orders_without_a_timer(world, members):
+    pids = range(1, members + 1)
+    group = world(order="total", order_s=NEVER_S).start(pids)
+    for sent in range(1, 7):
+        sender = 1 + sent % members
+        assert group.send(sender, sent)
+        group.run(2 * HOP_S)
+        if members < 5:  # where two are enough to hold a marker: the sequencer, and whoever has it
+            assert all(len(places(group, pid)) == sent for pid in pids if pid > 1)
+        group.run(HOP_S)
+        assert [len(places(group, pid)) for pid in pids] == [sent] * members
+
+
+def test_an_idle_group_confirms_without_a_timer(world):
+    slow = {"period_s": NEVER_S}
+    group = world("vs", "total", order_s=NEVER_S, multicast=slow).start(PIDS)
+    for sent in range(1, 7):
+        group.send(1 + sent % 3, sent)
+        group.run(3 * HOP_S)
+        assert [len(group.confirmed[pid]) for pid in PIDS] == [sent] * 3
+
+
+def test_a_report_never_comes_before_its_delivery(world):
+    group = world("vs", "total").start(PIDS)
+    carry_out, taken = group._carry_out, dict.fromkeys(PIDS, 0)
+
+    def carrying_out(pid, out):
+        said = [each.datagram for _, each in out.send if isinstance(each.datagram, OrderProgress)]
+        assert all(report.delivered <= taken[pid] for report in said)
+        carry_out(pid, out)
+        taken[pid] = len(group.messages(pid))
+
+    group._carry_out = carrying_out
+    for sent in range(30):
+        group.send(1 + sent % 3, sent)
+        group.run(0.0007)
+    group.run(0.1)
+    assert taken == dict.fromkeys(PIDS, 30)
+    assert len(reports(group)) > 30
+
+
+@pytest.mark.parametrize("protocol", ["s-vsm", "vs"])
+def test_under_load_one_marker_and_one_report_are_under_way(world, protocol):
+    large = {"period_s": NEVER_S, "buffer": 5_000}
+    group = world(protocol, "total", order_s=NEVER_S, multicast=large).start(PIDS)
+    steps, step_s = 400, 0.00005
+    for step in range(steps):
+        for pid in PIDS:
+            group.send(pid, step)
+        group.run(step_s)
+    group.run(20 * HOP_S)
+    assert [len(places(group, pid)) for pid in PIDS] == [3 * steps] * 3
+    seconds = steps * step_s
+    assert seconds / (3 * HOP_S) < len(orders(group)) < seconds / HOP_S + 3, "one each round trip"
+    by_member = [sum(source == pid for source, _ in reports(group)) for pid in PIDS]
+    assert max(by_member) <= len(orders(group))
+    if protocol == "s-vsm":
+        assert {to for _, to in reports(group)} == {(1,)}, "nobody else needs them"
+
+
+def test_lost_reports_are_waited_for_no_longer_than_the_timer(world):
+    group = world(order="total", order_s=0.01).start(PIDS)
+    group.lose = lambda source, to, datagram: isinstance(datagram, OrderProgress | Heartbeat)
+    group.send(2, 1)
+    group.run(0.002)
+    group.send(2, 2)
+    group.run(0.006)
+    assert len(orders(group)) == len(places(group, 3)) == 1
+    group.run(0.004)
+    assert len(orders(group)) == len(places(group, 3)) == 2
 
 
 def test_the_last_word_across_senders_is_the_same_everywhere(world):
@@ -73,7 +156,7 @@ def test_orders_are_multicasts_that_nobody_delivers(world):
     group = world(order="total").start(PIDS)
     group.send(2, 5)
     group.run(0.2)
-    (order,) = [e for e in group.events if e.kind == MULTICAST and e.note == "order"]
+    (order,) = orders(group)
     assert order.pid == 1
     assert len(places(group, 1)) == 1
 

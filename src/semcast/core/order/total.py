@@ -11,6 +11,8 @@ on to the next view, which contains every order it has seen; but who is ready wo
 Idea: the first member of a view is the sequencer.  Its *markers* are messages that come after what
 they put into place.  Places are final once f + 1 members hold the marker; under `vs`, which asks
 for no agreement between views, at once, and there members confirm what all have taken.
+The next marker leaves when all have reported the last one: an idle group waits for nobody, under
+load messages gather.  A timer serves if a report is late: docs/decisions/0031-evidence.md.
 """
 
 from collections import deque
@@ -270,7 +272,7 @@ class SequencedOrder(Ordering):
         self.members = members
         self.confirms = recipe.confirms
         self.order_s = recipe.order_s
-        self.tell_s = recipe.period_s if recipe.confirms else recipe.order_s
+        self.tell_s = recipe.period_s
         self.queue = holdings.queue
         self.holdings = holdings
         self.frontier = frontier  # shared with the reception, which alone writes it
@@ -283,6 +285,9 @@ class SequencedOrder(Ordering):
         self.handed = 0  # a position that the application had before this input
         self.held = QuorumCount(members, 1 if recipe.confirms else recipe.f + 1)
         self.consumed = QuorumCount(members, members)
+        # Whoever has a marker knows two who hold it: the sequencer, and itself.
+        only_sequencer_counts = not recipe.confirms and self.held.quorum <= 2
+        self.audience = (view.members[0].pid,) if only_sequencer_counts else EVERYONE
         self.polls = rank == 0
         if rank != 0:
             holdings.exempt_upto[0] = SEQ_MAX  # Markers must come through, however full it is.
@@ -309,10 +314,10 @@ class SequencedOrder(Ordering):
         if not new:
             self.order_at = NEVER
             return ()
-        if self.order_at == NEVER:
-            self.order_at = max(now, self.order_last + self.order_s)
-        if now < self.order_at:
-            return ()
+        if min(self.held.reports) < self.queue.last_order:  # not answered by everybody
+            self.order_at = self.order_last + self.order_s
+            if now < self.order_at:
+                return ()
         runs = tuple((r, frontier[r] if r else last) for r in new)
         for rank, upto in runs:
             ordered[rank] = upto
@@ -325,10 +330,11 @@ class SequencedOrder(Ordering):
         self.consumed.on_report(peer, delivered)
 
     def settle(self, now: float, out: Effects) -> None:
-        """Count the own progress, and tell the others soon."""
+        """Count the own progress, and tell the others."""
         queue = self.queue
         if self.frontier[0] > self.held.reports[self.rank]:
             self.held.on_report(self.rank, self.frontier[0])
+            self.held.on_report(0, self.frontier[0])  # which sent it
         if queue.bounds and queue.bounds[0][0] <= self.held.agreed:
             queue.finalize(self.held.agreed)
         if queue.final_upto >= queue.cursor and queue.has_next:
@@ -340,11 +346,10 @@ class SequencedOrder(Ordering):
             self.consumed.on_report(self.rank, queue.position)
         if queue.unconfirmed and queue.unconfirmed[0][0] <= self.consumed.agreed:
             self._confirm(out)
-        last = self.last_report
-        if queue.position > last.delivered if self.confirms else queue.last_order > last.held:
-            self._tell(now, out)
-        else:
-            self.tell_at = NEVER
+        if self.confirms:
+            self.tell_at = self._report_handed(now, out)
+        elif self.rank and queue.last_order > self.last_report.held:
+            self._report(out)  # The sequencer waits for it.
         self.deadline = min(self.order_at, self.tell_at)
 
     def _hand_over(self, out: Effects) -> None:
@@ -368,17 +373,21 @@ class SequencedOrder(Ordering):
         for sender, seq in confirmed.items():
             self.holdings.trace.confirmed(sender, seq, out)
 
-    def _tell(self, now: float, out: Effects) -> None:
-        if self.members == 1:
-            return
-        if self.tell_at == NEVER:
-            self.tell_at = max(now, self.tell_last + self.tell_s)
-        if now >= self.tell_at:
-            self.last_report = OrderProgress(self.view, self.frontier[0], self.handed)
+    def _report_handed(self, now: float, out: Effects) -> float:
+        """Tell what was handed over once all have what was told before; when to look again."""
+        last, position = self.last_report.delivered, self.queue.position
+        if position == last or self.members == 1:
+            return NEVER
+        due = now if self.consumed.agreed >= last else self.tell_last + self.tell_s
+        if due <= now and self.handed > last:
+            self._report(out)
             self.tell_last = now
-            is_told = not self.confirms or self.handed == self.queue.position
-            self.tell_at = NEVER if is_told else now + self.tell_s
-            out.send.append((EVERYONE, self.last_report))
+            due = NEVER if self.handed == position else now + self.tell_s
+        return max(due, now)
+
+    def _report(self, out: Effects) -> None:
+        self.last_report = OrderProgress(self.view, self.frontier[0], self.handed)
+        out.send.append((self.audience, self.last_report))
 
     def close(self, cut: Sequence[Seq] | None, out: Effects) -> None:
         """With a cut, what has no place up to there gets one, sender by sender."""
