@@ -1,4 +1,4 @@
-"""Made-up live members: snapshots to serve, and control sockets to serve them on."""
+"""Rules for every test; made-up live members, and control sockets to serve their snapshots on."""
 
 import asyncio
 import os
@@ -9,11 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from semcast.runtime.operations.control import ControlServer
 from semcast.runtime.operations.snapshot import Peer, Snapshot
 
-DEADLINE_S = 10
+DEADLINE_S = 60
+
+# How long an example takes is the machine's affair.  Every run has the same examples, but for those
+# of `make soak`, which looks for new ones.
+settings.register_profile(
+    "semcast",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not os.environ.get("SOAK"),
+)
+settings.load_profile("semcast")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from semcast.cli.main import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ON_SPARK = ("profile_stream.py", "sweep_and_report.py")
-DEADLINE_S = 30
+DEADLINE_S = 60
 COMMANDS = {
     "demo": ("demo", "--out", "OUT"),
     "join": ("join", "GROUP", "--members", "1"),

@@ -27,7 +27,7 @@ from semcast.runtime.application.mailbox import Message
 from semcast.runtime.options.options import option_help
 from semcast.terms.errors import ConfigError
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 RUN = [sys.executable, "-c", "import sys; from semcast.cli.main import main; sys.exit(main())"]
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 RUN = [sys.executable, "-c", "import sys; from semcast.cli.main import main; sys.exit(main())"]
 A = ("--member", "a=127.0.0.1:7101")
 AB = (*A, "--member", "b=127.0.0.1:7102")

@@ -195,7 +195,7 @@ def test_on_a_terminal_it_draws_in_place(sender):
     master, terminal = pty.openpty()
     command = [sys.executable, "-m", "semcast.cli.main", "top", "--seconds", "0.1"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-    done = subprocess.run(command, stdout=terminal, env=environment, check=False, timeout=60)
+    done = subprocess.run(command, stdout=terminal, env=environment, check=False, timeout=120)
     os.write(terminal, b"the end")
     shown = os.read(master, 1 << 16).decode()
     os.close(master)
@@ -210,7 +210,7 @@ def test_q_ends_it(sender):
     command = [sys.executable, "-m", "semcast", "top"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, env=environment) as process:
-        deadline = monotonic() + 30
+        deadline = monotonic() + 60
         while process.poll() is None and monotonic() < deadline:
             os.write(master, b"hq")
             sleep(0.2)

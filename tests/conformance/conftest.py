@@ -21,7 +21,7 @@ from semcast.runtime.storage.keyring import edit, new_key
 from semcast.runtime.transport.addresses import Address, format_address
 from semcast.specs.verdict import CheckVerdict
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 NAMES = "abcde"  # of members that may have a machine of their own, as far as the network can tell
 SUBNET = "198.51.100"  # for documentation, so nobody is there
 PORTS = range(10_000, 20_000)  # below those that the system and groups take by themselves

@@ -11,7 +11,7 @@ from semcast.fleet.processes import Fleet
 
 MEMBERS = "abcde"
 BAD = Link(latency=Uniform(0.0005, 0.005), loss=0.05, duplicate=0.05, reorder=0.05)
-WAIT_S = 30.0
+WAIT_S = 60.0
 IS_LONG = bool(os.environ.get("SOAK"))
 SENDING_S = 20.0 if IS_LONG else 2.0
 BURSTS = (100, 500, 2000, 5000, 20_000) if IS_LONG else (2000,)

@@ -13,7 +13,7 @@ from semcast.fleet.trace_verdict import judge
 from semcast.terms.events import DELIVER, INSTALL
 from semcast.traces.parquet import read_runs, read_trace
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def plans(names: str, group: str, trace: Path, order: str, seconds: float) -> list[WorkerPlan]:

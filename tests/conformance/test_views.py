@@ -23,7 +23,7 @@ IS_LONG = bool(os.environ.get("SOAK"))
 SECONDS = 120.0 if IS_LONG else 8.0
 KINDS = [("s-vsm", "fifo"), ("vs", "total")]
 KINDS += [("s-vsm", "total"), ("vsm", "causal")] if IS_LONG else []
-WAIT_S = 20.0
+WAIT_S = 60.0
 CUT_S = 1.5
 
 

@@ -174,7 +174,7 @@ recipes = st.builds(
 
 
 @given(recipe=recipes, ready=st.sampled_from([0, 5, 1 << 40, 1 << 40]), script=scripts)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_packing_changes_nothing(recipe, ready, script):
     """Under congestion and every bound, whatever peers hold, lack, ask for and report."""
     twins = [Twin(recipe, packs) for packs in (False, True)]

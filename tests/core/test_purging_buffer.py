@@ -201,7 +201,7 @@ steps = st.one_of(
 
 
 @given(relation=st.sampled_from(["item", "all", "none"]), steps=st.lists(steps, max_size=20))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_whole_or_opened_nobody_can_tell(relation, steps):
     both = Twice(relation)
     for name, *values in steps:

@@ -9,7 +9,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ON_SPARK = {"profile_stream.py", "sweep_and_report.py"}  # run by tests/pipeline, in its session
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def is_current(history: History, sender: int, pid: int) -> bool:
     return held == newest
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(histories(), st.sampled_from((0, 1)), st.integers(0, 20), st.integers(1, 40))
 def test_columns_tell_what_events_tell(history, sender, start, ticks):
     footage = footage_of(history, sender)
@@ -171,7 +171,7 @@ def test_columns_tell_what_events_tell(history, sender, start, ticks):
 
 
 @given(histories(), st.floats(0.01, 1.0))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_a_share_of_the_samples_does_not_exceed_the_staleness(history, share):
     footage, period = footage_of(history, 0), Period(0.0, 0.5)
     [found_ms] = footage.staleness_ms(2, ITEMS, period, [share])

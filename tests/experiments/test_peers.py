@@ -19,7 +19,7 @@ from semcast.fleet.plan import Load, WorkerPlan
 from semcast.runtime.application.mailbox import Message
 from semcast.terms.messages import Update
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 PEERS = {name: system for name, system in known.systems().items() if name not in known.OWN}
 SERVER = """
 import socket, sys

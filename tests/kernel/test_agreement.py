@@ -208,7 +208,8 @@ def test_every_function_is_compared() -> None:
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 @given(data=st.data())
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_both_builds_agree(compiled: ModuleType, name: str, data: st.DataObject) -> None:
     arguments = data.draw(ARGUMENTS[name])

@@ -14,7 +14,7 @@ from semcast.terms.items import ITEM_MAX, ITEM_MIN, item_tag
 from semcast.terms.messages import Data, DataMessage, Update
 from semcast.wire import GROUP_CODEC, codec, encode
 
-BUILDS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+BUILDS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 PLENTY = 1 << 40
 RANKS = [0, 127, 128, RANK_MAX]
 SEQS = [1, 127, 128, 255, 256, 65535, 65536, (1 << 32) - 1, 1 << 32]

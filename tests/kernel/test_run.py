@@ -21,7 +21,7 @@ RUN = tuple(
         [(None, ""), (-1, "a"), (1 << 62, "é" * 20), (-(1 << 63), "n" * 300), (200, "")]
     )
 )
-BUILDS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+BUILDS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 BY_MSGSPEC = Codec(Datagram, CHECKS)
 
 messages = st.builds(

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
@@ -37,7 +37,6 @@ def streams(seed, count):
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("UCDR")), max_size=30))
-@settings(deadline=None)
 def test_the_definition_agrees_with_replay(rows):
     distances = [distance or 0 for distance, _ in by_definition(rows)]
     assert distances == list(row_distances((key, kind, None, 0) for key, kind in rows))

@@ -6,7 +6,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.pipeline.reading import keyed_text
@@ -69,7 +69,6 @@ def test_text_agrees_with_the_plain_reader(tmp_path, name, text):
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=6)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(TEXT, st.sampled_from("UCDRX"), TEXT), max_size=8), st.integers(1, 40))
 def test_lines_of_any_text_agree_with_the_plain_reader(tmp_path_factory, rows, block_bytes):
     """Cells are written raw: quotes and commas in them make good lines and bad ones."""

@@ -312,6 +312,6 @@ def test_a_browser_shows_it(write, tmp_path: Path) -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     ).stdout
     assert Page(shown).text.split() == Page((tmp_path / "report.html").read_text()).text.split()

@@ -76,7 +76,7 @@ def test_a_command_without_java_says_so_in_one_line(tmp_path):
     (tmp_path / "x.csv").write_text("key\na\n")
     words = ["lake", "ingest", tmp_path / "lake", tmp_path / "x.csv", "--key", "key"]
     done = subprocess.run(
-        [*command, *words], env=env, capture_output=True, text=True, timeout=60, check=False
+        [*command, *words], env=env, capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"semcast: {java.NOT_FOUND}\n"

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.pipeline.check.event_encoding import EncodedEvents, encode_events, first_seq
@@ -118,7 +118,6 @@ def test_little_is_one_task_and_every_share_has_one(tmp_path) -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 6))
-@settings(deadline=None)
 def test_what_messages_list_is_theirs_in_whatever_order_tasks_end(rng, tasks) -> None:
     size = 24
     table = {

@@ -110,7 +110,7 @@ def skips(w, rank):
 
 
 @given(recipe=recipes(), seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.1, 0.5]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_schedule_keeps_the_promises(wire, recipe, seed, loss):
     rng = Random(seed)
     w = wire(recipe, seed=seed, ready=(), judged=True)
@@ -151,7 +151,7 @@ def test_any_schedule_keeps_the_promises(wire, recipe, seed, loss):
 
 
 @given(recipe=recipes(), seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_survivors_of_a_crash_keep_the_promises(wire, recipe, seed):
     """At most f members stop for good, in the middle of anything."""
     rng = Random(seed)
@@ -194,7 +194,7 @@ def test_the_survivors_of_a_crash_keep_the_promises(wire, recipe, seed):
 
 
 @given(recipe=recipes(), seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
     """One after another, beyond f, down to the last one; news of it comes late."""
     rng = Random(seed)

@@ -69,7 +69,7 @@ class Group:
     quorum=st.one_of(st.none(), st.integers(1, 5)),
     fanout=st.integers(1, 4),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_is_agreed_is_true_and_completes(seed, members, quorum, fanout):
     quorum = quorum and min(quorum, members)
     rng = Random(seed)
@@ -107,7 +107,7 @@ def test_what_is_agreed_is_true_and_completes(seed, members, quorum, fanout):
 
 
 @given(seed=st.integers(0, 2**32), members=st.integers(2, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_without_the_forgotten_stability_speaks_for_the_rest(seed, members):
     rng = Random(seed)
     group = Group(members, None, rng, fanout=3)

@@ -19,7 +19,7 @@ import pytest
 
 import semcast
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,7 +69,7 @@ def join(quotes: str) -> Callable[..., Any]:
     """`join("ada", members=2)`: as `semcast.join`, with a group and patience for tests."""
 
     def joining(name: str, **options: Any) -> Any:
-        known = {"control": False, "join_timeout": 10, "linger": 2}
+        known = {"control": False, "join_timeout": 60, "linger": 2}
         return semcast.join(quotes, name=name, **{**known, **options})
 
     return joining

@@ -38,7 +38,7 @@ from semcast.wire.sealing import UNKNOWN_SENDERS_BURST, Key, Sealer
 
 WIRE = Path(semcast.__file__).parent / "wire"
 PERIOD_S = 1 / 80
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 AFTER = {"namesake", "clone"}  # words that a frame gets only once it is authenticated
 LOOPBACK = {"interface": "127.0.0.1"}
 
@@ -254,7 +254,7 @@ from semcast import sync
 
 group, name, key, port, members = sys.argv[1:]
 with sync.join(group, name=name, protocol="s-vsm", members=int(members), key=key, control=False,
-               interface="127.0.0.1", bind=f"127.0.0.1:{port}", join_timeout=10) as joined:
+               interface="127.0.0.1", bind=f"127.0.0.1:{port}", join_timeout=60) as joined:
     print("in", flush=True)
     for event in joined.events():
         print(",".join(joined.view.members), flush=True)

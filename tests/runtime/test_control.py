@@ -16,7 +16,7 @@ from semcast.runtime.operations import control
 from semcast.runtime.operations.control import Survey, discover, read_all, survey
 from semcast.terms.errors import ConfigError
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 NAME = f"{1:016x}-{2:016x}"
 on_both_loops = pytest.mark.parametrize(
     "live",
@@ -183,7 +183,7 @@ def test_a_process_that_does_not_answer_is_named(live, snapshot, sockets):
     with socket.socket(socket.AF_UNIX) as stopped:
         stopped.bind(str(sockets / f"{NAME}-{os.getppid()}"))
         stopped.listen()
-        found = survey(None, 0.2)
+        found = survey(None, 2.0)
     assert [member.name for member in found.snapshots] == ["ada"]
     assert found.silent == [os.getppid()]
 

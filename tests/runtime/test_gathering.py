@@ -163,7 +163,7 @@ moments = st.floats(0.0, BAD_S)
 names = st.sampled_from("abcdef")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(network=networks, late=st.lists(moments, max_size=4), extra=st.integers(0, 2))
 @example(Network(3, 256, loss=0.7, twice=0.5, delay_s=0.05), [2.0, 1.9375, 2.453125], 2)
 def test_whoever_is_there_comes_out_once_the_network_is_good(network, late, extra):
@@ -184,7 +184,7 @@ def test_whoever_is_there_comes_out_once_the_network_is_good(network, late, extr
     assert len({each.lineage for each in network.living}) == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     network=networks,
     events=st.lists(st.tuples(moments, st.sampled_from(["start", "crash", "replay"]), names)),
@@ -207,7 +207,7 @@ def test_no_crash_restart_or_replay_leads_to_two_rosters(network, events):
     network.check_safety()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     network=networks,
     victims=st.lists(st.tuples(moments, names, st.booleans()), min_size=1, max_size=4),

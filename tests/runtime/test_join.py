@@ -15,7 +15,7 @@ from semcast.runtime.storage.keyring import KeyRing, new_key
 from semcast.wire.frames import HELLO, member_id
 from semcast.wire.sealing import Sealer
 
-SOON_S = 0.4
+SOON_S = 2.0
 
 
 def free_port(host="127.0.0.1"):

@@ -13,7 +13,7 @@ from semcast.runtime.operations.snapshot import ViewSnapshot
 from semcast.runtime.transport.addresses import format_address
 from semcast.terms.errors import ConfigError
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.messages import Excluded
 from semcast.wire import frames
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 NOW = Link(latency=Constant(0.0))
 FOREVER = float("inf")
 

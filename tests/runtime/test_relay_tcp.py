@@ -12,7 +12,7 @@ from semcast.fleet.relay_streams import RelayConnections, RelayCounts, RelayEnd,
 from semcast.fleet.timer_queue import TimerQueue
 from semcast.wire import frames
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 NOW = Link(latency=Constant(0.0))
 
 

@@ -31,7 +31,7 @@ from semcast.runtime.transport.sockets import (
 from semcast.terms.errors import ConfigError
 
 BUFFER_BYTES = 1 << 20
-DEADLINE_S = 10
+DEADLINE_S = 60
 GROUPS = {4: "239.192.7.7", 6: "ff15::8000:7"}
 
 
@@ -251,7 +251,7 @@ elsewhere = open_multicast(resolve_interface("idle0", ip, sealed=True), host, 70
 unicast = open_unicast(interface, 7001, 1 << 20)
 print("ready", flush=True)
 for listening in (multicast, unicast):
-    listening.settimeout(10)
+    listening.settimeout(60)
     heard, source = listening.recvfrom(100)
     print(heard.decode(), source[0], source[1], flush=True)
 try:

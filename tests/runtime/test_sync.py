@@ -14,8 +14,8 @@ import pytest
 import semcast
 from semcast import Update, sync
 
-DEADLINE_S = 20
-KNOWN = {"control": False, "join_timeout": 10, "linger": 2}
+DEADLINE_S = 60
+KNOWN = {"control": False, "join_timeout": 60, "linger": 10}
 
 
 @pytest.fixture

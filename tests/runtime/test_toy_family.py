@@ -97,7 +97,7 @@ async def test_a_toy_family_is_joined_live(toy, quotes):
 
 async def test_members_of_two_families_do_not_meet(toy, quotes):
     def join(name, protocol):
-        return semcast.join(quotes, protocol=protocol, members=2, name=name, join_timeout=0.5)
+        return semcast.join(quotes, protocol=protocol, members=2, name=name, join_timeout=2.0)
 
     outcomes = await asyncio.gather(join("a", "shout"), join("b", "rm"), return_exceptions=True)
     assert all("different settings" in str(outcome) for outcome in outcomes)

@@ -23,7 +23,6 @@ from semcast.wire import frames
 from semcast.wire.frames import DATAGRAM, HELLO, Claim, FrameHeader, group_id, member_id, pack
 from semcast.wire.sealing import Sealer
 
-DEADLINE_S = 20
 SOON_S = 2.0
 
 
@@ -128,7 +127,7 @@ frames.HIGHEST = int(highest)
 import semcast
 
 async def main():
-    joining = semcast.join(name, name="z", members=3, protocol=protocol, control=False, linger=2)
+    joining = semcast.join(name, name="z", members=3, protocol=protocol, control=False, linger=10)
     async with joining as group:
         await group.multicast(b"hi", item="z", never_purge=True)
         async for message in group:

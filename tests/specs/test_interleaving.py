@@ -92,7 +92,7 @@ def test_where_no_order_exists_the_claim_is_what_is_wrong() -> None:
     assert interleaved(text, [5, 5, 5, 1, 1], f=1) == normal(text)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     protocol=st.sampled_from(["s-rm", "s-sm", "causal"]),
     seed=st.integers(0, 2000),

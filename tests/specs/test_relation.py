@@ -87,7 +87,7 @@ def learned(relation: str, messages: list[DataMessage]) -> ObsolescenceRelation:
     return obsolescence
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(streams())
 def test_agrees_with_the_dumb_closure(stream: tuple[str, list[DataMessage], set[int]]) -> None:
     relation, messages, delivered = stream
@@ -104,7 +104,7 @@ def test_agrees_with_the_dumb_closure(stream: tuple[str, list[DataMessage], set[
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data())
 def test_over_places_it_agrees_with_the_dumb_closure(data: st.DataObject) -> None:
     names = [((sender, 1), seq) for sender in (0, 1) for seq in (1, 2, 3, 4)]

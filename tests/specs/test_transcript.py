@@ -1,7 +1,7 @@
 """Transcripts say what the events say."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.specs.transcript import line, lines, parse
@@ -76,7 +76,6 @@ others = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(multicasts | others))
 def test_what_is_written_reads_back(events: list[Event]) -> None:
     assert parse(lines(events)) == events

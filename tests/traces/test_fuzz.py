@@ -49,7 +49,7 @@ def test_any_bytes_are_survived(name: str) -> None:
     target = next(each for each in targets.TARGETS if each.__name__ == name)
 
     @given(script=st.binary(max_size=150))
-    @settings(max_examples=EXAMPLES[name], deadline=None)
+    @settings(max_examples=EXAMPLES[name])
     def survive(script: bytes) -> None:
         target(script)
 
@@ -61,7 +61,7 @@ def test_any_bytes_are_survived(name: str) -> None:
     edits=st.lists(st.tuples(st.integers(1, 80), st.integers(0, 255)), max_size=8),
     more=st.binary(max_size=60),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_is_almost_valid_is_survived(
     seed: bytes, edits: list[tuple[int, int]], more: bytes
 ) -> None:
@@ -88,7 +88,7 @@ def good() -> Iterator[bytes]:
     edits=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), min_size=1, max_size=6),
     cut=st.none() | st.integers(0, 400),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_bytes_of_a_good_journal_may_change(
     good: bytes, edits: list[tuple[int, int]], cut: int | None
 ) -> None:

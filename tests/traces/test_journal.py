@@ -133,7 +133,7 @@ def executions(draw: Any) -> tuple[str, list[tuple[int, int, list[Event]]]]:
     return relation, batches
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(executions())
 def test_it_says_what_a_writer_of_parquet_says(
     execution: tuple[str, list[tuple[int, int, list[Event]]]],
@@ -296,7 +296,7 @@ def test_a_full_disk_loses_the_batch_and_nothing_before(
     assert [e.seq for e in read_trace(tmp_path).events] == [1, 2, 3, 4]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_torn_tail_hides_nothing_before_it(data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:

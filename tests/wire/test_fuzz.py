@@ -45,7 +45,7 @@ SEEDS = list(targets.seeds())
 
 @pytest.mark.parametrize("target", targets.TARGETS, ids=lambda target: target.__name__)
 @given(script=st.binary(max_size=150))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_any_bytes_are_survived(target, script):
     target(script)
 
@@ -55,7 +55,7 @@ def test_any_bytes_are_survived(target, script):
     edits=st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=8),
     more=st.binary(max_size=60),
 )
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=800)
 def test_what_is_almost_valid_is_survived(seed, edits, more):
     data = bytearray(seed)
     for place, value in edits:
@@ -64,7 +64,7 @@ def test_what_is_almost_valid_is_survived(seed, edits, more):
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_forged_frame_changes_nothing(data):
     """A frame of a member with one bit changed, or sealed by somebody without the key."""
     live = targets.Live(targets.RECIPES[0], up=3, recording=True)

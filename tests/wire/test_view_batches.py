@@ -38,7 +38,7 @@ def test_the_rest_is_decoded():
 
 
 @given(st.sampled_from([1, 200, 70_000, 2**40]), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_is_taken_for_one_is_one(view, data):
     damaged = bytearray(encode(Stamped(2**63 + view, 9, ViewEnvelope(view, Data(RUN)))))
     for _ in range(data.draw(st.integers(0, 3))):

@@ -70,7 +70,7 @@ RECIPES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(RECIPES),
     st.sampled_from([0, 4]),

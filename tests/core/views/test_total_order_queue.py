@@ -198,7 +198,7 @@ steps = st.one_of(
 
 
 @given(relation=st.sampled_from(["item", "none"]), script=st.lists(steps, max_size=25))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_runs_wait_as_their_messages_would(relation, script):
     pair = Pair(relation)
     for name, *args in [*script, ("mark", 100), ("take", 99)]:
