@@ -1,4 +1,4 @@
-"""Ctrl-C ends every command and every example, soon and without a traceback."""
+"""Ctrl-C ends every command and every example, without a traceback."""
 
 import os
 import select
@@ -16,6 +16,11 @@ from semcast.cli.main import main
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ON_SPARK = ("profile_stream.py", "sweep_and_report.py")
 DEADLINE_S = 60
+STARTED = "started"
+RUN = (
+    "import sys; from semcast.cli.main import main;"
+    f" print({STARTED!r}, flush=True); sys.exit(main())"
+)
 COMMANDS = {
     "demo": ("demo", "--out", "OUT"),
     "join": ("join", "GROUP", "--members", "1"),
@@ -35,12 +40,16 @@ COMMANDS = {
     "figures on Spark": ("figures", "all", "--master", "local[2]", "--out", "OUT"),
 }
 
+STARTING = {"check", "profile", "figures on Spark"}  # for seconds, the JVM
 
-def interrupt(command: list[str], tmp_path: Path, after_s: float) -> subprocess.Popen[str]:
+
+def interrupt(
+    command: list[str], tmp_path: Path, after_s: float, *, is_heard: bool = True
+) -> subprocess.Popen[str]:
     """Run a command in a process group of its own, and interrupt all of it as a terminal does.
 
-    Without a time, when it has printed something: importing Python modules cannot be interrupted
-    quietly.
+    So many seconds after it first printed something: Python that still imports modules cannot be
+    interrupted quietly.  Of one that is not heard, after its start.
     """
     environment = {
         **os.environ,
@@ -48,6 +57,7 @@ def interrupt(command: list[str], tmp_path: Path, after_s: float) -> subprocess.
         "XDG_STATE_HOME": str(tmp_path),
         "SEMCAST_KEYS": str(tmp_path / "keys"),
     }
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         command,
         env=environment,
@@ -57,11 +67,11 @@ def interrupt(command: list[str], tmp_path: Path, after_s: float) -> subprocess.
         text=True,
         start_new_session=True,
     )
-    if after_s:
-        sleep(after_s)  # A person presses Ctrl-C at any moment.
-    else:
+    signal.signal(signal.SIGINT, ours)  # Ignored in the background, it would be ignored there too.
+    if is_heard:
         assert process.stdout is not None
-        select.select([process.stdout], [], [], DEADLINE_S)
+        assert select.select([process.stdout], [], [], DEADLINE_S)[0], "not started in time"
+    sleep(after_s)  # A person presses Ctrl-C at any moment.
     os.killpg(process.pid, signal.SIGINT)
     return process
 
@@ -89,7 +99,9 @@ def test_a_command(name, tmp_path, trace):
         "TRACE": str(trace),
     }
     argv = [words.get(word, word) for word in COMMANDS[name]]
-    process = interrupt([sys.executable, "-m", "semcast", *argv], tmp_path, 3.0)
+    process = interrupt(
+        [sys.executable, "-c", RUN, *argv], tmp_path, 3.0 if name in STARTING else 1.0
+    )
     out = ended(process)
     assert "Traceback" not in out, out
     assert process.returncode in (0, 130), out
@@ -97,8 +109,10 @@ def test_a_command(name, tmp_path, trace):
 
 @pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_an_example(example, tmp_path):
-    after_s = 3.0 if example in ON_SPARK else 0.0
-    process = interrupt([sys.executable, str(EXAMPLES / example)], tmp_path, after_s)
+    """Those on Spark heed Ctrl-C from their first line on, and print nothing for seconds."""
+    is_heard = example not in ON_SPARK
+    command = [sys.executable, str(EXAMPLES / example)]
+    process = interrupt(command, tmp_path, 0.0 if is_heard else 3.0, is_heard=is_heard)
     out = ended(process)
     assert "Traceback" not in out, out
     assert process.returncode in (130, -signal.SIGINT), out

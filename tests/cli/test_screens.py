@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,6 +45,7 @@ COMMANDS = {
         *("--sender-rate", "100", "--receiver-rate", "50"),
     ),
 }
+WIDTHS = (60, 80, 120)
 SNAKE = re.compile(r"(?<![\w=./{-])[a-z]+_[a-z_0-9]+(?![\w=./(])")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -83,16 +85,25 @@ def trace():
         yield path
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_screen(name, columns, trace):
+def test_a_screen(name, trace):
+    with ThreadPoolExecutor(len(WIDTHS)) as pool:  # Most of the time goes by waiting.
+        screens = list(pool.map(lambda columns: run(name, columns, trace), WIDTHS))
+    for columns, (code, lines) in zip(WIDTHS, screens, strict=True):
+        check_screen(name, columns, code, lines)
+
+
+def run(name, columns, trace):
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
     with TemporaryDirectory() as place:  # A long path is not broken over lines.
         words = {word: word.replace("PLACE", place) for word in COMMANDS[name]}
         words["TRACE"] = str(trace)
         for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "SEMCAST_KEYS"):
             environment[variable] = f"{place}/{variable}"
-        code, lines = screen([words[word] for word in COMMANDS[name]], columns, environment)
+        return screen([words[word] for word in COMMANDS[name]], columns, environment)
+
+
+def check_screen(name, columns, code, lines):
     text = "\n".join(lines)
     assert code == 0, text
     assert max(map(len, lines)) <= columns, text

@@ -15,9 +15,8 @@ WAIT_S = 60.0
 IS_LONG = bool(os.environ.get("SOAK"))
 SENDING_S = 20.0 if IS_LONG else 2.0
 BURSTS = (100, 500, 2000, 5000, 20_000) if IS_LONG else (2000,)
-STOPPED_S = 10.0 if IS_LONG else 3.0
-CONVERGED_S = 2.0
 LIVE_ITEMS, BUFFER = 300, 600
+MISSED = (10 if IS_LONG else 2) * BUFFER
 
 
 def test_loss_duplicates_reordering_and_delay_are_mended(live, bad_network):
@@ -58,27 +57,25 @@ def test_survivors_of_a_killed_sender_agree(live, burst):
     assert run.results["e"].skipped > 0
 
 
-def test_a_stopped_member_slows_nobody_and_is_soon_back(live):
+def test_a_stopped_member_slows_nobody_and_comes_back(live):
     """What is sent meanwhile fits neither its socket nor the buffer; what is live of it does."""
-    sent: list[int] = []
     was_blocked = False
 
     def look(ticks: Mapping[str, WorkerStatus]) -> None:
         nonlocal was_blocked
         was_blocked |= ticks["a"].is_blocked
 
-    def note(fleet: Fleet) -> None:
-        fleet.watch(lambda _: False, STOPPED_S, look)
-        sent.append(fleet.ticks["a"].sent)
-
     def stop(fleet: Fleet) -> None:
-        note(fleet)
+        assert fleet.watch(lambda ticks: ticks["a"].sent >= BUFFER, WAIT_S, look)
         fleet.pause("e")
-        note(fleet)
+        sent = fleet.ticks["a"].sent + MISSED
+        # Held up, it could send no more than the buffer holds.
+        assert fleet.watch(lambda ticks: ticks["a"].sent >= sent, WAIT_S, look), fleet.ticks
         fleet.resume("e")
-        assert fleet.watch(lambda ticks: ticks["e"].accounted >= sent[-1], CONVERGED_S)
+        assert fleet.watch(lambda ticks: ticks["e"].accounted >= sent, WAIT_S), fleet.ticks
 
-    load = Load(stream="overwrites", r=1, d=LIVE_ITEMS, rate=700, seconds=2 * STOPPED_S + 1)
+    rate = 700
+    load = Load(stream="overwrites", r=1, d=LIVE_ITEMS, rate=rate, seconds=2 * MISSED / rate + 2)
     run = live(
         MEMBERS,
         {"a": load},
@@ -86,8 +83,5 @@ def test_a_stopped_member_slows_nobody_and_is_soon_back(live):
         disturb=stop,
         buffer=BUFFER,
     )
-    before, during = sent[0], sent[1] - sent[0]
-    assert during > BUFFER
     assert not was_blocked
-    assert during > before / 2  # Held up, it could send no more than the buffer holds.
     assert run.results["e"].skipped > 0
