@@ -2,6 +2,7 @@
 
 import pytest
 
+from semcast.core.order.total import LOAD_MESSAGES
 from semcast.terms.events import DELIVER, MULTICAST
 from semcast.terms.outputs import Confirmed, Delivery
 from semcast.terms.views import MEMBER, Heartbeat, OrderProgress, ViewEnvelope
@@ -98,6 +99,18 @@ def test_under_load_one_marker_and_one_report_are_under_way(world, protocol):
     assert max(by_member) <= len(orders(group))
     if protocol == "s-vsm":
         assert {to for _, to in reports(group)} == {(1,)}, "nobody else needs them"
+
+
+def test_under_heavy_load_a_marker_waits_for_more_company(world):
+    group = world(order="total", order_s=0.01).start(PIDS)
+    group.send(1, *range(LOAD_MESSAGES + 1))
+    group.run(3 * HOP_S)
+    group.send(1, 1)
+    assert len(orders(group)) == 1, "though all have reported the first"
+    group.run(0.01)
+    assert len(orders(group)) == 2
+    group.send(1, 2)
+    assert len(orders(group)) == 3, "the load is over"
 
 
 def test_lost_reports_are_waited_for_no_longer_than_the_timer(world):

@@ -31,6 +31,8 @@ from semcast.terms.views import GroupView, OrderProgress
 if TYPE_CHECKING:
     from semcast.core.member_buffers import MemberBuffers
 
+LOAD_MESSAGES = 256  # placed by one marker: under such a load the next one waits for more company
+
 
 class TotalOrderQueue(Queue):
     """Lives as long as the view.  Invariant: what has its place has a position <= `last`.
@@ -277,10 +279,9 @@ class SequencedOrder(Ordering):
         self.holdings = holdings
         self.frontier = frontier  # shared with the reception, which alone writes it
         self.ordered: list[Seq] = list(view.seq_bases)
-        self.order_at = NEVER
-        self.order_last = -NEVER
-        self.tell_at = NEVER  # when OrderProgress is due
-        self.tell_last = -NEVER
+        self.placed = 0  # by the last marker
+        self.order_at, self.order_last = NEVER, -NEVER
+        self.tell_at, self.tell_last = NEVER, -NEVER  # of OrderProgress
         self.last_report = OrderProgress(view.id, 0, 0)
         self.handed = 0  # a position that the application had before this input
         self.held = QuorumCount(members, 1 if recipe.confirms else recipe.f + 1)
@@ -314,11 +315,12 @@ class SequencedOrder(Ordering):
         if not new:
             self.order_at = NEVER
             return ()
-        if min(self.held.reports) < self.queue.last_order:  # not answered by everybody
+        if self.placed > LOAD_MESSAGES or min(self.held.reports) < self.queue.last_order:
             self.order_at = self.order_last + self.order_s
             if now < self.order_at:
                 return ()
         runs = tuple((r, frontier[r] if r else last) for r in new)
+        self.placed = sum(upto - ordered[rank] for rank, upto in runs)
         for rank, upto in runs:
             ordered[rank] = upto
         self.order_last, self.order_at = now, NEVER
