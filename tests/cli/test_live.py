@@ -78,6 +78,7 @@ def member(tmp_path, sockets):
     """`member("pub", "--item", "x")` joins the test's own group."""
     group = f"test-{uuid.uuid4().hex[:12]}"
     env = {**os.environ, "SEMCAST_KEYS": str(tmp_path / "keys"), "XDG_STATE_HOME": str(tmp_path)}
+    env |= {"SEMCAST_JOIN_TIMEOUT": "60 s", "SEMCAST_LINGER": "20 s"}  # The machine may be busy.
     running = []
 
     def start(command, *argv, **more):

@@ -145,7 +145,7 @@ def interrupt(number, frame):
     raise KeyboardInterrupt
 
 def interrupt_soon():
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
 
 signal.signal(signal.SIGALRM, interrupt)
 members = int(sys.argv[1])
