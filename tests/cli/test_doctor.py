@@ -40,12 +40,23 @@ def test_the_answer_comes_first_and_the_remedy_with_the_fault(semcast, found):
         "     fix: use peers=\n"
         "[! ] wall clock: not synchronised\n"
         "     fix: run chronyd\n"
-        "[ -] java: not found\n"
-        "     fix: install it\n"
+        "[ -] not available, not needed for live groups: java (-v: details)\n"
         "\n"
         "next: semcast doctor -v\n"
     )
-    assert "multicast lo IPv4  fail    nothing came back" in semcast("doctor", "-v").out
+    verbose = semcast("doctor", "-v").out
+    assert "multicast lo IPv4  fail    nothing came back" in verbose
+    assert "[ -] java: not found\n     fix: install it\n" in verbose
+
+
+def test_ipv6_is_not_needed_where_ipv4_works(semcast, found):
+    other = DoctorCheck("multicast lo IPv6", "warn", "no route", "ip -6 route add …")
+    found(DoctorCheck("multicast lo IPv4", "ok", "received"), other)
+    done = semcast("doctor")
+    assert done.out.startswith("Live groups work on this machine.\n")
+    assert "[ -] not available, not needed for live groups: multicast lo IPv6" in done.out
+    found(DoctorCheck("multicast out IPv4", "ok", "received"), other)
+    assert "worth a look: multicast lo IPv6" in semcast("doctor").out
 
 
 def test_every_check_has_a_section(semcast, tmp_path, monkeypatch):

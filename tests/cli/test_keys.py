@@ -61,7 +61,11 @@ def test_people_see_a_table_without_secrets(semcast, ring):
         f"created {id_text(key.id)} ({ring})",
         "id        cipher       active",
         f"{id_text(key.id)}  aes-256-gcm     yes",
+        "",
+        "next: semcast keys list --secret · semcast keys --help",
     ]
+    done = semcast("keys", "use", id_text(key.id), "--file", str(ring))
+    assert done.out.startswith(f"active is now {id_text(key.id)} ({ring})\n")
     done = semcast("keys", "list", "--file", str(ring))
     assert "semcast-key" not in done.out + done.err
     done = semcast("keys", "list", "--secret", "--file", str(ring))
@@ -70,7 +74,7 @@ def test_people_see_a_table_without_secrets(semcast, ring):
 
 def test_the_environment_says_where_the_ring_is(semcast, ring, monkeypatch):
     monkeypatch.setenv("SEMCAST_KEYS", str(ring))
-    assert semcast("keys", "list").out == f"no keys in {ring}; create one with semcast keys new\n"
+    assert semcast("keys", "list").out == f"no keys in {ring}\n\nnext: semcast keys new\n"
     assert semcast("keys", "new").code == 0
     assert len(KeyRing.load(ring).keys) == 1
 

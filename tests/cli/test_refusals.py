@@ -2,6 +2,8 @@
 
 import pytest
 
+from semcast.cli import main
+
 MODEL = ("model", "throughput", "--d", "1", "--sender-rate", "100", "--receiver-rate", "50")
 SLOW = ("sim", "slow-receiver")
 SWARM = ("sim", "swarm", "--protocol", "s-rm")
@@ -118,3 +120,9 @@ def test_a_trace_is_not_overwritten(semcast, tmp_path):
     again = semcast(*argv)
     assert again.code == 2
     assert "already holds a trace" in again.err
+
+
+def test_a_checkout_has_its_own_way_to_install(monkeypatch, tmp_path):
+    assert main._how_to_install("spark").startswith("run make setup in ")
+    monkeypatch.setattr(main, "__file__", str(tmp_path / "site-packages/semcast/cli/main.py"))
+    assert main._how_to_install("spark") == "pip install 'semcast[spark]'"

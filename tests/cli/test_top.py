@@ -177,7 +177,7 @@ def test_without_a_terminal_it_prints_lines(semcast, sender):
     done = semcast("top", "--seconds", "0.3", "--every", "0.1")
     assert (done.code, done.err) == (0, "")
     lines = [line.split() for line in done.out.splitlines()]
-    assert done.out.startswith("1 members of 1 group on this machine; all keep up\n")
+    assert done.out.startswith("1 member of 1 group on this machine; all keep up\n")
     assert lines[3][:3] == ["member", "sent/s", "deliv/s"]
     assert [line[:2] for line in lines if line[:1] == ["ada"]] == [["ada", "100"]] * 3
 

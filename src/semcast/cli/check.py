@@ -103,9 +103,7 @@ def _on_spark(
     from semcast.pipeline.reading.trace import read_trace
     from semcast.pipeline.spark_session import session
 
-    output.progress("starting Spark")
-    with session(target) as spark:
-        output.progress(f"checking {trace} on Spark")
+    with output.waiting(f"starting Spark, then checking {trace}"), session(target) as spark:
         recorded = read_trace(spark, trace)
         if skew_ms is not None:
             recorded = with_skew(recorded, skew_ms)

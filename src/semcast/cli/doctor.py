@@ -27,6 +27,7 @@ SECTIONS: Final = {
 }
 OPTIONAL: Final = "extras"
 MARKS: Final = {"ok": "[ok]", "warn": "[! ]", "fail": "[XX]"}
+SPARE: Final = "[ -]"
 COLOURS: Final = {"ok": HOLDS, "warn": SLOW, "fail": WRONG}
 
 
@@ -67,7 +68,7 @@ def doctor(
     if verbose:
         output.print_text("", *table([_row(each) for each in checks]))
     output.print_text("")
-    for line, colour in describe(checks):
+    for line, colour in describe(checks, is_verbose=verbose):
         output.print_text(line, colour=colour)
     output.next(*(["semcast demo"] if verdict != FAIL else []), "semcast doctor -v")
     output.print_json({"checks": checks, "verdict": verdict})
@@ -79,8 +80,14 @@ def _row(check: "DoctorCheck") -> dict[str, object]:
     return {"check": check.name, "status": check.status, "found": check.found}
 
 
-def describe(checks: "Sequence[DoctorCheck]") -> "Iterator[tuple[str, Colour | None]]":
-    """A line for each section, and below it the checks that found something, with the remedy."""
+def describe(
+    checks: "Sequence[DoctorCheck]", *, is_verbose: bool
+) -> "Iterator[tuple[str, Colour | None]]":
+    """A line for each section, and below it the checks that found something, with the remedy.
+
+    What live groups do without is one line at the end, unless all is asked for.
+    """
+    spare = spare_of(checks)
     for section, names in SECTIONS.items():
         found = [each for each in checks if each.name.startswith(names)]
         good = [each for each in found if each.status == "ok"]
@@ -88,14 +95,38 @@ def describe(checks: "Sequence[DoctorCheck]") -> "Iterator[tuple[str, Colour | N
             text = f"{MARKS['ok']} {section}: {', '.join(map(_short, good))}"
             yield from ((line, None) for line in wrapped(text, "     "))
         for each in found:
-            if each.status == "ok":
-                continue
-            mark = "[ -]" if section == OPTIONAL else MARKS[each.status]
-            colour = None if section == OPTIONAL else COLOURS[each.status]
-            text = f"{mark} {each.name}: {each.found}"
-            yield from ((line, colour) for line in wrapped(text, "     "))
-            if each.advice:
-                yield from ((f"     {line}", None) for line in _advice(each.advice))
+            if each.status != "ok" and each not in spare:
+                yield from _problem(each, MARKS[each.status], COLOURS[each.status])
+    if is_verbose:
+        for each in spare:
+            yield from _problem(each, SPARE, None)
+    elif spare:
+        missing = ", ".join(each.name for each in spare)
+        text = f"{SPARE} not available, not needed for live groups: {missing} (-v: details)"
+        yield from ((line, None) for line in wrapped(text, "     "))
+
+
+def _problem(
+    check: "DoctorCheck", mark: str, colour: Colour | None
+) -> "Iterator[tuple[str, Colour | None]]":
+    text = f"{mark} {check.name}: {check.found}"
+    yield from ((line, colour) for line in wrapped(text, "     "))
+    if check.advice:
+        yield from ((f"     {line}", None) for line in _advice(check.advice))
+
+
+def spare_of(checks: "Sequence[DoctorCheck]") -> "list[DoctorCheck]":
+    """What is not in order but not needed: extras, and IPv6 where IPv4 works."""
+    works = {each.name for each in checks if each.status == "ok"}
+    return [
+        each
+        for each in checks
+        if each.status == "warn"
+        and (
+            each.name.startswith(SECTIONS[OPTIONAL])
+            or (each.name.endswith(" IPv6") and each.name.replace("IPv6", "IPv4") in works)
+        )
+    ]
 
 
 def _advice(text: str) -> list[str]:
@@ -111,10 +142,8 @@ def _short(check: "DoctorCheck") -> str:
 def summary(checks: "Sequence[DoctorCheck]") -> str:
     """The answer, in one line."""
     broken = [each.name for each in checks if each.status == "fail"]
-    optional = SECTIONS[OPTIONAL]
-    doubtful = [
-        each.name for each in checks if each.status == "warn" and not each.name.startswith(optional)
-    ]
+    spare = spare_of(checks)
+    doubtful = [each.name for each in checks if each.status == "warn" and each not in spare]
     if broken:
         return f"Live groups do not work properly on this machine; failed: {', '.join(broken)}."
     if doubtful:

@@ -70,6 +70,7 @@ def _list(output: Output) -> None:
 
     rows = [{"name": f.name, "source": f.source, "title": f.title} for f in FIGURES.values()]
     output.print_text(*table(rows))
+    output.next("semcast figures stock --quick", "semcast figures all --quick")
     output.print_json({"figures": rows})
 
 

@@ -70,7 +70,8 @@ def list_keys(
     ring = KeyRing.load(path)
     rows = _rows(ring, secret)
     output = Output(json)
-    output.print_text(*(table(rows) or [f"no keys in {path}; create one with semcast keys new"]))
+    output.print_text(*(table(rows) or [f"no keys in {path}"]))
+    output.next("semcast keys list --secret" if rows else "semcast keys new")
     output.print_json({"file": str(path), "keys": rows})
 
 
@@ -106,7 +107,7 @@ def use(key: KeyId, file: File = None, json: Json = False) -> None:
 
     path = file or keys_path()
     ring = edit(path, lambda ring: ring.with_active(ring.find(key)))
-    _tell(json, path, ring, "with_active", key.lower())
+    _tell(json, path, ring, "active is now", key.lower())
 
 
 @app.command(epilog="Example: semcast keys remove 5f21ac07")
@@ -123,6 +124,7 @@ def _tell(json: bool, path: Path, ring: "KeyRing", done: str, key: str) -> None:
     rows = _rows(ring, with_secret=False)
     output = Output(json)
     output.print_text(f"{done} {key} ({path})", *table(rows))
+    output.next("semcast keys list --secret" if rows else "semcast keys new", "semcast keys --help")
     output.print_json({"id": key, "file": str(path), "keys": rows})
 
 

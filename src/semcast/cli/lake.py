@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from semcast.cli.commands import CommandGroup, Json, new_app
-from semcast.cli.output import Output, key_values, table
+from semcast.cli.output import Output, table
 from semcast.cli.spark_options import (
     LOCAL,
     Conf,
@@ -59,25 +59,26 @@ def ingest(
     from semcast.pipeline.spark_session import session
 
     output = Output(json)
-    output.progress("starting Spark")
     batches: list[LakeBatch] = []
-    skipped = 0
-    with session(target) as spark:
+    known: list[str] = []
+    with output.waiting("starting Spark"), session(target) as spark:
         for each in source:
             batch, is_new = take_in(spark, Lake(lake), each, columns, output.progress)
             if is_new:
                 batches.append(batch)
             else:
-                skipped += 1
-                output.print_text(f"{each}: already in the lake, as batch {batch.id[:ID_SHOWN]}")
-    if batches:
-        output.print_text(*table(_rows(batches)))
+                known.append(f"{each}: already in the lake, as batch {batch.id[:ID_SHOWN]}")
     facts = _sums(batches)
+    output.print_text(
+        f"added {len(batches):,} of {len(source):,} sources, {facts['rows']:,} rows", *known
+    )
+    output.print_text(*([""] if batches else []), *table(_rows(batches)))
     if facts["quarantined"]:
         output.print_text(
             f"{facts['quarantined']:,} invalid rows were set aside in {lake / 'quarantine'}"
         )
-    output.print_json({**facts, "skipped": skipped, "batches": _rows(batches)})
+    output.next(f"semcast check {lake}", f"semcast profile {lake}", f"semcast lake ls {lake}")
+    output.print_json({**facts, "skipped": len(known), "batches": _rows(batches)})
 
 
 @app.command(epilog="Example: semcast lake ls out/lake --json")
@@ -89,7 +90,12 @@ def ls(lake: Place, json: Json = False) -> None:
     batches = opened.snapshot().batches
     output = Output(json)
     facts = _totals(opened)
-    output.print_text(*table(_rows(batches)), "", *key_values(facts))
+    output.print_text(
+        f"{len(batches):,} batches, {facts['rows']:,} rows in {facts['files']:,} files, "
+        f"{facts['quarantined']:,} invalid rows set aside"
+    )
+    output.print_text(*([""] if batches else []), *table(_rows(batches)))
+    output.next(f"semcast check {lake}", f"semcast profile {lake}", f"semcast lake compact {lake}")
     output.print_json({**facts, "batches": _rows(batches)})
 
 
@@ -110,12 +116,10 @@ def compact(
     opened = Lake(lake)
     opened.snapshot()  # What is no lake is said before Spark starts.
     output = Output(json)
-    output.progress("starting Spark")
-    with session(target) as spark:
+    with output.waiting("starting Spark"), session(target) as spark:
         before, after = merge(spark, opened, on_progress=output.progress)
-    output.print_text(
-        f"merged {before:,} files into {after:,}; semcast lake vacuum deletes the old ones"
-    )
+    output.print_text(f"merged {before:,} files into {after:,}; the old ones are still there")
+    output.next(f"semcast lake vacuum {lake}")
     output.print_json({**_totals(opened), "merged": before, "into": after})
 
 
@@ -128,6 +132,7 @@ def vacuum(lake: Place, json: Json = False) -> None:
     removed = opened.vacuum()
     output = Output(json)
     output.print_text(f"deleted {removed.files:,} files ({removed.bytes:,} bytes)")
+    output.next(f"semcast lake ls {lake}")
     output.print_json({**_totals(opened), "deleted": removed.files, "deleted_bytes": removed.bytes})
 
 

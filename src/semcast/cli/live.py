@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import STDERR, Output, format_value
+from semcast.cli.output import STDERR, Output, count_of, format_value
 
 if TYPE_CHECKING:
     from semcast.cli.line_io import GroupStay, MessagePrinter, ParseLine, Work
@@ -109,7 +109,7 @@ def pub(
     stay = _run_in_group(group, ctx, output, send, drain)
     sent, late = stay.snapshot.sent, stay.late
     output.print_text(
-        f"sent {format_value(sent)} messages in {stay.seconds:.1f} s"
+        f"sent {count_of(sent, 'message')} in {stay.seconds:.1f} s"
         + (f"; not confirmed by {', '.join(late)}" if late else "")
     )
     output.print_json({**_summary(stay), "sent": sent, "rate": sent / stay.seconds, "late": late})
@@ -197,7 +197,7 @@ def _print_changes(before: "Snapshot", now: "Snapshot") -> None:
 def _print_summary(stay: "GroupStay", lines: int, output: Output, more: dict[str, object]) -> None:
     skipped = stay.snapshot.skipped
     text = (
-        f"received {format_value(lines)} messages in {stay.seconds:.1f} s, skipped "
+        f"received {count_of(lines, 'message')} in {stay.seconds:.1f} s, skipped "
         f"{format_value(skipped)}"
     )
     STDERR.line(text)

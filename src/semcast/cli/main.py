@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, ClassVar, Final
 
@@ -146,13 +147,21 @@ def _run(arguments: list[str]) -> int:
         if (error.name or "").startswith("semcast"):
             raise
         extra = "spark" if (error.name or "").startswith(("pyspark", "pandas")) else "lab"
-        return _exit_bad_input(f"{error.name}: not installed; pip install 'semcast[{extra}]'")
+        return _exit_bad_input(f"{error.name}: not installed; {_how_to_install(extra)}")
     except BrokenPipeError:
         raise
     except OSError as error:
         return _exit_bad_input(
             f"{error.filename}: {error.strerror}" if error.filename else str(error)
         )
+
+
+def _how_to_install(extra: str) -> str:
+    """The command that installs an extra: a checkout has one of its own."""
+    checkout = Path(__file__).parents[3]
+    if (checkout / "install.py").is_file():
+        return f"run make setup in {checkout}"
+    return f"pip install 'semcast[{extra}]'"
 
 
 def _exit_bad_input(reason: str) -> int:

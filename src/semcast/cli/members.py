@@ -14,7 +14,7 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.group_changes import GroupWatch, slow_members, why_silent
-from semcast.cli.output import Output, table, terminal_columns
+from semcast.cli.output import Output, count_of, table, terminal_columns
 from semcast.cli.view_changes import describe_views, views
 from semcast.terms.errors import ConfigError
 from semcast.terms.palette import HOLDS, SLOW, WRONG, Colour
@@ -113,7 +113,7 @@ def summary(seen: "Survey") -> tuple[str, Colour | None]:
         problems.append(f"{len(seen.silent)} do not answer")
         colour = WRONG
     counts = (
-        f"{len(seen.snapshots)} members of {len(groups)} group{'s' if len(groups) != 1 else ''} "
+        f"{count_of(len(seen.snapshots), 'member')} of {count_of(len(groups), 'group')} "
         "on this machine"
     )
     return f"{counts}; {', '.join(problems) or 'all keep up'}", colour

@@ -123,6 +123,7 @@ def gossip(
             ]
         )
     )
+    output.next("semcast sim convergence", "semcast sim pubsub")
     output.print_json(facts)
 
 

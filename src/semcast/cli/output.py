@@ -41,6 +41,7 @@ class StandardError(logging.Handler):
         self._writing = threading.Lock()
         self._shown_at = 0.0
         self._is_shown = False
+        self._text = ""  # of the progress line
 
     def line(self, text: str) -> None:
         """Print a line; on a terminal it is broken between words."""
@@ -50,8 +51,11 @@ class StandardError(logging.Handler):
             print("\n".join(parts), file=sys.stderr, flush=True)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a log record as one line."""
+        """Print a log record as one line, above the progress line if there is one."""
+        before = self._text if self._is_shown else None
         self.line(f"semcast: {' '.join(record.getMessage().split())}")
+        if before is not None:
+            self.progress(before)
 
     def progress(self, text: str) -> None:
         """Replace the progress line, not too often."""
@@ -60,7 +64,7 @@ class StandardError(logging.Handler):
             if sys.stderr.isatty() and now - self._shown_at >= REFRESH_S:
                 print(f"\r\x1b[K{text[: terminal_columns() - 1]}", end="", file=sys.stderr)
                 sys.stderr.flush()
-                self._shown_at, self._is_shown = now, True
+                self._shown_at, self._is_shown, self._text = now, True, text
 
     @property
     def is_shown(self) -> bool:
@@ -87,6 +91,7 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self._began: dict[str, float] = {}  # of each bar, when it was first shown
+        self._reason = ""  # of the present wait
 
     @property
     def human_stream(self) -> TextIO:
@@ -136,7 +141,8 @@ class Output:
             print(msgspec.json.encode(facts, enc_hook=float).decode())
 
     def progress(self, line: str) -> None:
-        """Replace the progress line, not too often."""
+        """Replace the progress line, not too often; during a wait this is its reason."""
+        self._reason = line
         STDERR.progress(line)
 
     def bar(self, done: int, total: int, noun: str, note: str = "", *, label: str = "") -> None:
@@ -152,13 +158,13 @@ class Output:
     @contextmanager
     def waiting(self, reason: str, limit_s: float | None = None) -> Iterator[None]:
         """Show the reason of a wait and how long it lasts, until the block ends or prints."""
-        began, is_over = monotonic(), threading.Event()
+        began, is_over, self._reason = monotonic(), threading.Event(), reason
         limit = f" of at most {limit_s:g} s" if limit_s is not None else ""
 
         def show() -> None:
             while not is_over.wait(WAIT_REFRESH_S):
                 if STDERR.is_shown:  # A line that was printed meanwhile ended the wait.
-                    STDERR.progress(f"{reason} ({monotonic() - began:.0f} s{limit})")
+                    STDERR.progress(f"{self._reason} ({monotonic() - began:.0f} s{limit})")
 
         STDERR.progress(reason)
         clock_thread = threading.Thread(target=show, daemon=True)
@@ -235,6 +241,11 @@ def format_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number of things: 1 message, 2 messages."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def clock(seconds: float) -> str:

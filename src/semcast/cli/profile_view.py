@@ -5,7 +5,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-from semcast.cli.output import Output, bar, table, wrapped
+from semcast.cli.output import Output, bar, count_of, table, wrapped
 from semcast.terms.palette import HOLDS, SLOW
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def show(
     curve = found.total.distances
     answer = f"{'YES' if is_good else 'NO'}  {_answer(facts, curve, rates)}"
     output.print_text(*wrapped(answer, "     "), colour=HOLDS if is_good else SLOW)
-    size = f"{facts['messages']:,} messages of {facts['items']:,} items"
+    size = f"{count_of(facts['messages'], 'message')} of {count_of(facts['items'], 'item')}"
     output.print_text(*wrapped(f"{source}: {size}; {took}", "     "))
     if bad is not None and bad.rows:
         output.print_text(f"skipped {bad.rows:,} invalid rows; the first: {bad.first}")

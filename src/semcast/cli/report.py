@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output
+from semcast.cli.output import Output, count_of
+from semcast.terms.palette import HOLDS, WRONG
 
 EXAMPLE = "Example: semcast report out --out out/report.html"
 
@@ -31,7 +32,11 @@ def report(
 
     output = Output(json)
     facts = write(directory, out)
-    output.print_text(f"{facts['html']}: {facts['verdicts']} verdicts, {facts['failed']} failed")
+    verdicts = count_of(facts["verdicts"], "verdict")
+    output.print_text(
+        f"{facts['html']}: {verdicts}, {facts['failed']} failed",
+        colour=WRONG if facts["failed"] else HOLDS,
+    )
     for source in facts["not_shown"]:
         output.print_text(f"not shown: {source}")
     output.next(f"open {facts['html']}")

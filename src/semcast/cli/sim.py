@@ -336,6 +336,7 @@ def mutants(
     output.print_text(
         "", *table([{key: row[key] for key in ("name", "caught", "by")} for row in rows])
     )
+    output.next("semcast sim swarm --protocol s-rm --seeds 200", "semcast sim swarm --help")
     output.print_json({"mutants": rows})
     return 1 if survivors else 0
 

@@ -64,7 +64,10 @@ def sweep(
     conf: Conf = None,
     json: Json = False,
 ) -> int:
-    """Run an experiment at every point of a grid of parameters.  An interrupted sweep resumes."""
+    """Run an experiment at every point of a grid of parameters.
+
+    The same command resumes an interrupted sweep.
+    """
     from semcast.pipeline.sweep.sweep import plan, run_sweep
 
     values = {parameter: text.split(",") for parameter, text in _settings("grid", grid).items()}

@@ -18,7 +18,7 @@ import typer
 from semcast.cli.commands import Json
 from semcast.cli.group_changes import GroupWatch, slow_members
 from semcast.cli.members import ANSWER_S, GroupFilter, check_group, clock_time, duration, summary
-from semcast.cli.output import Output, bar, sparkline, table, terminal_columns
+from semcast.cli.output import Output, bar, count_of, sparkline, table, terminal_columns
 from semcast.cli.top_rows import TopRow, rows
 from semcast.terms.palette import SLOW, WRONG, Colour
 
@@ -185,7 +185,10 @@ class TopScreen:
             yield line, colour
         for group in dict.fromkeys(row.group for row in self._rows):
             yield "", None
-            yield self._title(group)[:columns], None
+            title = self._title(group)
+            while len(title) > columns and " · " in title:  # Without what matters least.
+                title = title.rpartition(" · ")[0]
+            yield title[:columns], None
             local = [row for row in self._rows if row.group == group]
             local.sort(key=SORTS[self._sorts[0]])
             header, *shown = table([self._cells(row, columns) for row in local], columns)
@@ -208,7 +211,7 @@ class TopScreen:
         discards = sum(sum(each.discarded.values()) for each in local)
         repairs = sum(each.repairs_asked_total for each in local)
         return (
-            f"{group} · {first.protocol} {first.order} · {size} members{view} · up "
+            f"{group} · {first.protocol} {first.order} · {count_of(size, 'member')}{view} · up "
             f"{duration(max(each.up_s for each in local))} · discards {discards:,} · "
             f"repairs {repairs:,}"
         )
