@@ -93,7 +93,7 @@ soak: $(VENV)/fuzz $(VENV)/connect $(VENV)/kernel  ## over an hour: ten minutes 
 	@$(BIN)/python bench/soak.py
 	@$(BIN)/python bench/views_live.py
 	@SOAK=1 $(BIN)/python -m pytest tests/conformance
-	@SOAK=1 $(BIN)/python -m pytest -n $(JOBS) tests/core tests/kernel tests/properties tests/specs tests/traces tests/wire
+	@SOAK=1 $(BIN)/python -m pytest -n $(JOBS) tests/core tests/kernel tests/properties tests/simulation tests/specs tests/traces tests/wire
 	@SEMCAST_KERNEL=plain $(BIN)/python -m pytest tests/conformance
 	@$(BIN)/python bench/sweep_kills.py
 	@$(BIN)/python bench/fuzz.py
