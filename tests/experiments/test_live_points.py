@@ -48,7 +48,7 @@ def live(name: str, given: dict[str, Value], trace: str | None = None) -> Row:
 def test_live_points_agree_with_the_simulated_ones() -> None:
     """In what they say and in what cannot differ: what the slow one does not get was purged.
 
-    The rates themselves are the machine's: a busy one makes the slow receiver slower, or the sender.
+    Rates are the machine's affair: a busy one makes the slow receiver slower, or the sender.
     """
     with ThreadPoolExecutor(len(POINTS)) as pool:
         rows = list(pool.map(lambda point: live(*point), POINTS))
