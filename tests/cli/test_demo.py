@@ -54,7 +54,7 @@ def test_a_live_demonstration(tmp_path):
         env={**os.environ, **places},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -51,7 +51,7 @@ def browser(tmp_path: Path) -> Callable[..., Any]:
             *("--virtual-time-budget=20000", f"--blink-settings=preferredColorScheme={scheme}"),
             *("--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom", frame.as_uri()),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         match = re.search(r'<pre id="answer">(.*?)</pre>', done.stdout, flags=re.DOTALL)
         assert match, done.stderr[-2000:]
         result = json.loads(unescape(match[1]))
