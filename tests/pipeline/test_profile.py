@@ -11,6 +11,7 @@ from collections import Counter
 from random import Random
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from semcast.cli.main import main
 from semcast.core.recipe import Recipe
 from semcast.core.relation.update_fin import UpdateFinAnnotator
-from semcast.models.advice import Rates
+from semcast.models.advice import DistanceCurve, Rates
 from semcast.pipeline import spark_session
 from semcast.pipeline.profile import local_profile
 from semcast.pipeline.profile.profile_files import facts_of
@@ -425,3 +426,14 @@ def test_a_trace_takes_no_key(spark, tmp_path, capfd):
     code, _, err = command(capfd, tmp_path, "--key", "page")
     assert code == 2
     assert "is a trace" in err
+
+
+def test_the_figure_speaks_of_a_buffer():
+    from matplotlib.figure import Figure
+
+    from semcast.pipeline.profile.profile_figure import _draw_rate
+
+    axes = Figure().add_subplot()
+    curve = DistanceCurve(100, 90, np.array([1, 7]), np.array([10, 90]))
+    _draw_rate(axes, curve, Rates(100, 25))
+    assert "a buffer of 7" in [text.get_text() for text in axes.texts]

@@ -101,7 +101,7 @@ def _draw_rate(axes: Axes, stream: DistanceCurve, rates: Rates | None) -> None:
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     if advice.buffer is not None:
         axes.axvline(advice.buffer, color=INK, linewidth=1, linestyle=":")
-        text = f"N = k = {advice.buffer:,}" if advice.k else "any"
+        text = f"a buffer of {advice.buffer:,}" if advice.k else "any buffer"
         axes.annotate(
             text, (advice.buffer, 0), xytext=(5, 6), textcoords="offset points", fontsize=8.5
         )
