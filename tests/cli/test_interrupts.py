@@ -35,6 +35,8 @@ COMMANDS = {
     "bench": ("bench", "throughput", "--seconds", "60"),
     "check": ("check", "TRACE", "--master", "local[2]"),
     "profile": ("profile", "TRACE", "--master", "local[2]"),
+    "lake": ("lake", "ingest", "OUT", "TRACE"),
+    "keys": ("keys", "add"),
     "sweep": ("sweep", "slow-receiver", "--grid", "seconds=100000", "--out", "OUT"),
     "figures": ("figures", "all", "--out", "OUT"),
     "figures on Spark": ("figures", "all", "--master", "local[2]", "--out", "OUT"),
