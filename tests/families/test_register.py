@@ -16,7 +16,7 @@ from semcast.terms.views import Stamped
 from semcast.wire import GROUP_CODEC, PUBSUB_CODEC, VIEW_CODEC, Codec
 
 
-class Shout(msgspec.Struct, frozen=True, array_like=True, tag=96):
+class Shout(msgspec.Struct, frozen=True, array_like=True, tag=127):
     text: str
 
 
@@ -37,7 +37,7 @@ def registered(family):
 
 
 def test_every_protocol_is_found_and_makes_a_machine() -> None:
-    recipes = {"fixed": {"members": 3}, "views": {}, "pubsub": {"members": 3}}
+    recipes = {"fixed": {"members": 3}, "views": {}, "pubsub": {"members": 3}, "services": {}}
     for protocol in protocols():
         family = find(protocol)
         order = "total" if protocol == "vs" else family.orders[0]
@@ -81,7 +81,7 @@ def test_a_family_from_outside_is_found_while_it_is_registered() -> None:
 def test_what_is_taken_is_refused(changes, message) -> None:
     with pytest.raises(ConfigError, match=message):
         register(replace(TOY, **changes))
-    assert len(families()) == 3
+    assert len(families()) == 4
 
 
 def test_tags_inside_other_datagrams_count() -> None:

@@ -34,7 +34,7 @@ class ShoutRecipe:
     relation: str = "none"
 
 
-class Shout(msgspec.Struct, frozen=True, array_like=True, tag=96):
+class Shout(msgspec.Struct, frozen=True, array_like=True, tag=127):
     message: DataMessage
 
 

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 
 from semcast.runtime.membership import gathering, introductions, reports
-from semcast.terms import messages, pubsub, views
+from semcast.terms import messages, pubsub, service, views
 from semcast.terms.ids import Incarnation
 from semcast.terms.messages import Data, DataMessage, FrontierVote, PurgeNotice
 from semcast.terms.pubsub import MemberEntry, StreamSpans, StreamStatus
 from semcast.terms.views import GroupView, ViewProposal
-from semcast.wire import GROUP_CODEC, PUBSUB_CODEC, VIEW_CODEC, encode, frames
+from semcast.wire import GROUP_CODEC, PUBSUB_CODEC, SERVICE_CODEC, VIEW_CODEC, encode, frames
 from semcast.wire.frames import (
     DATAGRAM,
     HEADER_BYTES,
@@ -105,6 +105,12 @@ PUBSUB = {
     "Resync": pubsub.ResyncRequest(1),
     "Absent": pubsub.NotHeld(PART),
 }
+SERVICES = {
+    "Request": service.Request(2**63 - 1, 70_000, b"body"),
+    "Reply": service.Reply(1, 0, service.FAILED, b"why"),
+    "Applied": service.Applied(VIEW.lineage, 4, 70_000, 300),
+    "AskApplied": service.AskApplied(VIEW.lineage, 4),
+}
 RUNTIME = {
     "Hello": gathering.Hello("ada", 2**64 - 1, 2**62, 5, bytes(3), (1, 1), 2**63 + 5),
     "RosterStep": gathering.RosterStep(gathering.COMMIT, 2**62, (SEAT,)),
@@ -118,10 +124,16 @@ DECODERS = {
     "fixed": GROUP_CODEC.decode,
     "views": VIEW_CODEC.decode,
     "pubsub": PUBSUB_CODEC.decode,
+    "services": SERVICE_CODEC.decode,
 }
 VALUES = {
     f"{family}: {name}": value
-    for family, values in {"fixed": FIXED, "views": VIEWS, "pubsub": PUBSUB}.items()
+    for family, values in {
+        "fixed": FIXED,
+        "views": VIEWS,
+        "pubsub": PUBSUB,
+        "services": SERVICES,
+    }.items()
     for name, value in values.items()
 } | {f"runtime: {name}": value for name, value in RUNTIME.items()}
 

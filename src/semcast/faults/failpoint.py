@@ -14,7 +14,7 @@ import msgspec
 from semcast.faults.limits import check_positive, check_range
 from semcast.faults.schedule import Downtime
 from semcast.terms.effects import Effects
-from semcast.terms.events import CONFIRM, DELIVER, INSTALL, Event
+from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, Event
 from semcast.terms.ids import EVERYONE
 from semcast.terms.outputs import Delivery, Installed, Output, delivered
 
@@ -139,10 +139,17 @@ def _prefix(outputs: Iterable[Output], count: int) -> Iterator[Output]:
         yield output
 
 
-def _first(events: Iterable[Event], left: dict[str, int]) -> Iterator[Event]:
-    """Of each kind in `left` the first so many, and everything of other kinds."""
-    for event in events:
-        if event.kind in left:
+def _first(events: Sequence[Event], left: dict[str, int]) -> Iterator[Event]:
+    """Of each kind in `left` the first so many, and everything of other kinds.  Who has multicast
+    in a view has entered it, after all that was before: a replica does so in one handler."""
+    entered = {event.view for event in events if event.kind == MULTICAST}
+    certain = [
+        place
+        for place, event in enumerate(events)
+        if event.kind == INSTALL and event.view in entered
+    ]
+    for place, event in enumerate(events):
+        if event.kind in left and not (certain and place <= certain[-1]):
             left[event.kind] -= 1
             if left[event.kind] < 0:
                 continue

@@ -21,6 +21,7 @@ from semcast.specs.liveness import LIVENESS
 from semcast.specs.loggers import CollectionSafety, Durability, ReliableDelivery
 from semcast.specs.obsolete_deliveries import PurgesInViews, SemanticIntegrity
 from semcast.specs.purging import PurgeSafety
+from semcast.specs.replication import AcknowledgedSurvives, ReplicaEquality
 from semcast.specs.safety import AtMostOnce, FifoOrder, Integrity, ItemOrder
 from semcast.specs.service import ExactlyOnceRequests, SequentialConsistency
 from semcast.specs.total_order import Confirmation, PrefixDelivery, TotalOrder
@@ -127,6 +128,8 @@ _SELF_CONTAINED: Final[Mapping[str, Callable[[ViolationLog, RunFacts], PropertyM
     "reliable_delivery": lambda ledger, run: ReliableDelivery(ledger, run.relation),
     "collection_safety": lambda ledger, _: CollectionSafety(ledger),
     "durability": lambda ledger, run: Durability(ledger, run.relation, run.number("copies", 1)),
+    "acknowledged_survives": lambda ledger, _: AcknowledgedSurvives(ledger),
+    "replica_equality": lambda ledger, _: ReplicaEquality(ledger),
     "exactly_once_requests": lambda ledger, _: ExactlyOnceRequests(ledger),
     "sequential_consistency": lambda ledger, _: SequentialConsistency(ledger),
 }

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from semcast.specs.history import EventHandler
 from semcast.specs.violations import ViolationLog
-from semcast.terms.events import EXECUTE, JOIN, RECOVER, REPLY, UPDATE, Event
+from semcast.terms.events import EXECUTE, INSTALL, JOIN, RECOVER, REPLY, UPDATE, Event
 from semcast.terms.ids import Rank
 
 RequestId: TypeAlias = tuple[int, int]  # the client and its number
@@ -28,9 +28,16 @@ NO_WITNESS = "positions and versions were not recorded, and without them it is N
 
 class ExactlyOnceRequests:
     """No server executes a request as an update twice, an update has one place, what is answered
-    was executed, and all answers to one request are the same."""
+    was executed, and all answers to one request are the same.
 
-    __slots__ = ("_executed", "_ledger", "_placed", "_replied", "_updated", "checked")
+    An execution in a view that its server did not live to leave may be lost with it: then the
+    request may have another place in a later view.
+    """
+
+    __slots__ = (
+        *("_entered", "_executed", "_ledger", "_moved", "_placed", "_replied", "_updated"),
+        "checked",
+    )
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
@@ -38,11 +45,17 @@ class ExactlyOnceRequests:
         self._executed: set[RequestId] = set()
         self._updated: dict[tuple[Rank, int, RequestId], Event] = {}
         self._placed: dict[RequestId, Event] = {}
+        self._moved: list[tuple[Event, Event]] = []  # executions at different places
+        self._entered: dict[tuple[Rank, int], int] = {}  # by life, the last view
         self._replied: dict[RequestId, Event] = {}
 
     def handlers(self) -> Mapping[str, EventHandler]:
-        """The events it judges."""
-        return {EXECUTE: self.on_execute, REPLY: self.on_reply}
+        """The events it judges or learns from."""
+        return {EXECUTE: self.on_execute, REPLY: self.on_reply, INSTALL: self.on_install}
+
+    def on_install(self, event: Event) -> None:
+        """Learn how far a server came."""
+        self._entered[event.pid, event.inc] = event.view
 
     def on_execute(self, event: Event) -> None:
         """Compare with what this server executed, and with where others did."""
@@ -57,8 +70,8 @@ class ExactlyOnceRequests:
         if event.position:
             placed = self._placed.setdefault(request, event)
             if placed.position != event.position:
-                where = f"at position {event.position}, process {placed.pid} at {placed.position}"
-                self._report(event, "executed", where, placed)
+                self._moved.append((placed, event))
+                self._placed[request] = max(placed, event, key=lambda each: each.view)
 
     def on_reply(self, event: Event) -> None:
         """Compare with the first answer."""
@@ -68,7 +81,13 @@ class ExactlyOnceRequests:
             self._report(event, "answered", f"differently from process {first.pid}", first)
 
     def on_end(self) -> None:
-        """An answer comes from an execution."""
+        """An execution that was not lost has the place of all others; an answer comes from one."""
+        for one, other in self._moved:
+            before, after = (one, other) if one.view <= other.view else (other, one)
+            last = self._entered.get((before.pid, before.inc), 0)
+            if before.view == after.view or last > before.view:
+                where = f"at position {other.position}, process {one.pid} at {one.position}"
+                self._report(other, "executed", where, one)
         for request, reply in self._replied.items():
             if request not in self._executed:
                 self._report(reply, "answered", "which no process executed")

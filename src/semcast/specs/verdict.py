@@ -48,6 +48,8 @@ _NO_OBLIGATIONS: Final[Mapping[str, str]] = {
     "total_order": "no process delivered two messages, and no two delivered the same one",
     "primary_order": "no primary view followed another one",
     "reliable_delivery": "no subscriber was owed a message",
+    "acknowledged_survives": "no server entered a view after an answer",
+    "replica_equality": "no two servers entered the same view",
     "collection_safety": "nothing that a subscriber was owed was reclaimed",
 }
 
@@ -73,6 +75,8 @@ EXERCISED_BY: Final[Mapping[str, frozenset[str]]] = {
     "collection_safety": frozenset((RECLAIM,)),
     "durability": frozenset((ACKNOWLEDGE,)),
     "exactly_once_requests": frozenset((EXECUTE, REPLY)),
+    "acknowledged_survives": frozenset((REPLY,)),
+    "replica_equality": frozenset((INSTALL,)),
     "sequential_consistency": frozenset((EXECUTE, REPLY)),
 }
 

@@ -195,7 +195,11 @@ class Event(msgspec.Struct, gc=False):
         ),
     ] = ""
     peer: Annotated[
-        int, _process("the other process; leave: the process that was forgotten", journal=FIRST)
+        int,
+        _process(
+            "the other process; leave: the process that was forgotten; execute: the primary",
+            journal=FIRST,
+        ),
     ] = -1
     buffered: Annotated[
         int,
@@ -246,16 +250,17 @@ class Event(msgspec.Struct, gc=False):
     version: Annotated[
         int,
         _number(
-            "the state that was read, counted in updates; join, recover: that was taken over",
-            kinds=_OF_A_REQUEST | {JOIN, RECOVER},
+            "the state that was read or made, counted in updates; join, recover: that was taken "
+            "over; install: that a replica enters the view with",
+            kinds=_OF_A_REQUEST | {JOIN, RECOVER, INSTALL},
             journal=NOT_RECORDED,
         ),
     ] = -1
     digest: Annotated[
         int | None,
         _number(
-            "64-bit hash of the payload, or of the reply",
-            kinds=frozenset((MULTICAST, DELIVER, REPLY)),
+            "64-bit hash of the payload, of the reply, or of the state of a replica at install",
+            kinds=frozenset((MULTICAST, DELIVER, REPLY, INSTALL)),
             minimum=None,
             journal=NOT_RECORDED,
         ),

@@ -65,6 +65,13 @@ class Rival(msgspec.Struct, frozen=True, gc=False):
     lineage: Lineage
 
 
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """What a client asked was answered: `status` is DONE, FAILED or FORGOTTEN (`terms.service`)."""
+
+    status: str
+    body: bytes
+
+
 class Room(msgspec.Struct, frozen=True, gc=False):
     """A sender that was refused may try again."""
 
@@ -78,7 +85,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
 
 Output: TypeAlias = (
-    Delivery | PassedOver | Installed | Confirmed | PhaseChanged | Rival | Room | Ended
+    Delivery | PassedOver | Installed | Confirmed | PhaseChanged | Rival | Answered | Room | Ended
 )
 
 ROOM: Final = Room()

@@ -49,7 +49,10 @@ _BY_PROTOCOL: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
     "lbrm": (_LOGGED, ("none", "fifo")),
     "pbcast": (_AT_MOST_ONCE, ("none", "fifo")),
     "rpbcast": (_LOGGED, ("none", "fifo")),
-    "primary-backup": (_VIEW_SYNCHRONOUS | _SERVICE, ("fifo",)),
+    "primary-backup": (
+        _VIEW_SYNCHRONOUS | _SERVICE | {"acknowledged_survives", "replica_equality"},
+        ("fifo",),
+    ),
     "replicated-data": (
         _PARTITIONABLE | _SERVICE | {"primary_order", "sequential_consistency"},
         ("total",),

@@ -165,6 +165,8 @@ GUARANTEE_RULES: Final[Mapping[str, Rule]] = {
     "collection_safety": Rule("a logger dropped a message that a member lacks", "RPB §5.2"),
     "durability": Rule("a logger acknowledged a message that it did not store", "RPB §3.2"),
     "exactly_once_requests": Rule("a request was executed twice or not at all", "SVS §5.1"),
+    "acknowledged_survives": Rule("an answered request is missing in a later view", "SVS §5.1"),
+    "replica_equality": Rule("replicas entered a view with different states", "SVS §5.3"),
     "sequential_consistency": Rule("a client saw the state go back", "VSD §3"),
 }
 

@@ -21,6 +21,7 @@ from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.ids import SEQ_MAX
 from semcast.terms.messages import CHECKS, Checks, Data, Datagram
 from semcast.terms.pubsub import PUBSUB_CHECKS, PubsubDatagram
+from semcast.terms.service import ServiceDatagram
 from semcast.terms.views import VIEW_CHECKS, Stamped, StateChunk, ViewEnvelope
 
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
@@ -160,5 +161,8 @@ class _LargeStamped(msgspec.Struct, array_like=True, tag=47):
 GROUP_CODEC: Final[Codec[Datagram]] = Codec(Datagram, CHECKS, usual=decode_data_run, large=_Large)
 VIEW_CODEC: Final[Codec[Stamped]] = Codec(
     Stamped, VIEW_CHECKS, usual=decode_usual_in_view, large=_LargeStamped
+)
+SERVICE_CODEC: Final[Codec[ServiceDatagram]] = Codec(
+    ServiceDatagram, VIEW_CHECKS, usual=decode_usual_in_view, large=_LargeStamped
 )
 PUBSUB_CODEC: Final[Codec[PubsubDatagram]] = Codec(PubsubDatagram, PUBSUB_CHECKS)

@@ -293,7 +293,8 @@ class ViewMember(Machine):
     def _advance(self, now: float, out: Effects) -> None:
         due = self.policy.poll(now, out)
         if self.recipe.is_primary and self.members:
-            self.followed = self.guard.poll(self.policy.has_quorum, now, out)
+            goes_on = self.policy.has_quorum and not self._waits_in_vain
+            self.followed = self.guard.poll(goes_on, now, out)
         if isinstance(due, Change):
             self._install(due, now, out)
         elif due is not None or self.followed:
@@ -314,6 +315,12 @@ class ViewMember(Machine):
             self.transfer.deadline,
             self.members[-1].deadline if self.members else NEVER,
         )
+
+    @property
+    def _waits_in_vain(self) -> bool:
+        """Whether it has no state yet, and who should give it is gone."""
+        donor = self.donor if self.shown.id == 0 else None
+        return donor is not None and not self.suspicion.is_alive(donor.pid)
 
     def _end(self, status: str, out: Effects) -> None:
         self.ended = status

@@ -22,7 +22,7 @@ from semcast.pipeline.check.loggers import (
     reliable_delivery,
 )
 from semcast.pipeline.check.run_facts import with_processes
-from semcast.pipeline.check.service import exactly_once_requests, sequential_consistency
+from semcast.pipeline.check.service import sequential_consistency
 from semcast.pipeline.check.total_order import confirmation, prefix_delivery, total_order
 from semcast.pipeline.check.view_synchrony import compared, semantic_view_synchrony
 from semcast.pipeline.check.views import (
@@ -74,7 +74,6 @@ PROPERTIES: Final[Mapping[str, Property]] = {
     "reliable_delivery": Property(reliable_delivery, obligations=owed_messages),
     "collection_safety": Property(collection_safety, obligations=claimed),
     "durability": Property(durability),
-    "exactly_once_requests": Property(exactly_once_requests),
     "sequential_consistency": Property(sequential_consistency, needs_witness=True),
 }
 

@@ -26,7 +26,9 @@ from semcast.terms.events import ATTRIBUTES
 from semcast.traces.recorded_events import CODES, RecordedEvents
 from semcast.traces.schema import EVENT_COLUMNS, RunInfo
 
-NAMES: Final = ("semantic_integrity",)
+NAMES: Final = (
+    *("semantic_integrity", "exactly_once_requests", "acknowledged_survives", "replica_equality"),
+)
 IN_VIEWS: Final = ("purge_safety",)  # Without views, columns judge them.
 HAVE_VIEWS: Final = ("s-vsm", "vsm", "primary-backup")
 

@@ -1,8 +1,8 @@
 """What a replicated service promises to its clients.
 
-Rule: duplicates and failover of primary-backup [SVS fig. 1]; specification S [VSD fig. 2], by its
-refinement: every server goes through the states in order, a client never goes back.  The position
-of an update and the version that a query read are the witness.
+Rule: specification S [VSD fig. 2], by its refinement: every server goes through the states in
+order, a client never goes back.  The position of an update and the version that a query read are
+the witness.
 Rejected: sequential consistency from answers alone, which is NP-complete.
 """
 
@@ -12,56 +12,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from semcast.pipeline.check.evidence import INCARNATION, of_kind
+from semcast.pipeline.check.evidence import of_kind
 from semcast.pipeline.check.violations import event, violations
 from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import EXECUTE, JOIN, RECOVER, REPLY, UPDATE
 
 _REQUEST: Final = ("client", "request")
 _TIME_ORDER: Final = ("ts_ns", "pid", "n")
-
-
-def exactly_once_requests(trace: TraceTables) -> DataFrame:
-    """No server executes a request as an update twice, an update has one place, what is answered
-    was executed, and all answers to one request are the same."""
-    executed, replies = of_kind(trace, EXECUTE), of_kind(trace, REPLY)
-    updates = executed.where(_is_update())
-    again = _unlike_first(updates, ("run_id", *INCARNATION, *_REQUEST), "n", ("n",))
-    moved = _unlike_first(
-        updates.where("position is not null"), ("run_id", *_REQUEST), _TIME_ORDER, ("position",)
-    )
-    other = _unlike_first(replies, ("run_id", *_REQUEST), _TIME_ORDER, ("digest",))
-    unfounded = replies.join(executed, ["run_id", *_REQUEST], "left_anti").select(
-        *("run_id", "pid", *_REQUEST, *_TIME_ORDER[::2]), event().alias("this")
-    )
-    unfounded = unfounded.dropDuplicates(["run_id", *_REQUEST])
-    places = F.format_string(
-        "executed request %d:%d, at position %d, process %d at %d",
-        *(*_REQUEST, "this.position", "first.pid", "first.position"),
-    )
-    frames = [
-        _broken(again, F.format_string("executed request %d:%d, twice", *_REQUEST), "first"),
-        _broken(moved, places, "first"),
-        _broken(
-            other,
-            F.format_string(
-                "answered request %d:%d, differently from process %d", *_REQUEST, "first.pid"
-            ),
-            "first",
-        ),
-        _broken(
-            unfounded,
-            F.format_string("answered request %d:%d, which no process executed", *_REQUEST),
-        ),
-    ]
-    return reduce(DataFrame.unionByName, frames)
-
-
-def _broken(rows: DataFrame, did: Column, *before: str) -> DataFrame:
-    what = F.concat(F.format_string("process %d ", "this.pid"), did)
-    return violations(
-        rows, "exactly_once_requests", what, *(F.col(name) for name in before), F.col("this")
-    )
 
 
 def _unlike_first(

@@ -1,0 +1,41 @@
+"""Replicated services on groups: primary-backup [SVS §5]."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from semcast.families.family import Family
+from semcast.service.client import ServiceClient
+from semcast.service.recipe import PRIMARY_BACKUP, ServiceRecipe
+from semcast.terms.ids import Incarnation
+from semcast.terms.promises import promised
+from semcast.wire import SERVICE_CODEC
+
+if TYPE_CHECKING:
+    from semcast.families.testing import Testing
+
+
+def machine(
+    recipe: ServiceRecipe, life: Incarnation, rng: Random, now: float, records: Sequence[Any]
+) -> ServiceClient:
+    """A client; a server has its service beside."""
+    return ServiceClient(recipe, life, rng, now)
+
+
+def testing() -> "Testing":
+    """What the simulator needs."""
+    from semcast.families.services.testing import TESTING
+
+    return TESTING
+
+
+SERVICES: Final = Family(
+    name="services",
+    protocols=(PRIMARY_BACKUP,),
+    orders=("fifo",),
+    recipe=ServiceRecipe,
+    machine=machine,
+    codec=SERVICE_CODEC,
+    promises=promised,
+    testing=testing,
+)

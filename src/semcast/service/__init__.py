@@ -1,0 +1,1 @@
+"""Replicated services: pure machines that stand on a group and answer clients."""

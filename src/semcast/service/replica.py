@@ -1,0 +1,379 @@
+"""One server of a primary-backup service [SVS fig. 1], on a group with views.
+
+The primary executes a request, multicasts each item that it wrote as one message and then a *fin*
+with the reply, and answers when every backup has applied that.  A backup gathers updates and
+applies them with their *fin*.  The primary applies its own in the same way, when the group delivers
+them: until then they are only ahead of the replicated state, and if the view changes before, they
+never happened.
+
+Departs from figure 1, where it loses replies or waits for ever (docs/decisions/0033):
+a duplicate is answered only once its request is complete; complete means that the *set* of backups
+has acknowledged, in the view of the *fin*; an acknowledgement names its view and its *fin*; what
+was delivered before the next view is complete with it; the primary of a view was in the view before
+and serves when it has entered it, so when it has applied all of the view before.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+
+from semcast.core.views.member import ViewMember
+from semcast.service.event_cursor import EventCursor, Mark
+from semcast.service.executor import Executor, Service, written
+from semcast.service.recipe import ServiceRecipe
+from semcast.service.replica_state import (
+    Fin,
+    ReplicaState,
+    decode_fin,
+    digest_of,
+    encode_value,
+)
+from semcast.terms.effects import Effects
+from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
+from semcast.terms.events import EXECUTE, REPLY, UPDATE, Event
+from semcast.terms.ids import NEVER, Incarnation, Pid, Seq
+from semcast.terms.machine import Command, LeaveGroup, Machine, Status, SupplyState
+from semcast.terms.messages import DataMessage, Update
+from semcast.terms.outputs import Delivery, Installed, Output, Room
+from semcast.terms.service import (
+    DONE,
+    FORGOTTEN,
+    OPENING,
+    Applied,
+    AskApplied,
+    Reply,
+    Request,
+    ServiceDatagram,
+)
+from semcast.terms.views import MEMBER, NO_VIEW, Stamped
+
+
+class PendingReply(msgspec.Struct):
+    """A request that was executed and is not complete.  `seq` is the number of its *fin*, `source`
+    the process that asked last."""
+
+    fin: Fin
+    source: Pid
+    seq: Seq = 0
+    version: int = 0  # once it is applied here
+
+
+class Replica(Machine):
+    """Lives as long as one incarnation of the process.  `view` is the one its state is in."""
+
+    def __init__(
+        self, recipe: ServiceRecipe, life: Incarnation, rng: Random, now: float, service: Service
+    ) -> None:
+        self.recipe = recipe
+        self.life = life
+        self.group = ViewMember(recipe.group, life, rng, now)
+        self.state = ReplicaState(recipe)
+        message_bytes = recipe.group.recipe_of(1).message_bytes
+        self.executor = Executor(service, self.state.items, message_bytes)
+        self.view = NO_VIEW
+        self.primary: Incarnation | None = None
+        self.is_leaving = False
+        self.to_send: list[tuple[Sequence[Pid], ServiceDatagram]] = []
+        # At a backup: the last fin of the view that it applied, and whether to say so.
+        self.applied: Seq = 0
+        self.owes_answer = False
+        # At the primary:
+        self.waiting: dict[int, tuple[Request, Pid]] = {}  # by client, not executed yet
+        self.unsent: deque[Update] = deque()  # of the request that was executed last
+        self.pending: deque[PendingReply] = deque()
+        self.in_progress: dict[int, PendingReply] = {}  # the same by client
+        self.acknowledged: dict[Pid, Seq] = {}
+        self.executed_at = now
+        self.ask_at = NEVER
+        self.deadline = self.group.deadline
+
+    def __repr__(self) -> str:
+        role = "primary" if self.is_primary else "backup"
+        return f"Replica({self.life}, {role}, version={self.state.version}, {self.group})"
+
+    @property
+    def sent(self) -> Seq:
+        """The number of the last update or *fin*."""
+        return self.group.sent
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether it is the one that executes, in the view that it has entered."""
+        return self.primary == self.life
+
+    # Inputs: what concerns the group goes there first
+
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
+        """Not at a server."""
+        raise LocalProtocolError("a server multicasts only what requests have written")
+
+    def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
+        """Requests, acknowledgements, and what the group has to say."""
+        of_group: list[Stamped] = []
+        for datagram in datagrams:
+            if isinstance(datagram, Stamped):
+                of_group.append(datagram)
+            elif isinstance(datagram, Request):
+                self._on_request(source, datagram, out)
+            elif isinstance(datagram, Applied):
+                self._on_applied(source, datagram)
+            elif isinstance(datagram, AskApplied):
+                self._on_ask(source, datagram)
+        mark = self._begin(out)
+        if of_group:
+            self.group.on_datagrams(source, of_group, now, out)
+        self._settle(mark, now, out)
+
+    def on_ready(self, count: int, now: float, out: Effects) -> None:
+        """Whoever applies updates here can take `count` more."""
+        mark = self._begin(out)
+        self.group.on_ready(count, now, out)
+        self._settle(mark, now, out)
+
+    def on_idle(self, now: float, out: Effects) -> None:
+        """The event loop has turned."""
+        mark = self._begin(out)
+        self.group.on_idle(now, out)
+        self._settle(mark, now, out)
+
+    def on_time(self, now: float, out: Effects) -> None:
+        """Time has passed."""
+        mark = self._begin(out)
+        if now >= self.group.deadline:
+            self.group.on_time(now, out)
+        if now >= self.ask_at:
+            self._ask()
+            self.ask_at = now + self.recipe.retry_s
+        self._settle(mark, now, out)
+
+    def on_command(self, command: Command, now: float, out: Effects) -> None:
+        """Found the group, or leave it."""
+        mark = self._begin(out)
+        self.is_leaving |= isinstance(command, LeaveGroup)
+        self.group.on_command(command, now, out)
+        self._settle(mark, now, out)
+
+    def status(self, now: float) -> Status:
+        """How its group is doing."""
+        return self.group.status(now)
+
+    # Requests, at the primary
+
+    def _on_request(self, source: Pid, request: Request, out: Effects) -> None:
+        """Lines 1 to 4: remember it, or answer it again."""
+        if not self.is_primary or self.is_leaving:
+            return
+        session = self.state.sessions.get(request.client)
+        pending = self.in_progress.get(request.client)
+        if session is not None and session.number > request.number:
+            return  # It was answered, and its client has gone on.
+        is_known = session is not None and session.number == request.number
+        if session is not None and is_known and self._is_complete(request):
+            fin = Fin(request.client, request.number, session.status, session.reply, 0)
+            self._reply(PendingReply(fin, source, version=session.version), out)
+        elif pending is not None:
+            pending.source = source
+        elif len(self.waiting) < self.recipe.sessions_max:  # Else the client asks again.
+            self.waiting[request.client] = request, source
+
+    def _is_complete(self, request: Request) -> bool:
+        """Whether every server of this view has applied it, in this view or before."""
+        return request.client not in self.in_progress
+
+    def _serve(self, now: float, out: Effects) -> None:
+        """Lines 5 to 9, as long as the group takes what is written."""
+        while self.is_primary and self.group.phase == MEMBER:
+            if not self.unsent:
+                if not self.waiting or self.is_leaving:
+                    return
+                client = next(iter(self.waiting))
+                self._execute(*self.waiting.pop(client), now)
+            if not self._multicast(now, out):
+                return
+
+    def _execute(self, request: Request, source: Pid, now: float) -> None:
+        client, number = request.client, request.number
+        if number == OPENING:
+            status, reply = DONE, b""
+        elif client not in self.state.sessions and client not in self.in_progress:
+            status, reply = FORGOTTEN, b""
+        else:
+            status, reply = self.executor.run(request.body)
+        elapsed_ms = max(0, int((now - self.executed_at) * 1000))
+        self.executed_at += elapsed_ms / 1000
+        fin = Fin(client, number, status, reply, elapsed_ms)
+        self.unsent.extend(self.executor.updates())
+        self.unsent.append(Update(encode_value(fin)))
+        pending = PendingReply(fin, source)
+        self.pending.append(pending)
+        self.in_progress[client] = pending
+
+    def _multicast(self, now: float, out: Effects) -> bool:
+        """Send what the group takes of the last request; whether it took all."""
+        accepted = self.group.submit(list(self.unsent), now, out)
+        for _ in range(accepted):
+            self.unsent.popleft()
+        if self.unsent:
+            return False
+        self.pending[-1].seq = self.group.sent
+        self.ask_at = min(self.ask_at, now + self.recipe.retry_s)
+        return True
+
+    # Acknowledgements
+
+    def _on_applied(self, source: Pid, applied: Applied) -> None:
+        """Lines 10 and 11: of a member of this view, for a fin of this view."""
+        if self._is_of_view(applied) and (source, applied.inc) in self.view.members:
+            known = self.acknowledged.get(source, 0)
+            self.acknowledged[source] = max(known, applied.seq)
+
+    def _on_ask(self, source: Pid, asked: AskApplied) -> None:
+        if self._is_of_view(asked) and self.primary is not None and source == self.primary.pid:
+            self.owes_answer = self.applied > 0
+
+    def _is_of_view(self, datagram: Applied | AskApplied) -> bool:
+        return (datagram.lineage, datagram.view) == (self.view.lineage, self.view.id)
+
+    def _ask(self) -> None:
+        """An acknowledgement may have been lost."""
+        first = self.pending[0].seq if self.pending else 0
+        if first:
+            lacking = tuple(pid for pid in self._backups() if self.acknowledged.get(pid, 0) < first)
+            self.to_send.append((lacking, AskApplied(self.view.lineage, self.view.id)))
+
+    def _backups(self) -> list[Pid]:
+        return [life.pid for life in self.view.members if life != self.life]
+
+    def _complete(self, out: Effects) -> None:
+        """Lines 12 and 13, for every request that all backups have applied."""
+        while self.pending and (first := self.pending[0]).version:
+            seq, acknowledged = first.seq, self.acknowledged
+            if any(acknowledged.get(pid, 0) < seq for pid in self._backups()):
+                return
+            self._reply(self.pending.popleft(), out)
+        if not self.pending:
+            self.ask_at = NEVER
+
+    def _reply(self, pending: PendingReply, out: Effects) -> None:
+        fin = pending.fin
+        self.in_progress.pop(fin.client, None)
+        reply = Reply(fin.client, fin.number, fin.status, fin.reply)
+        self.to_send.append(((pending.source,), reply))
+        digest = digest_of(fin.reply)
+        self._record(REPLY, fin, out, version=pending.version, digest=digest)
+
+    # What the group delivers
+
+    def _begin(self, out: Effects) -> Mark:
+        """Before the group gets an input: what is in `out` is not its own, nor to be stamped."""
+        before, out.send = out.send, []
+        return Mark(before, len(out.outputs), len(out.events or ()))
+
+    def _settle(self, mark: Mark, now: float, out: Effects) -> None:
+        """Take what the group had to say, and do what can be done now."""
+        above: list[Output] = []
+        while True:
+            self._take(mark, above, now, out)
+            self._complete(out)
+            mark = mark._replace(events=len(out.events or ()))
+            self._serve(now, out)
+            if len(out.outputs) == mark.outputs:
+                break
+        out.outputs += above
+        if self.owes_answer and self.primary is not None and not self.is_primary:
+            view = self.view
+            applied = Applied(view.lineage, view.id, self.life.inc, self.applied)
+            self.to_send.append(((self.primary.pid,), applied))
+        self.owes_answer = False
+        mark.send.extend((*out.send, *self.to_send))
+        out.send = mark.send
+        self.to_send.clear()
+        self.deadline = min(self.group.deadline, self.ask_at)
+
+    def _take(self, mark: Mark, above: list[Output], now: float, out: Effects) -> None:
+        """Handle the outputs of the group, each with the events that led to it recorded before
+        its own."""
+        outputs = out.outputs[mark.outputs :]
+        del out.outputs[mark.outputs :]
+        later = EventCursor(out, mark.events)
+        for output in outputs:
+            if isinstance(output, Delivery):
+                later.pass_delivery(output)
+                for message in output.run.messages():
+                    self._deliver(message, out)
+            elif isinstance(output, Installed):
+                self._install(output, later.pass_install(output), now, out)
+                output = Installed(output.view, None, wants_state=False)
+            if not isinstance(output, Room):
+                above.append(output)
+        later.pass_rest()
+
+    def _deliver(self, message: DataMessage, out: Effects) -> None:
+        """Lines 14 to 21, at the primary, too."""
+        if self.view.members[message.sender] != self.primary:
+            raise RemoteProtocolError(f"{self.view.members[message.sender]} is not the primary")
+        if message.item is not None:
+            self.state.gather(message.name, written(message))
+            return
+        fin = decode_fin(message.payload)
+        self.state.finish(fin)
+        place, peer = self.state.version, self.primary.pid
+        self._record(EXECUTE, fin, out, note=UPDATE, position=place, peer=peer)
+        self.applied, self.owes_answer = message.seq, True
+        if self.is_primary:
+            self._on_own(message.seq)
+
+    def _on_own(self, seq: Seq) -> None:
+        """The primary's own fin is part of the replicated state."""
+        for pending in self.pending:
+            if pending.seq == seq:
+                pending.version = self.state.version
+                break
+        if all(pending.version for pending in self.pending):
+            self.executor.items.catch_up()
+
+    def _install(self, installed: Installed, event: Event | None, now: float, out: Effects) -> None:
+        """Enter a view: what was finished is complete, what was not has never been."""
+        if installed.state is not None:
+            before = self.state.restore(installed.state)
+        else:
+            before = self.view.members or installed.view.members
+        self._end_view(out)
+        self.view = installed.view
+        self.primary = next(life for life in self.view.members if life in before)
+        if not self.is_primary:
+            self.waiting.clear()
+        self.executed_at = now
+        if event is not None:
+            event.version, event.digest = self.state.version, self.state.digest()
+        if installed.wants_state:
+            supply = SupplyState(self.view.id, self.state.snapshot(before))
+            self.group.on_command(supply, now, out)
+
+    def _end_view(self, out: Effects) -> None:
+        """Every survivor of the view has what was delivered in it, and nobody has the rest."""
+        self.state.drop_gathered()
+        self.unsent.clear()
+        for pending in self.pending:
+            if pending.version:
+                self._reply(pending, out)
+        self.pending.clear()
+        self.in_progress.clear()
+        self.acknowledged.clear()
+        self.executor.items.catch_up()
+        self.applied, self.owes_answer = 0, False
+        self.ask_at = NEVER
+
+    def _record(self, kind: str, fin: Fin, out: Effects, **more: Any) -> None:
+        """A request of a client, in the view that it was executed in."""
+        if out.events is None or fin.number == OPENING or fin.status == FORGOTTEN:
+            return
+        pid, inc = self.life
+        view = self.view
+        of_request = {"client": fin.client, "request": fin.number, **more}
+        out.events.append(
+            Event(kind, pid, inc=inc, view=view.id, lineage=view.lineage, **of_request)
+        )

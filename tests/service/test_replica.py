@@ -1,0 +1,208 @@
+"""Figure 1 of SVS, step by step, with the five places where it is mended."""
+
+import pytest
+
+from semcast.service.recipe import ServiceRecipe
+from semcast.terms.effects import Effects
+from semcast.terms.errors import ConfigError, LocalProtocolError
+from semcast.terms.messages import Update
+from semcast.terms.service import DONE, FAILED, FORGOTTEN, Applied, Reply, Request
+from semcast.terms.views import Stamped
+
+
+def test_a_request_is_applied_everywhere_before_it_is_answered(world):
+    w = world()
+    w.ask(3, ("ada", 5))
+    w.run(1.0)
+    assert w.answers[3] == [(DONE, 5)]
+    assert w.items(0) == w.items(1) == w.items(2) == {"ada": 5, "last": "ada"}
+
+
+def test_nobody_is_answered_before_every_backup_has_acknowledged(world):
+    w = world()
+    w.ask(3, ("ada", 1))
+    w.run(0.02)
+    w.lost = lambda source, to, datagram: isinstance(datagram, Applied) and source == 2
+    w.ask(3, ("ada", 5))
+    w.run(0.1)  # less than it takes to suspect anybody
+    assert w.answers[3] == [(DONE, 1)]
+    assert w.items(2)["ada"] == 6
+    w.lost = lambda source, to, datagram: False
+    w.run(0.1)  # The primary asks again.
+    assert w.answers[3] == [(DONE, 1), (DONE, 6)]
+
+
+def test_a_duplicate_is_not_answered_while_its_request_is_incomplete(world):
+    w = world()
+    w.ask(3, ("ada", 1))
+    w.run(0.02)
+    w.lost = lambda source, to, datagram: isinstance(datagram, Applied)
+    w.ask(3, ("ada", 5))
+    client = w.nodes[3]
+    again = Request(client.client, client.number, client.body)
+    before = len(w.sent)
+    w.enter(0, "on_datagrams", 3, [again])
+    assert not any(isinstance(datagram, Reply) for _, _, datagram in w.sent[before:])
+
+
+def test_an_answered_request_is_answered_again_and_not_executed_again(world):
+    w = world()
+    w.ask(3, ("ada", 5))
+    w.run(1.0)
+    client = w.nodes[3]
+    before = len(w.sent)
+    again = Request(client.client, client.number, b"\x92\xa3ada\x05")
+    w.enter(0, "on_datagrams", 3, [again])
+    replies = [datagram for _, _, datagram in w.sent[before:] if isinstance(datagram, Reply)]
+    assert [reply.body for reply in replies] == [b"\x05"]
+    assert w.items(0)["ada"] == 5
+
+
+def test_a_late_acknowledgement_does_not_count_for_the_next_request(world):
+    w = world()
+    w.ask(3, ("ada", 1))
+    w.run(0.02)
+    first = w.nodes[0].applied
+    w.lost = lambda source, to, datagram: isinstance(datagram, Applied)
+    w.ask(3, ("ada", 5))
+    for backup in (1, 2):
+        w.enter(0, "on_datagrams", backup, [Applied(7, 1, 1, first)])
+        w.enter(0, "on_datagrams", backup, [Applied(7, 9, 1, first + 99)])  # of another view
+        w.enter(0, "on_datagrams", backup, [Applied(8, 1, 1, first + 99)])  # of another lineage
+        w.enter(0, "on_datagrams", backup, [Applied(7, 1, 2, first + 99)])  # of another life
+    assert w.answers[3] == [(DONE, 1)]
+
+
+def test_one_acknowledgement_that_comes_twice_is_one(world):
+    w = world()
+    w.ask(3, ("ada", 1))
+    w.run(0.02)
+    w.lost = lambda source, to, datagram: isinstance(datagram, Applied) and source == 2
+    w.ask(3, ("ada", 5))
+    acknowledged = Applied(7, 1, 1, w.nodes[0].applied)
+    for _ in range(3):
+        w.enter(0, "on_datagrams", 1, [acknowledged])
+    assert w.answers[3] == [(DONE, 1)]
+
+
+def test_a_server_alone_answers(world):
+    w = world(servers=1)
+    w.ask(1, ("ada", 5))
+    assert w.answers[1] == [(DONE, 5)]
+
+
+def test_what_was_finished_is_complete_with_the_next_view(world):
+    w = world()
+    w.ask(3, ("ada", 1))
+    w.run(0.02)
+    w.lost = lambda source, to, datagram: isinstance(datagram, Applied) and source == 2
+    w.ask(3, ("ada", 5))
+    del w.nodes[2]
+    w.run(2.0)
+    assert w.answers[3] == [(DONE, 1), (DONE, 6)]
+    assert w.nodes[0].view.id == 2
+
+
+def test_the_survivors_know_what_a_dead_primary_answered(world):
+    w = world()
+    w.ask(3, ("ada", 5))
+    w.run(0.02)
+    del w.nodes[0]
+    w.ask(3, ("ada", 5))
+    w.run(2.0)
+    assert w.nodes[1].is_primary
+    assert w.answers[3] == [(DONE, 5), (DONE, 10)]
+    assert w.items(1) == w.items(2) == {"ada": 10, "last": "ada"}
+
+
+def test_an_incomplete_request_of_a_dead_primary_never_was(world):
+    w = world()
+    w.ask(3, ("ada", 1))
+    w.run(0.02)
+    w.lost = lambda source, to, datagram: source == 0 and isinstance(datagram, Stamped | Reply)
+    w.ask(3, ("ada", 5))
+    assert w.items(0)["ada"] == 6
+    del w.nodes[0]
+    w.lost = lambda source, to, datagram: False
+    w.run(2.0)
+    assert w.answers[3] == [(DONE, 1), (DONE, 6)]  # executed once, by the next primary
+    assert w.items(1)["ada"] == 6
+
+
+def test_an_error_is_the_reply_and_changes_nothing(world):
+    w = world()
+    w.ask(3, ("ada", -5))
+    w.run(0.1)
+    assert w.answers[3] == [(FAILED, "ValueError: ada has only 0")]
+    assert w.items(0) == w.items(2) == {}
+
+
+def test_what_no_message_holds_is_an_error(world):
+    w = world()
+    w.ask(3, ("x" * 70_000, 1))
+    w.run(0.1)
+    [(status, text)] = w.answers[3]
+    assert status == FAILED
+    assert "maximum is 64744" in text
+    assert w.items(0) == {}
+
+
+def test_items_are_deleted_everywhere(world):
+    w = world()
+    for amount in (5, 0):
+        w.ask(3, ("ada", amount))
+        w.run(0.1)
+    assert w.items(0) == w.items(1) == {"last": "ada"}
+
+
+def test_a_client_that_was_forgotten_is_told_so(world):
+    w = world(clients=2, sessions_max=1)
+    w.ask(3, ("ada", 5))
+    w.run(0.1)
+    w.ask(4, ("bob", 5))
+    w.run(0.1)
+    w.ask(3, ("ada", 5))
+    w.run(0.1)
+    assert w.answers[3] == [(DONE, 5), (FORGOTTEN, None)]
+    w.ask(3, ("ada", 5))  # in a session of its own
+    w.run(0.1)
+    assert w.answers[3][-1] == (DONE, 10)
+
+
+def test_a_session_ends_with_its_age(world):
+    w = world(clients=2, session_s=10.0)
+    w.ask(3, ("ada", 5))
+    w.run(20.0)
+    w.ask(4, ("bob", 5))
+    w.run(0.1)
+    w.ask(3, ("ada", 5))
+    w.run(0.1)
+    assert w.answers[3] == [(DONE, 5), (FORGOTTEN, None)]
+
+
+def test_requests_that_overlap_see_each_other(world):
+    w = world(clients=4)
+    for pid in range(3, 7):
+        w.ask(pid, ("ada", 1))
+    w.run(0.5)
+    assert sorted(w.answers[pid][0][1] for pid in range(3, 7)) == [1, 2, 3, 4]
+
+
+def test_a_server_takes_no_messages_of_an_application(world):
+    w = world()
+    with pytest.raises(LocalProtocolError, match="a server multicasts only what requests"):
+        w.nodes[0].submit([Update(b"x")], 0.0, Effects(recording=False))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"protocol": "s-vsm"}, "protocol: unknown value 's-vsm'"),
+        ({"order": "total"}, "order: primary-backup needs fifo, not total"),
+        ({"retry_s": 0.0}, "retry_s: 0.0 is not above 0"),
+        ({"sessions_max": 0}, "sessions_max: 0 is not at least 1"),
+    ],
+)
+def test_settings_that_cannot_be(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        ServiceRecipe(**settings)
