@@ -99,7 +99,7 @@ def test_bad_input_is_refused_before_spark_starts(semcast, record, tmp_path) -> 
     assert "not a trace" in done.err
     done = semcast("check", record(tmp_path / "trace"), "--property", "fifo")
     assert done.code == 2
-    assert "property: unknown value 'fifo'; allowed: agreement, at_most_once" in done.err
+    assert "property: unknown value 'fifo'; allowed: acknowledged_survives, agreement" in done.err
 
 
 def test_a_process_that_is_not_listed_is_told_in_one_line(semcast, record, tmp_path, way) -> None:

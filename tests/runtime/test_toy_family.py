@@ -22,7 +22,7 @@ class ShoutRecipe:
     members: int
 
 
-class Shout(msgspec.Struct, frozen=True, array_like=True, tag=97):
+class Shout(msgspec.Struct, frozen=True, array_like=True, tag=126):
     messages: tuple[DataMessage, ...]
 
 

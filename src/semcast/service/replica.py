@@ -170,8 +170,7 @@ class Replica(Machine):
         pending = self.in_progress.get(request.client)
         if session is not None and session.number > request.number:
             return  # It was answered, and its client has gone on.
-        is_known = session is not None and session.number == request.number
-        if session is not None and is_known and self._is_complete(request):
+        if session is not None and session.number == request.number and self._is_complete(request):
             fin = Fin(request.client, request.number, session.status, session.reply, 0)
             self._reply(PendingReply(fin, source, version=session.version), out)
         elif pending is not None:

@@ -35,7 +35,10 @@ class Family(NamedTuple):
 FAMILIES = {
     "multicasts": Family(multicasts.drawn, multicasts.NAMES, None, ("s-sm", "sm", "s-rm", "rm")),
     "synchronous views": Family(
-        partial(views.drawn, "s-vsm"), views.NAMES_SYNCHRONOUS, ("s-vsm",), ("s-vsm", "vsm")
+        partial(views.drawn, "s-vsm"),
+        views.NAMES_SYNCHRONOUS,
+        ("s-vsm", "primary-backup"),
+        ("s-vsm", "vsm"),
     ),
     "partitionable views": Family(
         partial(views.drawn, "vs", "replicated-data"),
@@ -49,5 +52,10 @@ FAMILIES = {
         ("lbrm", "pbcast", "rpbcast"),
         ("lbrm", "pbcast", "rpbcast"),
     ),
-    "services": Family(services.drawn, services.NAMES, (), ("primary-backup", "replicated-data")),
+    "services": Family(
+        services.drawn,
+        services.NAMES,
+        ("primary-backup",),
+        ("primary-backup", "replicated-data"),
+    ),
 }

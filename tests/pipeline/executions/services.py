@@ -7,7 +7,12 @@ from semcast.terms.events import EXECUTE, JOIN, QUERY, RECOVER, REPLY, REQUEST, 
 from .execution import Execution
 from .faults import spoil
 
-NAMES = ("exactly_once_requests", "sequential_consistency")
+NAMES = (
+    "exactly_once_requests",
+    "sequential_consistency",
+    "acknowledged_survives",
+    "replica_equality",
+)
 CHANGES = {
     EXECUTE: ("position", "version", "request", "note"),
     REPLY: ("version", "digest", "request"),
