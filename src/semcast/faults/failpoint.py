@@ -140,16 +140,16 @@ def _prefix(outputs: Iterable[Output], count: int) -> Iterator[Output]:
 
 
 def _first(events: Sequence[Event], left: dict[str, int]) -> Iterator[Event]:
-    """Of each kind in `left` the first so many, and everything of other kinds.  Who has multicast
-    in a view has entered it, after all that was before: a replica does so in one handler."""
+    """Of each kind in `left` the first so many, and everything of other kinds.
+
+    A replica may enter a view and multicast in it within one handler.  The multicast proves that
+    it entered the view, so everything up to the last such view is kept.
+    """
     entered = {event.view for event in events if event.kind == MULTICAST}
-    certain = [
-        place
-        for place, event in enumerate(events)
-        if event.kind == INSTALL and event.view in entered
-    ]
+    installs = (place for place, event in enumerate(events) if event.kind == INSTALL)
+    proven = max((place for place in installs if events[place].view in entered), default=-1)
     for place, event in enumerate(events):
-        if event.kind in left and not (certain and place <= certain[-1]):
+        if event.kind in left and place > proven:
             left[event.kind] -= 1
             if left[event.kind] < 0:
                 continue

@@ -1,9 +1,9 @@
 """The client of a replicated service [SVS §5.1].
 
-It asks all servers, of which only the primary answers, and from then on that one; when no answer
-comes it asks all again.  One request at a time, numbered, so that a request that is sent twice is
-executed once.  Before its first request it opens a session, so that servers which have forgotten a
-client say so instead of executing its last request again.
+It sends a request to all servers, of which only the primary answers, and later requests to that
+server alone; when no answer comes it asks all again.  It sends one request at a time and numbers
+them, so the servers execute a request once even if it arrives twice.  Before its first request it
+opens a session.  Servers that have forgotten the session say so; they do not execute the request.
 """
 
 from collections.abc import Sequence

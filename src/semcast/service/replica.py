@@ -1,16 +1,18 @@
 """One server of a primary-backup service [SVS fig. 1], on a group with views.
 
-The primary executes a request, multicasts each item that it wrote as one message and then a *fin*
-with the reply, and answers when every backup has applied that.  A backup gathers updates and
-applies them with their *fin*.  The primary applies its own in the same way, when the group delivers
-them: until then they are only ahead of the replicated state, and if the view changes before, they
-never happened.
+The primary executes a request.  It multicasts one message for each item that the request wrote,
+and then a *fin*, which carries the reply.  A backup gathers these updates, applies them when their
+*fin* comes, and acknowledges that.  When all backups have, the primary answers the client.
+The primary applies its own updates when the group delivers them back to it.  Until then only later
+requests see them; if the view changes first, all servers forget them.
 
-Departs from figure 1, where it loses replies or waits for ever (docs/decisions/0033):
-a duplicate is answered only once its request is complete; complete means that the *set* of backups
-has acknowledged, in the view of the *fin*; an acknowledgement names its view and its *fin*; what
-was delivered before the next view is complete with it; the primary of a view was in the view before
-and serves when it has entered it, so when it has applied all of the view before.
+Departs from figure 1, which loses replies or waits for ever in five cases (docs/decisions/0033):
+- The primary answers a repeated request only once the request is complete.
+- A request is complete when each backup of the view has acknowledged it, not when as many
+  acknowledgements have come as there are backups.
+- An acknowledgement names the view and the *fin*.
+- A request whose *fin* was delivered before a server enters the next view is complete then.
+- The primary was in the view before, and serves once it has applied everything of that view.
 """
 
 from collections import deque
@@ -104,7 +106,7 @@ class Replica(Machine):
         """Whether it is the one that executes, in the view that it has entered."""
         return self.primary == self.life
 
-    # Inputs: what concerns the group goes there first
+    # Inputs: each goes to the group first, if it concerns the group
 
     def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Not at a server."""
@@ -128,7 +130,7 @@ class Replica(Machine):
         self._settle(mark, now, out)
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
-        """Whoever applies updates here can take `count` more."""
+        """The application can take `count` more updates, or fewer if that is below 0."""
         mark = self._begin(out)
         self.group.on_ready(count, now, out)
         self._settle(mark, now, out)
@@ -163,7 +165,7 @@ class Replica(Machine):
     # Requests, at the primary
 
     def _on_request(self, source: Pid, request: Request, out: Effects) -> None:
-        """Lines 1 to 4: remember it, or answer it again."""
+        """Lines 1 to 4 of the figure: keep the request for `_serve`, or send the reply again."""
         if not self.is_primary or self.is_leaving:
             return
         session = self.state.sessions.get(request.client)
@@ -183,7 +185,7 @@ class Replica(Machine):
         return request.client not in self.in_progress
 
     def _serve(self, now: float, out: Effects) -> None:
-        """Lines 5 to 9, as long as the group takes what is written."""
+        """Lines 5 to 9: execute what waits, as long as the group has room for the updates."""
         while self.is_primary and self.group.phase == MEMBER:
             if not self.unsent:
                 if not self.waiting or self.is_leaving:
@@ -211,7 +213,7 @@ class Replica(Machine):
         self.in_progress[client] = pending
 
     def _multicast(self, now: float, out: Effects) -> bool:
-        """Send what the group takes of the last request; whether it took all."""
+        """Multicast the rest of the last request; returns whether the group took all of it."""
         accepted = self.group.submit(list(self.unsent), now, out)
         for _ in range(accepted):
             self.unsent.popleft()
@@ -224,7 +226,7 @@ class Replica(Machine):
     # Acknowledgements
 
     def _on_applied(self, source: Pid, applied: Applied) -> None:
-        """Lines 10 and 11: of a member of this view, for a fin of this view."""
+        """Lines 10 and 11: count it only if a backup of this view sent it for this view."""
         if self._is_of_view(applied) and (source, applied.inc) in self.view.members:
             known = self.acknowledged.get(source, 0)
             self.acknowledged[source] = max(known, applied.seq)
@@ -237,7 +239,7 @@ class Replica(Machine):
         return (datagram.lineage, datagram.view) == (self.view.lineage, self.view.id)
 
     def _ask(self) -> None:
-        """An acknowledgement may have been lost."""
+        """Ask the backups that have not acknowledged: the network may have lost it."""
         first = self.pending[0].seq if self.pending else 0
         if first:
             lacking = tuple(pid for pid in self._backups() if self.acknowledged.get(pid, 0) < first)
@@ -247,7 +249,7 @@ class Replica(Machine):
         return [life.pid for life in self.view.members if life != self.life]
 
     def _complete(self, out: Effects) -> None:
-        """Lines 12 and 13, for every request that all backups have applied."""
+        """Lines 12 and 13: answer every request that all backups have applied."""
         while self.pending and (first := self.pending[0]).version:
             seq, acknowledged = first.seq, self.acknowledged
             if any(acknowledged.get(pid, 0) < seq for pid in self._backups()):
@@ -267,7 +269,8 @@ class Replica(Machine):
     # What the group delivers
 
     def _begin(self, out: Effects) -> Mark:
-        """Before the group gets an input: what is in `out` is not its own, nor to be stamped."""
+        """Before the group gets an input: hide what `out` has to send, or the group would stamp
+        it as its own."""
         before, out.send = out.send, []
         return Mark(before, len(out.outputs), len(out.events or ()))
 
@@ -293,8 +296,7 @@ class Replica(Machine):
         self.deadline = min(self.group.deadline, self.ask_at)
 
     def _take(self, mark: Mark, above: list[Output], now: float, out: Effects) -> None:
-        """Handle the outputs of the group, each with the events that led to it recorded before
-        its own."""
+        """Handle the outputs of the group; own events go between the events of the group."""
         outputs = out.outputs[mark.outputs :]
         del out.outputs[mark.outputs :]
         later = EventCursor(out, mark.events)
@@ -311,7 +313,7 @@ class Replica(Machine):
         later.pass_rest()
 
     def _deliver(self, message: DataMessage, out: Effects) -> None:
-        """Lines 14 to 21, at the primary, too."""
+        """Lines 14 to 21, which the primary carries out, too."""
         if self.view.members[message.sender] != self.primary:
             raise RemoteProtocolError(f"{self.view.members[message.sender]} is not the primary")
         if message.item is not None:
@@ -326,7 +328,7 @@ class Replica(Machine):
             self._on_own(message.seq)
 
     def _on_own(self, seq: Seq) -> None:
-        """The primary's own fin is part of the replicated state."""
+        """The group delivered a *fin* back to the primary that sent it."""
         for pending in self.pending:
             if pending.seq == seq:
                 pending.version = self.state.version
@@ -335,7 +337,7 @@ class Replica(Machine):
             self.executor.items.catch_up()
 
     def _install(self, installed: Installed, event: Event | None, now: float, out: Effects) -> None:
-        """Enter a view: what was finished is complete, what was not has never been."""
+        """Enter a view: answer what was finished in the view before, forget the rest."""
         if installed.state is not None:
             before = self.state.restore(installed.state)
         else:
@@ -353,7 +355,7 @@ class Replica(Machine):
             self.group.on_command(supply, now, out)
 
     def _end_view(self, out: Effects) -> None:
-        """Every survivor of the view has what was delivered in it, and nobody has the rest."""
+        """All survivors have applied the same requests of the view, and none of the others."""
         self.state.drop_gathered()
         self.unsent.clear()
         for pending in self.pending:
@@ -367,7 +369,7 @@ class Replica(Machine):
         self.ask_at = NEVER
 
     def _record(self, kind: str, fin: Fin, out: Effects, **more: Any) -> None:
-        """A request of a client, in the view that it was executed in."""
+        """Record an event about a request, unless it only opened or missed a session."""
         if out.events is None or fin.number == OPENING or fin.status == FORGOTTEN:
             return
         pid, inc = self.life

@@ -22,7 +22,8 @@ decode_value = msgspec.msgpack.decode
 
 
 class Fin(msgspec.Struct, frozen=True, array_like=True):
-    """The end of a request: its reply, and how long after the one before it was executed."""
+    """The end of a request: its reply, and the milliseconds since the primary executed the
+    request before."""
 
     client: int
     number: int
@@ -86,7 +87,7 @@ class ReplicaState:
         self.gathered[name] = value
 
     def drop_gathered(self) -> None:
-        """The request will not be completed [SVS §5.2]."""
+        """Forget updates whose *fin* will not come any more [SVS §5.2]."""
         self.gathered.clear()
 
     def finish(self, fin: Fin) -> None:
@@ -197,6 +198,6 @@ class Items(MutableMapping[str, Any]):
         self._writes = {}
 
     def catch_up(self) -> None:
-        """The replicated state has everything, or what it lacks will never be."""
+        """Forget what was ahead: the replicated state has it now, or never will."""
         self._ahead.clear()
         self._writes.clear()

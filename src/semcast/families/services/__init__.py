@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def machine(
     recipe: ServiceRecipe, life: Incarnation, rng: Random, now: float, records: Sequence[Any]
 ) -> ServiceClient:
-    """A client; a server has its service beside."""
+    """A client.  A server needs a service, too: whoever runs one makes a `Replica`."""
     return ServiceClient(recipe, life, rng, now)
 
 

@@ -27,7 +27,10 @@ from semcast.traces.recorded_events import CODES, RecordedEvents
 from semcast.traces.schema import EVENT_COLUMNS, RunInfo
 
 NAMES: Final = (
-    *("semantic_integrity", "exactly_once_requests", "acknowledged_survives", "replica_equality"),
+    "semantic_integrity",
+    "exactly_once_requests",
+    "acknowledged_survives",
+    "replica_equality",
 )
 IN_VIEWS: Final = ("purge_safety",)  # Without views, columns judge them.
 HAVE_VIEWS: Final = ("s-vsm", "vsm", "primary-backup")
