@@ -159,8 +159,10 @@ class Replica(Machine):
         self._settle(mark, now, out)
 
     def status(self, now: float) -> Status:
-        """How its group is doing."""
-        return self.group.status(now)
+        """How its group is doing, and who is primary in the view that it has entered."""
+        primary = None if self.primary is None else self.primary.pid
+        version = self.state.version
+        return msgspec.structs.replace(self.group.status(now), primary=primary, version=version)
 
     # Requests, at the primary
 
