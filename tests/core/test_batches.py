@@ -168,6 +168,7 @@ def test_a_participant_goes_on_after_a_mistake(monkeypatch):
     person = Participant(PubsubRecipe(members=3, protocol="pbcast"), 0, Random(1), 0.0)
     out = Effects(recording=True)
     person.on_command(JoinGroup(), 0.0, out)
+    person.on_ready(10, 0.0, out)
     monkeypatch.setattr(person.selection, "on_answer", lambda *args: 1 / 0)
     first, second = (Publication((DataMessage(1, seq, payload=b"x"),)) for seq in (1, 2))
     person.on_datagrams(1, [first, Repair(()), Publication((DataMessage(2, 1),)), second], 0.1, out)

@@ -43,6 +43,9 @@ def test_the_draw_covers_its_ranges() -> None:
     assert {recipe.retain for recipe in recipes} == {"all", "latest", 0.05, 0.4}
     assert max(case.link.loss for case in cases) == 0.4
     assert any(case.more.unaware for case in cases)
+    assert {take for case in cases for take in case.take.values()} == {1, 4}
+    slow_loggers = [case for case in cases if case.service_s.keys() & {*case.recipe.logger_pids}]
+    assert slow_loggers
     faults = [fault for case in cases for fault in case.faults]
     assert {each.loses_disk for each in faults if isinstance(each, Crash)} == {False, True}
     assert {each.announced for each in faults if isinstance(each, Disconnection)} == {False, True}

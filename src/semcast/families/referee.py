@@ -44,6 +44,7 @@ class Speaker(Protocol):
 
     wants_to_leave: bool
     has_ended: bool
+    unasked: int
 
     @property
     def state(self) -> Any: ...
@@ -175,5 +176,8 @@ class Referee:
         lines = [str(each) for each in examples if each.property not in excused]
         counts = [*self.monitors.counts.items(), *self.ledger.counts.items()]
         count = sum(number for name, number in counts if name not in excused)
+        unasked = [one.life for one in players if one.application.unasked]
+        if unasked:
+            self.found.append(f"readiness: {unasked} were handed more than they had asked for")
         beside = [*self.found, *(self.leftovers(players) if is_complete else ())]
         return [*lines, *beside], count + len(beside)

@@ -90,7 +90,6 @@ class Replica(Machine):
         self.acknowledged: dict[Pid, Seq] = {}
         self.executed_at = now
         self.ask_at = NEVER
-        self.flush_at = NEVER  # when updates have waited long enough for those of other requests
         self.deadline = self.group.deadline
 
     def __repr__(self) -> str:
@@ -139,8 +138,8 @@ class Replica(Machine):
     def on_idle(self, now: float, out: Effects) -> None:
         """The event loop has turned."""
         mark = self._begin(out)
-        self.flush_at = now
-        self._settle(mark, now, out, flushes=True)
+        self.group.on_idle(now, out)
+        self._settle(mark, now, out)
 
     def on_time(self, now: float, out: Effects) -> None:
         """Time has passed."""
@@ -150,7 +149,7 @@ class Replica(Machine):
         if now >= self.ask_at:
             self._ask()
             self.ask_at = now + self.recipe.retry_s
-        self._settle(mark, now, out, flushes=True)
+        self._settle(mark, now, out)
 
     def on_command(self, command: Command, now: float, out: Effects) -> None:
         """Found the group, or leave it."""
@@ -160,10 +159,8 @@ class Replica(Machine):
         self._settle(mark, now, out)
 
     def status(self, now: float) -> Status:
-        """How its group is doing, and who is primary in the view that it has entered."""
-        primary = None if self.primary is None else self.primary.pid
-        version = self.state.version
-        return msgspec.structs.replace(self.group.status(now), primary=primary, version=version)
+        """How its group is doing."""
+        return self.group.status(now)
 
     # Requests, at the primary
 
@@ -218,7 +215,6 @@ class Replica(Machine):
     def _multicast(self, now: float, out: Effects) -> bool:
         """Multicast the rest of the last request; returns whether the group took all of it."""
         accepted = self.group.submit(list(self.unsent), now, out)
-        self.flush_at = now  # The driver comes back once it has handed over all that has arrived.
         for _ in range(accepted):
             self.unsent.popleft()
         if self.unsent:
@@ -278,20 +274,14 @@ class Replica(Machine):
         before, out.send = out.send, []
         return Mark(before, len(out.outputs), len(out.events or ()))
 
-    def _settle(self, mark: Mark, now: float, out: Effects, *, flushes: bool = False) -> None:
-        """Take what the group had to say, and do what can be done now.
-
-        `flushes`: all that arrived has been handled, so updates wait for no others.
-        """
+    def _settle(self, mark: Mark, now: float, out: Effects) -> None:
+        """Take what the group had to say, and do what can be done now."""
         above: list[Output] = []
         while True:
             self._take(mark, above, now, out)
             self._complete(out)
             mark = mark._replace(events=len(out.events or ()))
             self._serve(now, out)
-            if flushes and now >= self.flush_at:
-                self.flush_at = NEVER
-                self.group.on_idle(now, out)
             if len(out.outputs) == mark.outputs:
                 break
         out.outputs += above
@@ -303,7 +293,7 @@ class Replica(Machine):
         mark.send.extend((*out.send, *self.to_send))
         out.send = mark.send
         self.to_send.clear()
-        self.deadline = min(self.group.deadline, self.ask_at, self.flush_at)
+        self.deadline = min(self.group.deadline, self.ask_at)
 
     def _take(self, mark: Mark, above: list[Output], now: float, out: Effects) -> None:
         """Handle the outputs of the group; own events go between the events of the group."""

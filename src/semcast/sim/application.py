@@ -114,7 +114,8 @@ class Producer:
 
 class Application:
     """One process's application.  `earlier` updates were of incarnations before this one.
-    `rivals` are the lineages beside its own that its machines told of."""
+    `rivals` are the lineages beside its own that its machines told of, `unasked` how many messages
+    it was handed at the most beyond those that it asked for."""
 
     def __init__(
         self,
@@ -129,6 +130,7 @@ class Application:
         self.state: ApplicationState | None = None
         self.wants_to_leave = self.has_ended = False
         self.rivals: list[int] = []
+        self.unasked = 0
         self._habits, self._rng = habits, rng
         self._on_deliver, self._on_install = on_deliver, on_install
         self._earlier = self._accepted = 0
@@ -185,6 +187,7 @@ class Application:
         if not consumer.waiting:
             process.after(consumer.service.draw(self._rng), self._serve)
         consumer.waiting += run.count
+        self.unasked = max(self.unasked, consumer.waiting - consumer.asked)
 
     def _serve(self, now: float, out: Effects) -> None:
         """The application is done with one message."""

@@ -21,6 +21,7 @@ from semcast.terms.outputs import ROOM, PassedOver, delivered
 from semcast.wire import PUBSUB_CODEC, encode
 
 LATENCY_S = 0.001
+ALWAYS_READY = 2**62
 
 
 class Group:
@@ -33,9 +34,10 @@ class Group:
         seed: int = 0,
         sync_s: float = 0.002,
         joining: bool = True,
+        ready: int = ALWAYS_READY,
         **given: Any,
     ) -> None:
-        self.recipe = recipe
+        self.recipe, self.ready = recipe, ready
         self.rng = Random(f"group/{seed}")
         self.seed = seed
         self.given = given
@@ -62,7 +64,7 @@ class Group:
 
     def born(self, pid: int) -> Participant:
         rng = Random(f"{self.seed}/{pid}/{self.inc[pid]}")
-        return Participant(
+        person = Participant(
             self.recipe,
             pid,
             rng,
@@ -71,6 +73,8 @@ class Group:
             records=self.durable[pid],
             **self.given,
         )
+        person.on_ready(self.ready, self.now, Effects(recording=False))
+        return person
 
     def do(self, pid: int, what: str, *args: Any) -> Any:
         """Call an input of a participant and carry out what it wants."""

@@ -45,10 +45,12 @@ class GossipBuffer:
         return f"GossipBuffer({held})"
 
     def add(self, message: DataMessage, now: float) -> None:
-        """Keep a message that came for the first time."""
+        """Keep a message that came; it may have come before, and been forgotten elsewhere."""
         stream = self.streams.get(message.sender)
         if stream is None:
             stream = self.streams[message.sender] = BufferedStream(self.recipe)
+        elif message.seq in stream.messages:
+            return
         stream.messages[message.seq] = message
         self.ages.append((now + self.limit_s, message))
         self.count += 1

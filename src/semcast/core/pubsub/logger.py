@@ -16,11 +16,12 @@ from semcast.core.pubsub.repair_sending import (
     multicast_repair,
     send_repair,
 )
+from semcast.core.pubsub.seq_tracker import SeqTracker
 from semcast.core.pubsub.storage import Storage
 from semcast.core.span_set import SpanSet, spans_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import AGE, RECLAIM, Event
-from semcast.terms.ids import NEVER, Rank, Seq, Span
+from semcast.terms.ids import NEVER, SEQ_MAX, Rank, Seq, Span
 from semcast.terms.messages import DataMessage, PurgeNotice
 from semcast.terms.pubsub import (
     SPANS_MAX,
@@ -197,7 +198,9 @@ class Logger:
     def _send(
         self, peer: Rank, sender: Rank, answer: LoggerAnswer, load: int, out: Effects
     ) -> None:
-        alone, everyone = self.request_counts.split_answers(peer, answer.messages)
+        alone, everyone = answer.messages, list[DataMessage]()
+        if peer != self.pid:
+            alone, everyone = self.request_counts.split_answers(peer, answer.messages)
         superseded = [
             (message, [PurgeNotice(sender, a, b, message.seq) for a, b in spans_of(seqs)])
             for message, seqs in answer.superseded.values()
@@ -239,14 +242,17 @@ class Logger:
         for sender, seq in aged.items():
             self._reclaim(sender, seq, AGE, out)
 
-    def collect(self, out: Effects) -> None:
-        """Reclaim what everyone has, and so have the other loggers [RPB §5.2]."""
+    def collect(self, subscribed: SeqTracker, out: Effects) -> None:
+        """Reclaim what everyone has, and so have the other loggers [RPB §5.2] and the subscriber
+        of the same process."""
         if not self.log.is_complete:
             return
         for sender in self.collector.take_changed(self.log.tracker.streams):
             if sender in self.log.tracker.streams:
-                upto = self.collector.collectable(sender, self.log.acked_upto(sender))
-                self._reclaim(sender, upto, "", out)
+                stream = subscribed.streams.get(sender)
+                settled = SEQ_MAX if stream is None else stream.frontier
+                own = min(self.log.acked_upto(sender), settled)
+                self._reclaim(sender, self.collector.collectable(sender, own), "", out)
 
     def _reclaim(self, sender: Rank, upto: Seq, reason: str, out: Effects) -> None:
         if self.log.reclaim(sender, upto):

@@ -1,6 +1,7 @@
 """What a participant has more if it is a logger: log, collector, resynchronisation."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from semcast.core.pubsub.collector import Collector
 from semcast.core.pubsub.log_resync import LogResync
@@ -9,18 +10,32 @@ from semcast.core.pubsub.member_table import MemberTable
 from semcast.core.pubsub.message_log import MessageLog
 from semcast.core.pubsub.publisher import Publisher
 from semcast.core.pubsub.storage import RestoredState
+from semcast.core.pubsub.subscriber_delivery import SubscriberDelivery
+from semcast.core.span_set import first_spans
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Rank, Seq
-from semcast.terms.pubsub import Gossip, Record, StatusList, StreamSpans, Synchronised
+from semcast.terms.pubsub import (
+    SPANS_MAX,
+    Gossip,
+    Record,
+    StatusList,
+    StreamSpans,
+    Synchronised,
+)
 
 
 class LoggerRole:
-    """One life of a logger.  It counts from the start, unless it lost what an earlier life kept."""
+    """One life of a logger.  It counts from the start, unless it lost what an earlier life kept.
+
+    `delivery` is that of the same process: it gets from the log what it had no room for at first,
+    and the log keeps it until then.
+    """
 
     def __init__(
         self,
         publisher: Publisher,
         roster: MemberTable,
+        delivery: SubscriberDelivery,
         records: Iterable[Record],
         left: RestoredState,
         now: float,
@@ -28,6 +43,7 @@ class LoggerRole:
         recipe, pid, storage = publisher.recipe, publisher.pid, publisher.storage
         self.storage = storage
         self.roster = roster
+        self.delivery = delivery
         self.log = MessageLog(recipe, pid, storage)
         for record in records:
             self.log.restore(record, now)
@@ -84,7 +100,24 @@ class LoggerRole:
         if now >= self.round_at:
             self.round_at = now + self.round_s
             self.logger.request_counts.on_round()
-            self.logger.collect(out)
+            self.refill_delivery(now, out)
+            self.logger.collect(self.delivery.tracker, out)
+
+    def refill_delivery(self, now: float, out: Effects) -> None:
+        """Ask the log for what the own subscriber had no room for before, and has now."""
+        lacks: list[StreamSpans] = []
+        for sender in list(self.delivery.refused):
+            self.collector.on_own_progress(sender)
+            logged = self.log.tracker.streams[sender].missing
+            missing = self.delivery.tracker.streams[sender].missing
+            logged_spans = [span for a, b in missing for span in logged.outside(a, b)]
+            spans = first_spans(logged_spans, self.delivery.room, SPANS_MAX)
+            if spans:
+                lacks.append(StreamSpans(sender, spans))
+            if not logged_spans:
+                del self.delivery.refused[sender]
+        if lacks:
+            self.logger.on_request(self.logger.pid, tuple(lacks), now, out)
 
     def after_input(self, out: Effects) -> None:
         """After every input."""
@@ -98,6 +131,14 @@ class LoggerRole:
         if not self.is_declared:
             self.is_declared = True
             self.storage.write(Synchronised(), out)
+
+    def take_sends_to_itself(self, out: Effects) -> list[Any]:
+        """The datagrams that this process sent to itself, which no network carries."""
+        to_itself = (self.logger.pid,)
+        mine = [datagram for to, datagram in out.send if to == to_itself]
+        if mine:
+            out.send[:] = [entry for entry in out.send if entry[0] != to_itself]
+        return mine
 
     def take_dropped(self) -> list[StreamSpans]:
         """What will not come any more."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from semcast.core.pubsub.gossip_buffer import GossipBuffer
 from semcast.core.pubsub.gossiper import Gossiper
-from semcast.core.pubsub.join_protocol import INC_SHIFT, JOINED, LEAVING, OFFLINE, JoinProtocol
+from semcast.core.pubsub.join_protocol import JOINED, LEAVING, OFFLINE, JoinProtocol
 from semcast.core.pubsub.logger_role import LoggerRole
 from semcast.core.pubsub.member_table import MemberTable
 from semcast.core.pubsub.publisher import Publisher
@@ -56,7 +56,6 @@ from semcast.terms.pubsub import (
     ResyncRequest,
     StatusList,
     StreamSpans,
-    StreamStatus,
     UnusedSeqs,
     Welcome,
 )
@@ -97,7 +96,8 @@ class Participant(Machine):
         self.publisher = Publisher(recipe, pid, self.storage, left, now, lost_disk=is_lost)
         self.logger_role: LoggerRole | None = None
         if pid in self.loggers:
-            self.logger_role = LoggerRole(self.publisher, self.roster, records, left, now)
+            role = LoggerRole(self.publisher, self.roster, self.delivery, records, left, now)
+            self.logger_role = role
         account = self.delivery if self.logger_role is None else self.logger_role.log
         self.tracker = account.tracker
         self.membership = JoinProtocol(recipe, pid, self.roster, self.tracker, storage, rng, inc)
@@ -160,6 +160,16 @@ class Participant(Machine):
         finally:
             self._settle(now, out)
 
+    def on_ready(self, count: int, now: float, out: Effects) -> None:
+        """The application can take so many more messages, or fewer."""
+        was_full = not self.delivery.room
+        self.delivery.on_ready(count, out)
+        if was_full and self.delivery.room:
+            self.recovery.on_room(now)
+        if self.logger_role is not None and self.delivery.refused:
+            self.logger_role.refill_delivery(now, out)
+        self._settle(now, out)
+
     def _take(
         self, messages: tuple[DataMessage, ...], source: Rank, now: float, out: Effects
     ) -> None:
@@ -219,21 +229,13 @@ class Participant(Machine):
         before = len(out.send)
         agree = self.gossiper.on_gossip(source, gossip, now, out)
         if source in self.loggers:
-            self._on_claims(source, gossip.freshness, gossip.streams, now, out)
+            self.publisher.on_claims(source, gossip.freshness, gossip.streams, now, out)
         if self.logger_role is not None and agree and gossip.is_complete:
             self.logger_role.on_full_gossip(source, gossip)
         if gossip.missing:
             self._serve(source, gossip.missing, now, out)
         if gossip.is_probe and len(out.send) == before:
             out.send.append(((source,), Repair(())))
-
-    def _on_claims(
-        self, logger: Rank, fresh: int, streams: tuple[StreamStatus, ...], now: float, out: Effects
-    ) -> None:
-        """What a logger says that it keeps of this publisher's stream [RPB §5.2]."""
-        for heard in streams:
-            if heard.sender == self.pid:
-                self.publisher.on_ack(logger, fresh >> INC_SHIFT, ((1, heard.frontier),), now, out)
 
     def _on_digest(self, source: Rank, digest: GossipDigest, now: float, out: Effects) -> None:
         if self.membership.state == JOINED:
@@ -250,7 +252,7 @@ class Participant(Machine):
         agree = self.gossiper.on_lasts(source, lasts, now, out)
         if source in self.loggers:
             self.subscriber.on_stream_ends(now)
-            self._on_claims(source, lasts.freshness, lasts.streams, now, out)
+            self.publisher.on_claims(source, lasts.freshness, lasts.streams, now, out)
         if self.logger_role is not None:
             self.logger_role.on_status_list(source, lasts, agree)
 
@@ -275,7 +277,7 @@ class Participant(Machine):
     def _on_gone(self, source: Rank, gone: LostSeqs, now: float, out: Effects) -> None:
         if self.logger_role is not None:
             self.logger_role.logger.on_lost(gone.part, out)
-        elif self.subscriber.is_open:
+        if self.subscriber.is_open and (self.logger_role is None or source == self.pid):
             self.delivery.skip_missing(gone.part, AGE, source, out)
         self.recovery.on_answer(now, out)
 
@@ -348,11 +350,7 @@ class Participant(Machine):
         for part in self.logger_role.take_dropped():
             if self.subscriber.is_open:
                 self.delivery.skip(part, AGE, self.pid, out)  # heard of here or not
-        while True:
-            mine = [datagram for to, datagram in out.send if to == (self.pid,)]
-            if not mine:
-                return
-            out.send[:] = [entry for entry in out.send if entry[0] != (self.pid,)]
+        while mine := self.logger_role.take_sends_to_itself(out):
             for datagram in mine:
                 _HANDLERS[type(datagram)](self, self.pid, datagram, now, out)
             self.logger_role.after_input(out)

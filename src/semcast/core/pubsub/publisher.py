@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from semcast.core.outbox import split_into_datagrams
 from semcast.core.pubsub.heartbeats import HeartbeatTimer
+from semcast.core.pubsub.join_protocol import INC_SHIFT
 from semcast.core.pubsub.publisher_recovery import PublisherRecovery
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.storage import RestoredState, Storage
@@ -24,7 +25,13 @@ from semcast.terms.events import ACKNOWLEDGE, MULTICAST, Event
 from semcast.terms.ids import EVERYONE, NEVER, Rank, Seq, Span
 from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import ROOM
-from semcast.terms.pubsub import STREAMS_MAX, Publication, ReservedBlock, StreamSpans
+from semcast.terms.pubsub import (
+    STREAMS_MAX,
+    Publication,
+    ReservedBlock,
+    StreamSpans,
+    StreamStatus,
+)
 
 RESENDS_MAX = 1 << 8  # messages to one logger at a time
 
@@ -220,6 +227,19 @@ class Publisher:
                 self._count(seq, bit, out)
         if not self.unacknowledged:
             self.retry_at = NEVER
+
+    def on_claims(
+        self,
+        logger: Rank,
+        freshness: int,
+        streams: Sequence[StreamStatus],
+        now: float,
+        out: Effects,
+    ) -> None:
+        """What a logger says that it keeps of all streams, of this one above all [RPB §5.2]."""
+        for heard in streams:
+            if heard.sender == self.pid:
+                self.on_ack(logger, freshness >> INC_SHIFT, ((1, heard.frontier),), now, out)
 
     def _count(self, seq: Seq, bit: int, out: Effects) -> None:
         message, kept_by, when = self.unacknowledged[seq]

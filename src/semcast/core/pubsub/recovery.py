@@ -7,6 +7,7 @@ that is still missing in the first: a late notice must not make a delivered mess
 So does age, or one that nobody was there to hear of would stay in the first for ever; under
 `pbcast`, which has no second, it is skipped.
 Beyond the thesis [RPB §8]: ask loggers first while they report a low load.
+A subscriber asks for no more than it has room for; a logger's log takes everything.
 """
 
 from collections import deque
@@ -140,9 +141,19 @@ class Recovery:
             else:
                 self._pass_on(sender, first, last, now)
         if now >= self.retry_at:
-            if any(self._is_open(part) for part in self.asked):
+            if self._room and any(self._is_open(part) for part in self.asked):
                 self.on_load(100.0, now)  # It did not answer in time, for whatever reason.
             self.ask(now, out)
+
+    @property
+    def _room(self) -> int:
+        """How many messages to ask for at once."""
+        return REQUEST_SEQS_MAX if self.is_logger else min(REQUEST_SEQS_MAX, self.reception.room)
+
+    def on_room(self, now: float) -> None:
+        """The application has made room after there was none: ask loggers again now."""
+        if self.logger_phase:
+            self.retry_at = now
 
     def on_answer(self, now: float, out: Effects) -> None:
         """A logger answered: if it was all that was asked for, ask for the next."""
@@ -197,8 +208,10 @@ class Recovery:
         return self._parts(out, in_gossip=True) if self.tracker.gaps else ()
 
     def _parts(self, out: Effects, *, in_gossip: bool) -> tuple[StreamSpans, ...]:
-        senders = self.tracker.gaps if in_gossip else self.logger_phase
-        share = max(REQUEST_SEQS_MIN, REQUEST_SEQS_MAX // max(1, len(senders)))
+        senders, room = self.tracker.gaps if in_gossip else self.logger_phase, self._room
+        if not room:
+            return ()
+        share = max(REQUEST_SEQS_MIN, room // max(1, len(senders)))
         parts: list[StreamSpans] = []
         for sender in list(senders)[:STREAMS_MAX]:
             if in_gossip:
@@ -222,11 +235,12 @@ class Recovery:
             for a, b in self.tracker.streams[sender].missing.within(first, last):
                 spans.setdefault(sender, SpanSet()).add(a, b)
         found.clear()
+        room = self._room
+        if not room:
+            return ()
         parts: list[StreamSpans] = []
         for sender, ranges in list(spans.items())[:STREAMS_MAX]:
-            wanted = self._interesting(
-                sender, first_spans(ranges, REQUEST_SEQS_MAX, SPANS_MAX), out
-            )
+            wanted = self._interesting(sender, first_spans(ranges, room, SPANS_MAX), out)
             if wanted:
                 parts.append(StreamSpans(sender, wanted))
         return tuple(parts)
@@ -247,15 +261,14 @@ class Recovery:
     def on_digest(self, holds: tuple[StreamSpans, ...], out: Effects) -> tuple[StreamSpans, ...]:
         """What a gossiper holds and this member lacks: to be asked of it [RPB §4]."""
         wanted: list[StreamSpans] = []
+        room = self._room
         for part in holds:
             self.tracker.learn_last(part.sender, part.spans[-1][1])
             stream = self.tracker.streams.get(part.sender)
-            if stream is None or not stream.missing:
+            if stream is None or not stream.missing or not room:
                 continue
             spans = [span for a, b in part.spans for span in stream.missing.within(a, b)]
-            parts = self._interesting(
-                part.sender, first_spans(spans, REQUEST_SEQS_MAX, SPANS_MAX), out
-            )
+            parts = self._interesting(part.sender, first_spans(spans, room, SPANS_MAX), out)
             if parts:
                 wanted.append(StreamSpans(part.sender, parts))
         return tuple(wanted)

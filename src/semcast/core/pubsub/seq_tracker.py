@@ -104,6 +104,12 @@ class SeqTracker:
             spans.append((ahead, last))
         return spans
 
+    def forget(self, sender: Rank, seq: Seq) -> None:
+        """A message that was here is not any more: it is missing again."""
+        self.streams[sender].missing.add(seq, seq)
+        self.gaps[sender] = None
+        self.detected.append((sender, seq, seq))
+
     def has(self, sender: Rank, seq: Seq) -> bool:
         """Whether this number was taken or settled here."""
         stream = self.streams.get(sender)

@@ -162,7 +162,7 @@ class Subscriber:
 
     def after_input(self, now: float, out: Effects) -> None:
         """After every input: cursors before deliveries, or some time after them."""
-        if self.reception.ready:
+        if self.reception.uncovered:
             self.reception.flush(out)
         if self.reception.unsaved and self.save_at == NEVER:
             self.save_at = now + self.recipe.period_s

@@ -7,12 +7,14 @@ that is here and makes it obsolete.  Across crashes: at most once, the cursor is
 application has the message; at least once, after [RPB §6.2].
 Departs: the thesis rejoins from scratch, which hands a message over twice if the new sponsors have
 not heard of it.
-Bounded: under `fifo`, messages ahead of a gap beyond `buffer` are not taken but asked for again;
-however wide a notice is, it is taken in portions.
+Bounded: messages ahead of a gap (`fifo`) and messages that wait for the application share `buffer`.
+What comes beyond it is not taken, but asked for again once there is room: a slow subscriber holds
+up nobody but itself [RPB §1.1].  A message without which a gap cannot be skipped takes the place of
+the one that is furthest ahead.  However wide a notice is, it is taken in portions.
 """
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.seq_tracker import SeqTracker
@@ -31,7 +33,8 @@ DECLINED = "interest"
 
 
 class SubscriberDelivery:
-    """One life of a subscriber.  Invariant: what is held lies above its stream's frontier."""
+    """One life of a subscriber.  Invariant: what is held lies above its stream's frontier; nothing
+    is queued while the application is ready.  Skips are told at once, deliveries in order."""
 
     def __init__(self, recipe: PubsubRecipe, pid: Rank, storage: Storage) -> None:
         self.pid = pid
@@ -39,12 +42,15 @@ class SubscriberDelivery:
         self.tracker = SeqTracker()
         self.recovery = recipe.recovery
         self.in_order = recipe.order == "fifo"
-        # A logger keeps all of it anyway, and nobody would offer it a second time.
-        self.held_max = recipe.buffer if pid not in recipe.logger_pids else SEQ_MAX
+        self.held_max = recipe.buffer
+        self.has_log = pid in recipe.logger_pids
+        self.readiness = 0  # how many more messages the application can take
+        self.queue: deque[tuple[DataMessage, Rank]] = deque()  # for it, and from whom they came
+        self.refused: dict[Rank, None] = {}  # streams of which there was no room for something
         self.held: dict[Rank, dict[Seq, DataMessage]] = {}
         self.heaps: dict[Rank, list[Seq]] = {}  # the numbers that are held
-        self.waiting = 0  # how many, over all streams
-        self.ready: list[tuple[DataMessage, Rank]] = []  # to be delivered, and from whom it came
+        self.ahead = 0  # how many are held, over all streams
+        self.uncovered: list[tuple[DataMessage, Rank]] = []  # to be delivered after a cursor
         self.awaiting_cursor: deque[tuple[int, DataMessage, Rank]] = (
             deque()
         )  # once the cursor is durable
@@ -57,13 +63,35 @@ class SubscriberDelivery:
     def __repr__(self) -> str:
         return f"SubscriberDelivery({self.tracker}, waiting={self.waiting})"
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait, for others or for the application."""
+        return self.ahead + len(self.queue)
+
+    @property
+    def room(self) -> int:
+        """How many messages it would take, if nothing were missing before them."""
+        if self.queue:
+            return max(0, self.held_max - self.waiting)
+        return max(self.readiness, self.held_max)
+
+    def on_ready(self, count: int, out: Effects) -> None:
+        """The application can take so many more, or fewer."""
+        self.readiness += count
+        while self.queue and self.readiness > 0:
+            self._pass_on(*self.queue.popleft(), out)
+
     def on_message(self, message: DataMessage, source: Rank, out: Effects) -> bool:
         """Deliver or hold a message that was not here before; whether it was not."""
         sender, seq = message.sender, message.seq
-        is_full = self.in_order and self.waiting >= self.held_max
-        if is_full and seq != self._next(sender) and (sender, seq) not in self.witnesses:
+        is_full = self.waiting >= self.held_max
+        if is_full and not self._is_needed(sender, seq):
             self.tracker.learn_last(sender, seq)
-            self._discard(message, "full", source, out)
+            self.refused[sender] = None
+            if self.has_log:
+                self._record_receipt(message, source, out)  # It waits there.
+            else:
+                self._discard(message, "full", source, out)
             return False
         if not self.tracker.receive(sender, seq):
             self._discard(message, "duplicate", source, out)
@@ -73,12 +101,37 @@ class SubscriberDelivery:
             return True
         stream = self.tracker.streams[sender]
         if stream.frontier < seq:
+            if is_full:
+                self._make_room(source, out)
             self._hold(message, source, out)
             return True
         self._deliver(message, source, out)
         if sender in self.heaps:
             self._release(sender, source, out)
         return True
+
+    def _is_needed(self, sender: Rank, seq: Seq) -> bool:
+        """Whether a message has to be taken even now, so that those that are held can move."""
+        if self.queue:
+            return False  # They move when the application does.
+        return seq == self._next(sender) or (sender, seq) in self.witnesses
+
+    def _make_room(self, source: Rank, out: Effects) -> None:
+        """Forget the message that is furthest ahead, and that nothing else waits for."""
+        held = [(sender, seq) for sender, messages in self.held.items() for seq in messages]
+        others = [each for each in held if each not in self.witnesses]
+        if not others:
+            return
+        sender, seq = max(others, key=lambda each: each[1] - self._next(each[0]))
+        message = self.held[sender].pop(seq)
+        self.heaps[sender].remove(seq)
+        heapify(self.heaps[sender])
+        if not self.heaps[sender]:
+            del self.heaps[sender], self.held[sender]
+        self.ahead -= 1
+        self.tracker.forget(sender, seq)
+        self.refused[sender] = None
+        self._discard(message, "full", source, out)
 
     def _next(self, sender: Rank) -> Seq:
         stream = self.tracker.streams.get(sender)
@@ -88,24 +141,37 @@ class SubscriberDelivery:
         sender, seq = message.sender, message.seq
         self.held.setdefault(sender, {})[seq] = message
         heappush(self.heaps.setdefault(sender, []), seq)
-        self.waiting += 1
+        self.ahead += 1
+        self._record_receipt(message, source, out)
+
+    def _record_receipt(self, message: DataMessage, source: Rank, out: Effects) -> None:
         if out.events is not None:
-            out.events.append(Event(RECEIVE, self.pid, sender, seq, None, 0, "", source))
+            sender, seq, waiting = message.sender, message.seq, self.waiting
+            out.events.append(Event(RECEIVE, self.pid, sender, seq, None, 0, "", source, waiting))
 
     def _release(self, sender: Rank, source: Rank, out: Effects) -> None:
         """Deliver what no longer waits for anything before it."""
         heap, held = self.heaps[sender], self.held[sender]
         frontier = self.tracker.streams[sender].frontier
         while heap and heap[0] <= frontier:
-            self.waiting -= 1
+            self.ahead -= 1
             self._deliver(held.pop(heappop(heap)), source, out)
         if not heap:
             del self.heaps[sender], self.held[sender]
 
     def _deliver(self, message: DataMessage, source: Rank, out: Effects) -> None:
+        if self.readiness > 0:
+            self._pass_on(message, source, out)
+            return
+        self.queue.append((message, source))
+        self._record_receipt(message, source, out)
+
+    def _pass_on(self, message: DataMessage, source: Rank, out: Effects) -> None:
+        """Nothing before it is missing, and the application is ready."""
         sender = message.sender
+        self.readiness -= 1
         if self.recovery == "at-most-once" and message.seq > self.durable.get(sender, 0):
-            self.ready.append((message, source))
+            self.uncovered.append((message, source))
             return
         if self.recovery == "at-least-once":
             self.unsaved[sender] = None
@@ -120,28 +186,33 @@ class SubscriberDelivery:
 
     def flush(self, out: Effects) -> None:
         """At most once: write down how far the application gets before it gets there."""
-        if not self.ready:
+        if not self.uncovered:
             return
         highest: dict[Rank, Seq] = {}
-        for message, source in self.ready:
+        for message, source in self.uncovered:
             sender, seq = message.sender, message.seq
             highest[sender] = max(seq, highest.get(sender, 0))
-            if out.events is not None:
-                out.events.append(Event(RECEIVE, self.pid, sender, seq, None, 0, "", source))
+            self._record_receipt(message, source, out)
         for sender, seq in highest.items():
             if seq > self.written.get(sender, 0):
                 self._write(sender, seq, out)
         self.awaiting_cursor.extend(
-            (self.storage.last, message, source) for message, source in self.ready
+            (self.storage.last, message, source) for message, source in self.uncovered
         )
-        self.ready.clear()
+        self.uncovered.clear()
 
     def save(self, out: Effects) -> None:
         """At least once: write down how far the application has got."""
+        queued: dict[Rank, Seq] = {}
+        for message, _ in self.queue:
+            queued[message.sender] = min(message.seq, queued.get(message.sender, message.seq))
         for sender in self.unsaved:
             stream = self.tracker.streams.get(sender)
-            if stream is not None and stream.frontier > self.written.get(sender, stream.start):
-                self._write(sender, stream.frontier, out)
+            if stream is None:
+                continue
+            upto = min(stream.frontier, queued.get(sender, SEQ_MAX) - 1)
+            if upto > self.written.get(sender, stream.start):
+                self._write(sender, upto, out)
         self.unsaved.clear()
 
     def _write(self, sender: Rank, upto: Seq, out: Effects) -> None:
@@ -183,8 +254,11 @@ class SubscriberDelivery:
         self.tracker.reset()
         self.held.clear()
         self.heaps.clear()
-        self.waiting = 0
-        self.ready.clear()
+        self.ahead = 0
+        self.queue.clear()
+        self.refused.clear()
+        self.readiness += len(self.uncovered) + len(self.awaiting_cursor)
+        self.uncovered.clear()
         self.awaiting_cursor.clear()
         self.unsaved.clear()
         return lasts

@@ -123,7 +123,18 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     case = draw_surroundings(case, draw_others(members, phase_s, rng), rng)
     if seed % 2 and recipe.recovery == "at-least-once":
         case = replace(case, faults=(*case.faults, *draw_cursor_crash(case, rng)))
-    return case
+    return draw_slow_subscribers(case, rng)
+
+
+def draw_slow_subscribers(case: AnyCase, rng: Random) -> AnyCase:
+    """In half of the cases the applications of some subscribers take their time."""
+    share = rng.choice((0.0, 0.4))
+    slow = [p for p in range(case.processes) if p not in case.more.silent and rng.random() < share]
+    return replace(
+        case,
+        service_s={pid: rng.choice((0.001, 0.005, 0.015)) for pid in slow},
+        take={pid: rng.choice((1, 1, 4)) for pid in slow},
+    )
 
 
 def draw_others(members: int, phase_s: float, rng: Random) -> Iterator[Fault]:

@@ -27,10 +27,14 @@ from semcast.terms.ids import SEQ_MAX, Rank, Seq
 
 
 class PubsubReferee(Referee):
-    """Watches one run: monitors, automata, and who collected what."""
+    """Watches one run: monitors, automata, the bound of every subscriber, and who collected what.
+
+    A subscriber whose buffer is full takes one message more of a stream if others wait for that.
+    """
 
     def __init__(self, case: AnyCase) -> None:
         super().__init__(case)
+        self.bound = case.recipe.buffer + case.recipe.members
         self.automaton = automaton(case, self.ledger)
         self.has_lost = False  # a disk, or a message by age
         self.disks_lost = 0

@@ -1,5 +1,6 @@
 """Deliberately broken participants and loggers, each named after its mistake."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -269,3 +270,74 @@ def deliver_at_once(original: Any) -> Callable[..., Any]:
         self.in_order = False
 
     return init
+
+
+@MUTANTS.add(
+    "deliver-unasked", SubscriberDelivery, "_deliver", scenario="slow-subscriber", swarm="lbrm"
+)
+def deliver_unasked(original: Any) -> Callable[..., Any]:
+    """The application gets everything at once, ready or not."""
+
+    def deliver(self: SubscriberDelivery, message: DataMessage, source: Rank, out: Effects) -> None:
+        self._pass_on(message, source, out)
+
+    return deliver
+
+
+@MUTANTS.add(
+    "hold-without-a-bound", SubscriberDelivery, "__init__", scenario="slow-subscriber", swarm="lbrm"
+)
+def hold_without_a_bound(original: Any) -> Callable[..., Any]:
+    """However far the application is behind, everything waits for it."""
+
+    def init(self: SubscriberDelivery, *args: Any) -> None:
+        original(self, *args)
+        self.held_max = 1 << 30
+
+    return init
+
+
+@MUTANTS.add(
+    "refuse-and-forget", SubscriberDelivery, "on_message", scenario="slow-subscriber", swarm="lbrm"
+)
+def refuse_and_forget(original: Any) -> Callable[..., Any]:
+    """What there is no room for counts as received."""
+
+    def on_message(
+        self: SubscriberDelivery, message: DataMessage, source: Rank, out: Effects
+    ) -> bool:
+        if len(self.queue) >= self.held_max:
+            return self.tracker.receive(message.sender, message.seq)
+        return bool(original(self, message, source, out))
+
+    return on_message
+
+
+@MUTANTS.add(
+    "cursor-beyond-the-queue",
+    SubscriberDelivery,
+    "save",
+    scenario="slow-and-crashing",
+    swarm="lbrm",
+)
+def cursor_beyond_the_queue(original: Any) -> Callable[..., Any]:
+    """At least once, but the cursor covers what waits for the application."""
+
+    def save(self: SubscriberDelivery, out: Effects) -> None:
+        queue, self.queue = self.queue, deque()
+        original(self, out)
+        self.queue = queue
+
+    return save
+
+
+@MUTANTS.add(
+    "reclaim-before-own-delivery", Logger, "collect", scenario="slow-logger", swarm="rpbcast"
+)
+def reclaim_before_own_delivery(original: Any) -> Callable[..., Any]:
+    """A logger reclaims what its own subscriber had no room for yet."""
+
+    def collect(self: Logger, subscribed: SeqTracker, out: Effects) -> None:
+        original(self, SeqTracker(), out)
+
+    return collect

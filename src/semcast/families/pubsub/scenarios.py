@@ -45,8 +45,10 @@ def case(
     count: int = 80,
     link: Link | None = None,
     sync_s: float = 0.002,
+    slow: dict[int, float] | None = None,
 ) -> PubsubCase:
-    """A second in which process 2 publishes."""
+    """A second in which process 2 publishes; `slow` applications spend so long on a message."""
+    slow = slow or {}
     sender = SenderLoad(
         pid=2, rate=rate, count=count, items=3, overwrite=0.9, keep=0.0, batch=1, size=8
     )
@@ -55,6 +57,8 @@ def case(
         recipe=recipe,
         processes=recipe.members,
         senders=(sender,),
+        service_s=slow,
+        take=dict.fromkeys(slow, 1),
         link=link or Link(latency=Constant(0.001)),
         sync=Constant(sync_s),
         faults=faults,
@@ -62,7 +66,7 @@ def case(
         quiet_within_s=20.0,
         still_s=1.0,
         is_watched=True,
-        more=MoreOfPubsub(silent=recipe.logger_pids),
+        more=MoreOfPubsub(silent=tuple(pid for pid in recipe.logger_pids if pid not in slow)),
     )
 
 
@@ -106,6 +110,16 @@ SCENARIOS: dict[str, PubsubCase] = {
             for nth in (3, 5, 9)
         ),
         link=LOSSY,
+    ),
+    # An application falls behind, and its subscriber has no room for more.
+    "slow-subscriber": case(recipe(protocol="lbrm", buffer=4), slow={4: 0.02}),
+    # The same on a logger, whose log everybody else has got.
+    "slow-logger": case(recipe(buffer=4), slow={0: 0.02}),
+    # An application that is behind crashes, and has to get again what waited for it.
+    "slow-and-crashing": case(
+        recipe(recovery="at-least-once", protocol="lbrm", buffer=40),
+        *(Crash(4, at, back_after_s=0.05) for at in (0.3, 0.5, 0.7)),
+        slow={4: 0.03},
     ),
     # One asks the logger alone for what it lacks, and cannot hear the answer.
     "logger-phase": case(

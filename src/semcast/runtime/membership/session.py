@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from semcast.families import find
+from semcast.runtime.application.group import Group
 from semcast.runtime.application.port import GroupPort
 from semcast.runtime.channel import MemberChannel
 from semcast.runtime.clock import LoopClock
@@ -21,7 +22,7 @@ from semcast.runtime.driver import Driver, EventSink
 from semcast.runtime.membership.directory import Directory
 from semcast.runtime.membership.gathering import Envelope
 from semcast.runtime.operations.group_log import GroupLog
-from semcast.runtime.operations.snapshot import Snapshot, ViewSnapshot
+from semcast.runtime.operations.snapshot import ViewSnapshot
 from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
 from semcast.runtime.options.options import Options
 from semcast.runtime.resources import MemberResources
@@ -72,10 +73,10 @@ class Session(ABC):
         self._builder: SnapshotBuilder | None = None
         self._log = GroupLog()
 
-    async def open(self) -> None:
+    async def open(self) -> Group:
         """Get into the group; raises SemcastError, and then nothing is left open."""
         try:
-            await self._open()
+            return await self._open()
         except BaseException:
             if self.driver is not None:
                 self._give_up(self.driver)
@@ -88,7 +89,7 @@ class Session(ABC):
         """The others may count on this member by now, and need not."""
 
     @abstractmethod
-    async def _open(self) -> None: ...
+    async def _open(self) -> Group: ...
 
     @abstractmethod
     def _on_control(self, opened: OpenedFrame, address: Address, now: float) -> None:
@@ -168,10 +169,11 @@ class Session(ABC):
     def _first_frame(self) -> bytes:
         return self.transport.sealer.seal(REPORT, self._first_report(), TCP)
 
-    async def _show(self, driver: Driver) -> None:
-        """Let people look at the member."""
+    async def _show(self, driver: Driver) -> Group:
+        """Let people look at the member; its application gets the group."""
+        options = self.options
         builder = SnapshotBuilder(
-            self.options,
+            options,
             driver,
             self.port,
             self.directory,
@@ -182,11 +184,7 @@ class Session(ABC):
         )
         self._builder = builder
         await self.equipment.expose(builder)
-
-    def snapshot(self) -> Snapshot:
-        """How this member and its peers are doing."""
-        assert self._builder is not None
-        return self._builder.snapshot()
+        return Group(options, driver, self.port, builder.snapshot, self.forget, self.close)
 
     @abstractmethod
     def forget(self, name: str) -> None:
