@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semcast.runtime.application import sync as sync
+    from semcast.runtime.application.client import Client as Client
     from semcast.runtime.application.group import Group as Group
     from semcast.runtime.application.group import Relation as Relation
     from semcast.runtime.application.group_events import Confirmed as Confirmed
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from semcast.runtime.application.group_events import ViewChange as ViewChange
     from semcast.runtime.application.join import join as join
     from semcast.runtime.application.mailbox import Message as Message
+    from semcast.runtime.application.replicate import replicate as replicate
+    from semcast.runtime.application.server import Server as Server
+    from semcast.runtime.application.server import ServerChange as ServerChange
     from semcast.runtime.membership.gathering import GroupComplete as GroupComplete
     from semcast.runtime.operations.snapshot import Peer as Peer
     from semcast.runtime.operations.snapshot import Snapshot as Snapshot
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from semcast.terms.errors import JoinTimeout as JoinTimeout
     from semcast.terms.errors import LocalProtocolError as LocalProtocolError
     from semcast.terms.errors import NoQuorum as NoQuorum
+    from semcast.terms.errors import RequestFailed as RequestFailed
+    from semcast.terms.errors import RequestUnknown as RequestUnknown
     from semcast.terms.errors import SemcastError as SemcastError
     from semcast.terms.messages import Update as Update
 
@@ -30,6 +36,7 @@ __version__ = "0.1.0"
 # Imported when first used, so that a command that needs none of it starts at once.
 _HOMES = {
     "BufferFull": "terms.errors",
+    "Client": "runtime.application.client",
     "ConfigError": "terms.errors",
     "Confirmed": "runtime.application.group_events",
     "ExcludedFromGroup": "terms.errors",
@@ -42,12 +49,17 @@ _HOMES = {
     "NoQuorum": "terms.errors",
     "Peer": "runtime.operations.snapshot",
     "Relation": "runtime.application.group",
+    "RequestFailed": "terms.errors",
+    "RequestUnknown": "terms.errors",
     "SemcastError": "terms.errors",
+    "Server": "runtime.application.server",
+    "ServerChange": "runtime.application.server",
     "Snapshot": "runtime.operations.snapshot",
     "Update": "terms.messages",
     "View": "runtime.application.group_events",
     "ViewChange": "runtime.application.group_events",
     "join": "runtime.application.join",
+    "replicate": "runtime.application.replicate",
 }
 
 __all__ = [  # noqa: PLE0604

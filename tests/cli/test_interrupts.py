@@ -28,6 +28,7 @@ COMMANDS = {
     "sub": ("sub", "GROUP", "--members", "1"),
     "pub": ("pub", "GROUP", "--members", "1"),
     "top": ("top",),
+    "request": ("request", "GROUP", "1"),
     "members": ("members", "--watch"),
     "swarm": ("sim", "swarm", "--protocol", "s-rm", "--seeds", "20000"),
     "experiment": ("sim", "slow-receiver", "--set", "seconds=100000"),

@@ -342,7 +342,7 @@ async def test_a_sender_that_waits_is_told_of_the_end(meet):
 
 
 async def test_an_exception_in_the_body_leaves_the_group(join, take):
-    joined = asyncio.ensure_future(join("b", members=2)._join())
+    joined = asyncio.ensure_future(join("b", members=2).start())
 
     async def fail():
         async with join("a", members=2) as a:

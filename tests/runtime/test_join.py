@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 import semcast
+from semcast.runtime.application.join import open_group
 from semcast.runtime.membership import gathering
 from semcast.runtime.membership.fixed_session import FixedSession
 from semcast.runtime.membership.gathering import HELLO_BYTES, Hello
@@ -87,9 +88,9 @@ async def test_peers_reach_each_other_without_multicast(meet, take, host):
 async def test_who_fell_silent_before_there_was_a_group_is_not_waited_for(join, monkeypatch):
     """Whoever is stopped and started again has another name, unless it was given one."""
     monkeypatch.setattr(gathering, "CANDIDATE_TIMEOUT_S", 0.5)
-    gone = asyncio.ensure_future(join("a", members=3)._join())
+    gone = asyncio.ensure_future(join("a", members=3).start())
     session = FixedSession(join("b", members=3)._options)
-    waiting = asyncio.ensure_future(session.open())
+    waiting = asyncio.ensure_future(open_group(session))
     await until(lambda: any(c.is_confirmed for c in session.gathering.candidates.values()), session)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -212,8 +213,8 @@ async def test_a_key_that_comes_while_a_member_waits_is_used(join, ring):
     wrong, right = new_key(), new_key()
     path = ring("one", wrong)
     options = {"members": 2, "interface": "127.0.0.1"}
-    waiting = asyncio.ensure_future(join("a", key=path, **options)._join())
-    other = asyncio.ensure_future(join("b", key=ring("other", right), **options)._join())
+    waiting = asyncio.ensure_future(join("a", key=path, **options).start())
+    other = asyncio.ensure_future(join("b", key=ring("other", right), **options).start())
     await asyncio.sleep(0)
     keyring.edit(path, lambda held: held.with_key(right).with_active(right))
     groups = await asyncio.gather(waiting, other)
@@ -270,7 +271,7 @@ async def test_an_unknown_host_is_said(join):
 async def test_a_cancelled_join_leaves_nothing_open(join):
     port = free_port()
     for _ in range(2):
-        joining = asyncio.ensure_future(join("a", members=2, bind=f"127.0.0.1:{port}")._join())
+        joining = asyncio.ensure_future(join("a", members=2, bind=f"127.0.0.1:{port}").start())
         await asyncio.wait([joining], timeout=0.05)
         joining.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -281,7 +282,7 @@ async def test_garbage_and_false_hellos_do_not_disturb_the_gathering(join, quote
     """Hellos of a member that never answers: it is not counted as one."""
     port = free_port()
     session = FixedSession(join("b", members=2, bind=f"127.0.0.1:{port}")._options)
-    one = asyncio.ensure_future(session.open())
+    one = asyncio.ensure_future(open_group(session))
     await until(lambda: True, session)
     ghost = Sealer(quotes, member_id("a"), 1, None)
     digest = session.gathering.digest

@@ -58,7 +58,7 @@ async def test_a_lock_that_another_process_holds_does_not_stop_the_event_loop(jo
 
     watchdog = threading.Timer(PATIENCE_S, release, ["the watchdog"])
     watchdog.start()
-    joining = asyncio.ensure_future(join("a", members=1, protocol=protocol)._join())
+    joining = asyncio.ensure_future(join("a", members=1, protocol=protocol).start())
     await asyncio.wait([joining], timeout=0.2)
     assert not joining.done(), "the lock was held"
     release("the loop")  # which it reaches only if it turns

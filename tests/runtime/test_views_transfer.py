@@ -165,7 +165,7 @@ async def test_what_snapshot_raises_comes_out_of_the_iteration_and_it_is_asked_a
     a = await join("a", protocol="s-vsm", members=1, snapshot=snapshot)
     got: list[bytes] = []
     joining = asyncio.create_task(
-        join("b", protocol="s-vsm", members=1, restore=got.append)._join()
+        join("b", protocol="s-vsm", members=1, restore=got.append).start()
     )
     with pytest.raises(OSError, match="no room"):
         await iterate(a)
@@ -180,7 +180,7 @@ async def test_what_snapshot_raises_comes_out_of_the_iteration_and_it_is_asked_a
 
 async def test_a_state_that_is_no_bytes_is_refused(join):
     a = await join("a", protocol="s-vsm", members=1, snapshot=lambda: "text")
-    joining = asyncio.create_task(join("b", protocol="s-vsm", members=1)._join())
+    joining = asyncio.create_task(join("b", protocol="s-vsm", members=1).start())
     with pytest.raises(semcast.LocalProtocolError, match="snapshot: must return bytes, not str"):
         await iterate(a)
     joining.cancel()

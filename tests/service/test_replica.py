@@ -2,6 +2,7 @@
 
 import pytest
 
+from semcast.core.views.recipe import ViewRecipe
 from semcast.service.recipe import ServiceRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
@@ -138,12 +139,13 @@ def test_an_error_is_the_reply_and_changes_nothing(world):
 
 
 def test_what_no_message_holds_is_an_error(world):
-    w = world()
-    w.ask(3, ("x" * 70_000, 1))
+    group = ViewRecipe(relation="update-fin", multicast={"message_bytes": 512})
+    w = world(group=group)
+    w.ask(3, ("x" * 300, 1))
     w.run(0.1)
     [(status, text)] = w.answers[3]
     assert status == FAILED
-    assert "maximum is 64744" in text
+    assert "has 301 bytes, maximum is 256" in text
     assert w.items(0) == {}
 
 

@@ -37,6 +37,7 @@ from semcast.cli import (
     profile,
     relay,
     report,
+    request,
     sim,
     sweep,
     top,
@@ -60,6 +61,7 @@ class RootCommands(CommandGroup):
     headings: ClassVar[Mapping[str, Sequence[str]]] = {
         "Try": ("demo", "doctor"),
         "Live groups": ("join", "pub", "sub", "members", "top", "keys", "relay"),
+        "Replicated services": ("request",),
         "Check and measure": ("sim", "check", "explain", "bench"),
         "Data": ("profile", "lake", "sweep", "report"),
         "Papers": ("figures", "model"),
@@ -79,6 +81,7 @@ for function, example in (
     (members.members, members.EXAMPLE),
     (top.top, top.EXAMPLE),
     (relay.relay, relay.EXAMPLE),
+    (request.request, request.EXAMPLE),
     (check.check, check.EXAMPLE),
     (explain.explain, explain.EXAMPLE),
     (profile.profile, profile.EXAMPLE),

@@ -8,7 +8,8 @@ datagrams, so a datagram that reaches the wrong family is refused by its decoder
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -43,9 +44,11 @@ class Family:
 
     `promises(protocol, order)` returns the names of the guaranteed properties and refuses an order
     that the protocol does not have.  `group_type` says how a live group of it comes together: all
-    members at once ("fixed"), or founders and joiners ("views"); None: no live group yet.
-    `recipe` is a dataclass.  `record` is the type of what its machines persist, None if
-    they persist nothing.  `testing` loads what the simulator needs of it.
+    members at once ("fixed"), or founders and joiners ("views"), the latter also if its members are
+    servers ("service"); None: no live group yet.  `recipe` is a dataclass; `assemble` makes one of
+    the settings of a live member, by default of those that are its fields.  `record` is the type of
+    what its machines persist, None if they persist nothing.  `testing` loads what the simulator
+    needs of it.
     """
 
     name: str
@@ -58,6 +61,17 @@ class Family:
     testing: Callable[[], "Testing"] = untested
     record: Any = None
     group_type: str | None = None
+    assemble: Callable[[Mapping[str, Any]], Any] | None = None
+
+    def live_recipe(self, settings: Mapping[str, Any]) -> Any:
+        """The recipe of a live member; settings that it has no use for are left out."""
+        return (self.assemble or partial(fields_from, self.recipe))(settings)
+
+
+def fields_from(recipe: type[Any], settings: Mapping[str, Any]) -> Any:
+    """A recipe from those settings that are its fields."""
+    known = {each.name for each in fields(recipe)}
+    return recipe(**{name: settings[name] for name in settings.keys() & known})
 
 
 _FAMILIES: Final[dict[str, Family]] = {}

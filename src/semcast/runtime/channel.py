@@ -68,7 +68,11 @@ class MemberChannel:
             self.transport.send(DATAGRAM, encode(sends[0][1]), self._directory.group_addresses)
             return
         for audience, group in groupby(sends, itemgetter(0)):
-            to = self._directory.group_addresses if audience is EVERYONE else self._known(audience)
+            to: Sequence[Address | None]
+            if audience is EVERYONE:
+                to = self._directory.group_addresses
+            else:
+                to = self._directory.addresses_of(audience)
             self.transport.send_all(DATAGRAM, [encode(datagram) for _, datagram in group], to)
 
     def _count_repairs(self, sends: Sequence[Send]) -> None:
@@ -78,9 +82,6 @@ class MemberChannel:
                 self.repairs_asked += 1
             elif isinstance(inner, Data) and inner.nack_number:
                 self.repairs_answered += 1
-
-    def _known(self, audience: Sequence[Pid]) -> list[Address | None]:
-        return [self._addresses[pid] for pid in audience if pid in self._addresses]
 
     def _send_bulk(self, sends: Sequence[Send]) -> list[Send]:
         """Send large repairs over TCP; returns what is left to go by UDP."""

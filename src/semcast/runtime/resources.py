@@ -7,6 +7,7 @@ import asyncio
 import logging
 import secrets
 from contextlib import AsyncExitStack
+from socket import socket
 from time import monotonic
 from typing import Final
 
@@ -19,7 +20,7 @@ from semcast.runtime.storage.keyring import KeyRing, KeyRingWatcher, id_text, ke
 from semcast.runtime.tasks import start_task
 from semcast.runtime.transport.addresses import Address, format_address
 from semcast.runtime.transport.endpoints import find_interface, open_ports
-from semcast.runtime.transport.network_interfaces import datagram_bytes
+from semcast.runtime.transport.network_interfaces import SocketAddress, datagram_bytes
 from semcast.runtime.transport.sockets import (
     buffer_shortfalls,
     drop_matching,
@@ -91,12 +92,14 @@ class MemberResources:
         unicast, listening = open_ports(interface, options)
         self.stack.callback(listening.close)
         self.stack.callback(unicast.close)
-        multicast = None
+        multicast: tuple[socket | None, SocketAddress] | None = None
         if options.multicast is not None:
             host, port = options.multicast
-            hearing = open_multicast(interface, host, port, options.socket_buffer)
-            self.stack.callback(hearing.close)
-            drop_matching(hearing, SENDER_OFFSET, self.sealer.sender_bytes)
+            hearing = None
+            if not options.is_client:  # It is answered at its own address.
+                hearing = open_multicast(interface, host, port, options.socket_buffer)
+                self.stack.callback(hearing.close)
+                drop_matching(hearing, SENDER_OFFSET, self.sealer.sender_bytes)
             multicast = hearing, interface.endpoint(host, port)
         for shortage in buffer_shortfalls(unicast, options.socket_buffer):
             log.warning("%s", shortage)

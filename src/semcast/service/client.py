@@ -4,6 +4,8 @@ It sends a request to all servers, of which only the primary answers, and later 
 server alone; when no answer comes it asks all again.  It sends one request at a time and numbers
 them, so the servers execute a request once even if it arrives twice.  Before its first request it
 opens a session.  Servers that have forgotten the session say so; they do not execute the request.
+A client that gives up does not know whether its request was executed.  The servers ignore that
+request once they know a later number, so it cannot take effect after the next one.
 """
 
 from collections.abc import Sequence
@@ -17,7 +19,7 @@ from semcast.terms.ids import EVERYONE, NEVER, SEQ_MAX, Incarnation, Pid, Seq
 from semcast.terms.machine import Command, LeaveGroup, Machine, Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import ROOM, Answered, Ended
-from semcast.terms.service import FORGOTTEN, OPENING, Reply, Request
+from semcast.terms.service import FORGOTTEN, OPENING, UNANSWERED, Reply, Request
 from semcast.terms.views import LEFT
 
 
@@ -36,6 +38,7 @@ class ServiceClient(Machine):
         self.asked = 0  # requests, over all sessions
         self.primary: Pid | None = None  # who answered last
         self.wait_s = recipe.retry_s
+        self.give_up_at = NEVER
         self.is_refused = False
         self.deadline = NEVER
 
@@ -54,6 +57,7 @@ class ServiceClient(Machine):
             return 0
         self.body = updates[0].payload
         self.asked += 1
+        self.give_up_at = now + self.recipe.give_up_s
         if self.is_open:
             self.number += 1
         self._ask_again(now, out)
@@ -68,14 +72,17 @@ class ServiceClient(Machine):
         request = Request(self.client, self.number, self.body if self.is_open else b"")
         to = EVERYONE if self.primary is None else (self.primary,)
         out.send.append((to, request))
-        self.deadline = now + self.wait_s
+        self.deadline = min(now + self.wait_s, self.give_up_at)
         self.wait_s = min(2 * self.wait_s, self.recipe.retry_max_s)
 
     def on_time(self, now: float, out: Effects) -> None:
-        """No answer came: the primary may be another one now."""
+        """No answer came: the primary may be another one now, or there is none."""
         if now >= self.deadline:
             self.primary = None
-            self._ask(now, out)
+            if now >= self.give_up_at:
+                self._answer(UNANSWERED, b"", out)
+            else:
+                self._ask(now, out)
 
     def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
         """Of all that servers say, only answers are for a client."""

@@ -21,8 +21,8 @@ class ServiceRecipe:
 
     `group` is the group of its servers: fifo order, and relation `update-fin`, or the reliable
     protocol.  What was not answered is asked for again after `retry_s`, which a client doubles each
-    time up to `retry_max_s`.  The servers remember the last reply to each of the `sessions_max`
-    clients that asked last, unless that was more than `session_s` ago.
+    time up to `retry_max_s`; after `give_up_s` it stops.  The servers remember the last reply to
+    each of the `sessions_max` clients that asked last, unless that was more than `session_s` ago.
     """
 
     protocol: str = PRIMARY_BACKUP
@@ -30,6 +30,7 @@ class ServiceRecipe:
     group: ViewRecipe = field(default_factory=default_group)
     retry_s: float = 0.1
     retry_max_s: float = 1.0
+    give_up_s: float = 30.0
     sessions_max: int = 10_000
     session_s: float = 3600.0
 
@@ -49,7 +50,7 @@ class ServiceRecipe:
             raise ConfigError(
                 "echo: a primary applies its own updates when the group delivers them"
             )
-        for name in ("retry_s", "retry_max_s", "session_s"):
+        for name in ("retry_s", "retry_max_s", "give_up_s", "session_s"):
             if not 0 < getattr(self, name) < inf:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
         if self.sessions_max < 1:

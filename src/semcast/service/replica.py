@@ -90,6 +90,7 @@ class Replica(Machine):
         self.acknowledged: dict[Pid, Seq] = {}
         self.executed_at = now
         self.ask_at = NEVER
+        self.flush_at = NEVER  # when updates have waited long enough for those of other requests
         self.deadline = self.group.deadline
 
     def __repr__(self) -> str:
@@ -138,8 +139,8 @@ class Replica(Machine):
     def on_idle(self, now: float, out: Effects) -> None:
         """The event loop has turned."""
         mark = self._begin(out)
-        self.group.on_idle(now, out)
-        self._settle(mark, now, out)
+        self.flush_at = now
+        self._settle(mark, now, out, flushes=True)
 
     def on_time(self, now: float, out: Effects) -> None:
         """Time has passed."""
@@ -149,7 +150,7 @@ class Replica(Machine):
         if now >= self.ask_at:
             self._ask()
             self.ask_at = now + self.recipe.retry_s
-        self._settle(mark, now, out)
+        self._settle(mark, now, out, flushes=True)
 
     def on_command(self, command: Command, now: float, out: Effects) -> None:
         """Found the group, or leave it."""
@@ -159,8 +160,10 @@ class Replica(Machine):
         self._settle(mark, now, out)
 
     def status(self, now: float) -> Status:
-        """How its group is doing."""
-        return self.group.status(now)
+        """How its group is doing, and who is primary in the view that it has entered."""
+        primary = None if self.primary is None else self.primary.pid
+        version = self.state.version
+        return msgspec.structs.replace(self.group.status(now), primary=primary, version=version)
 
     # Requests, at the primary
 
@@ -215,6 +218,7 @@ class Replica(Machine):
     def _multicast(self, now: float, out: Effects) -> bool:
         """Multicast the rest of the last request; returns whether the group took all of it."""
         accepted = self.group.submit(list(self.unsent), now, out)
+        self.flush_at = now  # The driver comes back once it has handed over all that has arrived.
         for _ in range(accepted):
             self.unsent.popleft()
         if self.unsent:
@@ -274,14 +278,20 @@ class Replica(Machine):
         before, out.send = out.send, []
         return Mark(before, len(out.outputs), len(out.events or ()))
 
-    def _settle(self, mark: Mark, now: float, out: Effects) -> None:
-        """Take what the group had to say, and do what can be done now."""
+    def _settle(self, mark: Mark, now: float, out: Effects, *, flushes: bool = False) -> None:
+        """Take what the group had to say, and do what can be done now.
+
+        `flushes`: all that arrived has been handled, so updates wait for no others.
+        """
         above: list[Output] = []
         while True:
             self._take(mark, above, now, out)
             self._complete(out)
             mark = mark._replace(events=len(out.events or ()))
             self._serve(now, out)
+            if flushes and now >= self.flush_at:
+                self.flush_at = NEVER
+                self.group.on_idle(now, out)
             if len(out.outputs) == mark.outputs:
                 break
         out.outputs += above
@@ -293,7 +303,7 @@ class Replica(Machine):
         mark.send.extend((*out.send, *self.to_send))
         out.send = mark.send
         self.to_send.clear()
-        self.deadline = min(self.group.deadline, self.ask_at)
+        self.deadline = min(self.group.deadline, self.ask_at, self.flush_at)
 
     def _take(self, mark: Mark, above: list[Output], now: float, out: Effects) -> None:
         """Handle the outputs of the group; own events go between the events of the group."""

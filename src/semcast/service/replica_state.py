@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from semcast.kernel import NAME_MAX
 from semcast.service.recipe import ServiceRecipe
 from semcast.terms.ids import Incarnation
 from semcast.terms.service import FORGOTTEN
@@ -169,6 +170,11 @@ class Items(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         if not isinstance(name, str):
             raise TypeError(f"the name of an item is a string, not {name!r}")
+        if len(name) > NAME_MAX:
+            raise ValueError(
+                f"the name of an item has {len(name)} characters, maximum is {NAME_MAX}"
+            )
+        name.encode()  # The group would refuse what is no text, and the server would end.
         self._writes[name] = encode_value(value)
 
     def __delitem__(self, name: str) -> None:
@@ -191,7 +197,7 @@ class Items(MutableMapping[str, Any]):
     def write_sizes(self) -> Iterator[tuple[str, int]]:
         """The items that the request at hand has written, and how large each is."""
         for name, value in self._writes.items():
-            yield f"item {name[:40]!r}", len(name) + len(value or b"")
+            yield f"item {name[:40]!r}", len(name.encode()) + len(value or b"")
 
     def undo(self) -> None:
         """Forget what the last request wrote."""

@@ -3,6 +3,7 @@
 `LocalProtocolError`: this program misused the protocol.  `RemoteProtocolError`: a peer did.
 `ConfigError`: a setting is impossible.  `BufferFull`, `NoQuorum`: the stated policy where a
 sender would have to wait.  `JoinTimeout`, `ExcludedFromGroup`: there is no group for this member.
+`RequestFailed`, `RequestUnknown`: what a client asked was refused, or not answered.
 `InternalError`: a bug in Semcast, as the application meets it.
 """
 
@@ -43,6 +44,14 @@ class JoinTimeout(SemcastError):
 
 class ExcludedFromGroup(SemcastError):
     """The group went on without this member."""
+
+
+class RequestFailed(SemcastError):
+    """The service refused a request and has changed nothing; the text is the service's."""
+
+
+class RequestUnknown(SemcastError):
+    """No answer came to a request, which may or may not have been executed."""
 
 
 class StorageError(SemcastError):

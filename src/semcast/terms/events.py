@@ -100,7 +100,7 @@ STRING_MAP: Final = "map"
 FIRST: Final = "first"  # of every event, in the order of these fields
 VIEWS: Final = "views"  # of every event, in groups with views
 LATER: Final = "later"  # behind the parts of the message, where a kind may have the field
-NOT_RECORDED: Final = ""  # the header or the batch has it, or no live process has such events
+NOT_RECORDED: Final = ""  # the header or the batch has it, or it is beside those of the message
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ def _small(meaning: str, **more: Any) -> Column:
 
 
 _BY: Final[Mapping[str, Any]] = {"kinds": frozenset((PURGE, SKIP)), "beside": "by_seq"}
-_SERVICE: Final[Mapping[str, Any]] = {"kinds": _OF_A_REQUEST, "journal": NOT_RECORDED}
+_SERVICE: Final[Mapping[str, Any]] = {"kinds": _OF_A_REQUEST}
 
 
 class Event(msgspec.Struct, gc=False):
@@ -245,6 +245,24 @@ class Event(msgspec.Struct, gc=False):
             journal=VIEWS,
         ),
     ] = ()
+    declared: Annotated[
+        tuple[int, ...],
+        Column(
+            type=INT64_LIST,
+            meaning="the own messages that the application itself declared obsolete, by number",
+            kinds=frozenset((MULTICAST,)),
+            minimum=1,
+        ),
+    ] = ()
+    declares: Annotated[
+        str,
+        Attribute(
+            meaning="what the application declared where the message has something else: item, "
+            "item=N, never_purge=0 or never_purge=1",
+            names={MULTICAST: "declares"},
+            journal=LATER,
+        ),
+    ] = ""
     client: Annotated[int, _number("the client that sent the request", **_SERVICE)] = -1
     request: Annotated[int, _number("the request's number at its client", **_SERVICE)] = -1
     version: Annotated[
@@ -253,7 +271,6 @@ class Event(msgspec.Struct, gc=False):
             "the state that was read or made, counted in updates; join, recover: that was taken "
             "over; install: that a replica enters the view with",
             kinds=_OF_A_REQUEST | {JOIN, RECOVER, INSTALL},
-            journal=NOT_RECORDED,
         ),
     ] = -1
     digest: Annotated[
@@ -274,24 +291,6 @@ class Event(msgspec.Struct, gc=False):
             journal=VIEWS,
         ),
     ] = 0
-    declared: Annotated[
-        tuple[int, ...],
-        Column(
-            type=INT64_LIST,
-            meaning="the own messages that the application itself declared obsolete, by number",
-            kinds=frozenset((MULTICAST,)),
-            minimum=1,
-        ),
-    ] = ()
-    declares: Annotated[
-        str,
-        Attribute(
-            meaning="what the application declared where the message has something else: item, "
-            "item=N, never_purge=0 or never_purge=1",
-            names={MULTICAST: "declares"},
-            journal=LATER,
-        ),
-    ] = ""
 
 
 # Columns that come from the run, and from the message of an event.

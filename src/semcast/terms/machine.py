@@ -69,7 +69,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     many own messages a peer is not known to have, `silent_s` for how long a process was not heard.
     `is_drained`: everything known here is at every member; `owes_nothing`: everything that is here
     is.  `donor` is the process that the state is awaited from; `has_past`: earlier views, or state
-    for others, are still kept.
+    for others, are still kept.  Of a server: the `primary`, and how many requests its state has.
     """
 
     phase: str = MEMBER
@@ -93,6 +93,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     donor: Pid | None = None
     has_past: bool = False
     discarded: Mapping[str, int] = {}
+    primary: Pid | None = None
+    version: int = 0
 
 
 class Machine(Protocol):

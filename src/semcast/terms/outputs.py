@@ -66,7 +66,8 @@ class Rival(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """What a client asked was answered: `status` is DONE, FAILED or FORGOTTEN (`terms.service`)."""
+    """What a client asked has an end: `status` is DONE, FAILED, FORGOTTEN or UNANSWERED
+    (`terms.service`)."""
 
     status: str
     body: bytes

@@ -17,6 +17,7 @@ OPENING: Final = 0  # the number of the request that opens a session
 DONE: Final = "done"
 FAILED: Final = "failed"  # the service raised an error; the reply is its text
 FORGOTTEN: Final = "forgotten"  # the servers do not know the session (any more)
+UNANSWERED: Final = "unanswered"  # a client gave up; no server says this
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=96):

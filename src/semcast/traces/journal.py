@@ -24,6 +24,7 @@ import msgspec
 
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import (
+    DEFAULTS,
     KINDS,
     LATER,
     VIEWS,
@@ -47,7 +48,7 @@ from semcast.traces.schema import EVENTS, JOURNALS, RUNS
 
 EXTENT: Final = 16 << 20
 _NAMES_MAX: Final = 65_536
-_NO_MESSAGE: Final = (None, b"", False, (), 0, None)
+_NO_MESSAGE: Final = (None, b"", False, (), 0)
 
 
 def _tuples(names: Sequence[str]) -> Callable[[Sequence[Event]], list[tuple[Any, ...]]]:
@@ -60,9 +61,10 @@ def _tuples(names: Sequence[str]) -> Callable[[Sequence[Event]], list[tuple[Any,
 
 
 def _places_with(names: Sequence[str]) -> Callable[[Sequence[Event]], list[int]]:
-    """A function to the places of the events that have one of these fields, whose defaults are all
-    false; compiled likewise."""
-    some = " or ".join(f"event.{name}" for name in names) or "False"
+    """A function to the places of the events where one of these fields is not its default; compiled
+    likewise."""
+    tests = ((name, f" != {DEFAULTS[name]!r}" if DEFAULTS[name] else "") for name in names)
+    some = " or ".join(f"event.{name}{test}" for name, test in tests) or "False"
     made: Callable[[Sequence[Event]], list[int]]
     made = eval(f"lambda events: [place for place, event in enumerate(events) if {some}]")
     return made
@@ -235,8 +237,14 @@ def _known(rows: list[tuple[Any, ...]], events: Sequence[Event]) -> list[tuple[A
     for place in _with_later(events):
         event = events[place]
         later = (getattr(event, name) for name in _LATER)
-        rows[place] = (*rows[place], *(_NO_MESSAGE if event.message is None else ()), *later)
+        rows[place] = (*rows[place], *(_beside(event) if event.message is None else ()), *later)
     return rows
+
+
+def _beside(event: Event) -> tuple[Any, ...]:
+    """What stands in the places of a message where an event has none."""
+    found = event.digest
+    return (*_NO_MESSAGE, None if found is None else found.to_bytes(8, "big", signed=True))
 
 
 def _is_recorded(directory: Path, header: JournalHeader) -> bool:

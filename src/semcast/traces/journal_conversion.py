@@ -22,7 +22,17 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from semcast.terms.events import CRASH, EVENT_FIELDS, FIRST, LATER, VIEWS, Event, in_journal
+from semcast.terms.events import (
+    CRASH,
+    DELIVER,
+    EVENT_FIELDS,
+    FIRST,
+    LATER,
+    MULTICAST,
+    VIEWS,
+    Event,
+    in_journal,
+)
 from semcast.terms.messages import DataMessage
 from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.errors import BadFile
@@ -315,7 +325,8 @@ class _EventFiles:
 
 def _event(event: JournalEvent, pid: int, n: int, ts_ns: int) -> Event:
     message = None
-    if event.digest is not None:
+    has_message = event.kind in (MULTICAST, DELIVER)
+    if has_message and event.digest is not None:
         message = DataMessage(
             event.sender, event.seq, event.item, event.covers, event.keep, event.deps
         )
@@ -328,6 +339,8 @@ def _event(event: JournalEvent, pid: int, n: int, ts_ns: int) -> Event:
     )
     for name in _LATER:
         setattr(made, name, getattr(event, name))
+    if not has_message and event.digest is not None:
+        made.digest = int.from_bytes(event.digest, "big", signed=True)
     return made
 
 

@@ -21,7 +21,7 @@ from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.ids import SEQ_MAX
 from semcast.terms.messages import CHECKS, Checks, Data, Datagram
 from semcast.terms.pubsub import PUBSUB_CHECKS, PubsubDatagram
-from semcast.terms.service import ServiceDatagram
+from semcast.terms.service import Reply, Request, ServiceDatagram
 from semcast.terms.views import VIEW_CHECKS, Stamped, StateChunk, ViewEnvelope
 
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
@@ -73,7 +73,7 @@ class Codec(Generic[T]):
         checks: Checks,
         *,
         usual: Callable[[bytes], T | None] | None = None,
-        large: type[msgspec.Struct] | None = None,
+        large: Any = None,
     ) -> None:
         self.datagrams = datagrams
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(datagrams)
@@ -163,6 +163,9 @@ VIEW_CODEC: Final[Codec[Stamped]] = Codec(
     Stamped, VIEW_CHECKS, usual=decode_usual_in_view, large=_LargeStamped
 )
 SERVICE_CODEC: Final[Codec[ServiceDatagram]] = Codec(
-    ServiceDatagram, VIEW_CHECKS, usual=decode_usual_in_view, large=_LargeStamped
+    ServiceDatagram,
+    VIEW_CHECKS,
+    usual=decode_usual_in_view,
+    large=_LargeStamped | Request | Reply,
 )
 PUBSUB_CODEC: Final[Codec[PubsubDatagram]] = Codec(PubsubDatagram, PUBSUB_CHECKS)

@@ -1,10 +1,11 @@
 """Replicated services on groups: primary-backup [SVS §5]."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from semcast.families.family import Family
+from semcast.core.views.recipe import ViewRecipe
+from semcast.families.family import Family, fields_from
 from semcast.service.client import ServiceClient
 from semcast.service.recipe import PRIMARY_BACKUP, ServiceRecipe
 from semcast.terms.ids import Incarnation
@@ -20,6 +21,12 @@ def machine(
 ) -> ServiceClient:
     """A client.  A server needs a service, too: whoever runs one makes a `Replica`."""
     return ServiceClient(recipe, life, rng, now)
+
+
+def assemble(settings: Mapping[str, Any]) -> ServiceRecipe:
+    """The service on a group with the settings of a live member."""
+    group = fields_from(ViewRecipe, {**settings, "protocol": "s-vsm"})
+    return ServiceRecipe(order=settings["order"], group=group)
 
 
 def testing() -> "Testing":
@@ -38,4 +45,6 @@ SERVICES: Final = Family(
     codec=SERVICE_CODEC,
     promises=promised,
     testing=testing,
+    group_type="service",
+    assemble=assemble,
 )

@@ -133,6 +133,7 @@ def draw_recipe(rng: Random) -> ServiceRecipe:
         retry_max_s=0.1,
         sessions_max=rng.choice((2, 1000, 1000, 1000)),
         session_s=rng.choice((0.1, 3600.0, 3600.0, 3600.0)),
+        give_up_s=rng.choice((0.1, 30.0, 30.0, 30.0)),
     )
 
 

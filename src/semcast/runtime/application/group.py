@@ -6,31 +6,28 @@ messages, and that is fine.
 """
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from itertools import islice
 from threading import get_ident
-from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from semcast.kernel import ItemLabels
 from semcast.runtime.application.group_events import Confirmed, View, ViewChange
+from semcast.runtime.application.loop_bound import LoopBound
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.application.port import GroupPort
 from semcast.runtime.driver import YIELD_AFTER_MESSAGES, Driver
 from semcast.runtime.operations.snapshot import Snapshot
-from semcast.runtime.options.options import Options, relation_of
+from semcast.runtime.options.options import Options
+from semcast.runtime.options.recipe_settings import relation_of
 from semcast.terms.errors import BufferFull, LocalProtocolError, NoQuorum
 from semcast.terms.ids import Seq
 from semcast.terms.items import Item
 from semcast.terms.messages import Update
-from semcast.wire.forks import Ancestry, forked
 
 RECEIVE_MAX: Final = 1024
-NOWHERE: Final = 0  # no thread has this number
 
 GroupEvent: TypeAlias = Message | ViewChange | Confirmed
 
@@ -58,7 +55,7 @@ class Relation(Protocol):
     def sent(self, seq: Seq, item: Item | None, payload: bytes) -> None: ...
 
 
-class Group:
+class Group(LoopBound):
     """A member's hold on its group; made by `join`.
 
         async with semcast.join("quotes", members=3) as group:
@@ -79,21 +76,18 @@ class Group:
         forget: Callable[[str], None],
         close: Callable[[], Awaitable[None]],
     ) -> None:
+        super().__init__(f"group {options.group!r}", close)
+        self._bind()
         self.name = options.group
         self.member = options.name
         self._driver = driver
         self._port = port
-        self._snapshot, self._forget, self._close = snapshot, forget, close
+        self._snapshot, self._forget = snapshot, forget
         relation = options.relation
         self._relation: Relation | None = None if isinstance(relation, str) else relation
         self._labels = ItemLabels()
         self._has_items = relation_of(options.recipe()) in ("item", "all")
         self._unread: list[Message] = []  # of what iteration took, the next one last
-        self._loop = asyncio.get_running_loop()
-        self._thread = get_ident()
-        self._is_forked = False
-        Ancestry.listeners.add(self)
-        self.is_closed = False
 
     def __repr__(self) -> str:
         return f"Group({self.name!r}, member={self.member!r}, members={list(self.members)})"
@@ -198,28 +192,6 @@ class Group:
                 "tombstone: needs relation item; use multicast with obsoletes instead"
             )
         return await self.multicast(payload, item=item, never_purge=True)
-
-    def on_fork(self) -> None:
-        """This is the child's copy."""
-        self._is_forked, self._thread = True, NOWHERE
-
-    def _check(self, call: str) -> None:
-        """Refuse a call from where it would race with the protocol: another thread, or a child."""
-        if get_ident() != self._thread:
-            self._refuse(call)
-
-    def _refuse(self, call: str) -> None:
-        if self._is_forked:
-            raise forked(call)
-        with suppress(RuntimeError):  # which says that no event loop runs here
-            if asyncio.get_running_loop() is self._loop:
-                self._thread = get_ident()  # It was moved, as a whole.
-                return
-        raise LocalProtocolError(
-            f"{call}: called from thread {threading.current_thread().name!r}, but group "
-            f"{self.name!r} belongs to the thread of the event loop that joined it; use "
-            "semcast.sync, asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe"
-        )
 
     def _offer(self, batch: list[Update]) -> int:
         if self._driver.ended is not None:
@@ -336,24 +308,3 @@ class Group:
         """How this member and its peers are doing; `snapshot().slowest` names the slow one."""
         self._check("snapshot")
         return self._snapshot()
-
-    async def close(self) -> None:
-        """Leave: wait, for at most `linger`, until everyone has everything; twice is fine.
-
-        In a forked child it does nothing: the parent is the member, and leaves when it likes.
-        """
-        if not self.is_closed and not self._is_forked:
-            self._check("close")
-            self.is_closed = True
-            await self._close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()

@@ -1,11 +1,11 @@
 """`semcast.join`: the way into a group."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from semcast.runtime.application.group import Group, Relation
+from semcast.runtime.application.pending import Pending
 from semcast.runtime.application.port import StateHandlers
 from semcast.runtime.membership.fixed_session import FixedSession
 from semcast.runtime.membership.session import Session
@@ -14,37 +14,29 @@ from semcast.runtime.options.options import Options, option_help
 from semcast.terms.errors import ConfigError
 
 
-class PendingJoin:
-    """What `join` returns: `async with` it, or await it and close the group yourself."""
+class PendingJoin(Pending[Group]):
+    """A group to be joined."""
 
     def __init__(self, options: Options, state: StateHandlers) -> None:
         self._options = options
         self._state = state
-        self._group: Group | None = None
 
-    async def _join(self) -> Group:
+    async def start(self) -> Group:
+        """Join."""
         session: Session
         if self._options.has_views:
             session = ViewSession(self._options, self._state)
         else:
             session = FixedSession(self._options)
-        return await session.open()
+        return await open_group(session)
 
-    def __await__(self) -> Generator[Any, None, Group]:
-        return self._join().__await__()
 
-    async def __aenter__(self) -> Group:
-        self._group = await self._join()
-        return self._group
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._group is not None
-        await self._group.close()
+async def open_group(session: Session) -> Group:
+    """Get into the group of a session; raises as `Session.open`."""
+    await session.open()
+    driver, port = session.driver, session.port
+    assert driver is not None
+    return Group(session.options, driver, port, session.snapshot, session.forget, session.close)
 
 
 def join(

@@ -1,10 +1,12 @@
 """Who the processes are that a machine knows by number: names, addresses, last reports."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from semcast.runtime.transport.addresses import Address
 from semcast.terms.ids import Pid
+
+GUESTS_MAX: Final = 10_000  # as many clients as servers remember sessions of
 
 
 class ReportFigures(Protocol):
@@ -28,7 +30,8 @@ class Directory:
 
     Invariant: `names`, `addresses` and `numbers` have the same processes, and not the own one.
     `numbers` has them by their number on frames, `reports` the last two reports of each, also the
-    own ones.
+    own ones.  `guests` are at the other end of a service: its clients, or for a client its servers;
+    the last `GUESTS_MAX` that were heard are known.
     """
 
     def __init__(self, own_name: str, own: Pid, peers: Mapping[str, Address] | None) -> None:
@@ -41,6 +44,7 @@ class Directory:
         self.numbers: dict[int, Pid] = {}
         self.reports: dict[Pid, tuple[ReportFigures, ReportFigures]] = {}
         self.heard_at: dict[Pid, float] = {}
+        self.guests: dict[Pid, Address] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.own_name}, known={sorted(self.names.values())})"
@@ -65,6 +69,21 @@ class Directory:
         self.names[pid] = name
         self.numbers[number] = pid
         self.addresses[pid] = address if self.peers is None else self.peers[name]
+
+    def welcome(self, pid: Pid, address: Address) -> bool:
+        """A guest was heard; False if a member has its number."""
+        if pid == self.own_pid or pid in self.names:
+            return False
+        self.guests.pop(pid, None)
+        self.guests[pid] = address
+        if len(self.guests) > GUESTS_MAX:
+            del self.guests[next(iter(self.guests))]
+        return True
+
+    def addresses_of(self, audience: Sequence[Pid]) -> list[Address]:
+        """Where those of them are that are known."""
+        found = (self.addresses.get(pid) or self.guests.get(pid) for pid in audience)
+        return [address for address in found if address is not None]
 
     def keep_report(self, pid: Pid, report: ReportFigures) -> None:
         """What a process said last, and before."""

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from semcast.runtime.application.group import Group
 from semcast.runtime.application.group_events import View
 from semcast.runtime.application.port import GroupPort, StateHandlers
 from semcast.runtime.driver import Driver
@@ -27,7 +26,8 @@ from semcast.runtime.membership.reports import (
 )
 from semcast.runtime.membership.session import Session, decode_body
 from semcast.runtime.operations.snapshot import ViewSnapshot
-from semcast.runtime.options.options import Options, tolerated_crashes
+from semcast.runtime.options.options import Options
+from semcast.runtime.options.recipe_settings import tolerated_crashes
 from semcast.runtime.storage.keyring import incarnation_path, next_incarnation
 from semcast.runtime.storage.recording import check_trace, close_journal, open_journal
 from semcast.runtime.transport.addresses import Address
@@ -70,7 +70,7 @@ class FixedSession(Session):
         super().__init__(options)
         self._refused: GroupComplete | None = None
 
-    async def _open(self) -> Group:
+    async def _open(self) -> None:
         options, equipment = self.options, self.equipment
         # The disk may be slow, and another process may hold the lock.
         incarnation = await asyncio.to_thread(
@@ -88,7 +88,7 @@ class FixedSession(Session):
         self.transport.on_frame = self._on_frame
         check_trace(options)  # now, for later the others would count on this member
         await self._agree_on_roster()
-        return await self._start()
+        await self._start()
 
     async def _agree_on_roster(self) -> None:
         gathering = self.gathering
@@ -124,7 +124,7 @@ class FixedSession(Session):
             )
         return text
 
-    async def _start(self) -> Group:
+    async def _start(self) -> None:
         options, equipment, roster = self.options, self.equipment, self.gathering.roster
         names = tuple(seat.name for seat in roster)
         rank = names.index(options.name)
@@ -148,7 +148,7 @@ class FixedSession(Session):
         machine = self._machine(Incarnation(rank, 1), self.gathering.nonce)
         driver = self._drive(machine, journal)
         driver.begin()
-        return await self._show(driver)
+        await self._show(driver)
 
     def _give_up(self, driver: Driver) -> None:
         self._say_goodbye(drained=True)

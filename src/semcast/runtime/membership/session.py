@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from semcast.families import find
-from semcast.runtime.application.group import Group
 from semcast.runtime.application.port import GroupPort
 from semcast.runtime.channel import MemberChannel
 from semcast.runtime.clock import LoopClock
@@ -22,7 +21,7 @@ from semcast.runtime.driver import Driver, EventSink
 from semcast.runtime.membership.directory import Directory
 from semcast.runtime.membership.gathering import Envelope
 from semcast.runtime.operations.group_log import GroupLog
-from semcast.runtime.operations.snapshot import ViewSnapshot
+from semcast.runtime.operations.snapshot import Snapshot, ViewSnapshot
 from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
 from semcast.runtime.options.options import Options
 from semcast.runtime.resources import MemberResources
@@ -73,10 +72,10 @@ class Session(ABC):
         self._builder: SnapshotBuilder | None = None
         self._log = GroupLog()
 
-    async def open(self) -> Group:
+    async def open(self) -> None:
         """Get into the group; raises SemcastError, and then nothing is left open."""
         try:
-            return await self._open()
+            await self._open()
         except BaseException:
             if self.driver is not None:
                 self._give_up(self.driver)
@@ -89,7 +88,7 @@ class Session(ABC):
         """The others may count on this member by now, and need not."""
 
     @abstractmethod
-    async def _open(self) -> Group: ...
+    async def _open(self) -> None: ...
 
     @abstractmethod
     def _on_control(self, opened: OpenedFrame, address: Address, now: float) -> None:
@@ -169,11 +168,10 @@ class Session(ABC):
     def _first_frame(self) -> bytes:
         return self.transport.sealer.seal(REPORT, self._first_report(), TCP)
 
-    async def _show(self, driver: Driver) -> Group:
-        """Let people look at the member; its application gets the group."""
-        options = self.options
+    async def _show(self, driver: Driver) -> None:
+        """Let people look at the member."""
         builder = SnapshotBuilder(
-            options,
+            self.options,
             driver,
             self.port,
             self.directory,
@@ -184,7 +182,11 @@ class Session(ABC):
         )
         self._builder = builder
         await self.equipment.expose(builder)
-        return Group(options, driver, self.port, builder.snapshot, self.forget, self.close)
+
+    def snapshot(self) -> Snapshot:
+        """How this member and its peers are doing."""
+        assert self._builder is not None
+        return self._builder.snapshot()
 
     @abstractmethod
     def forget(self, name: str) -> None:

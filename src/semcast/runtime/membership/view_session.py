@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from semcast.core.views.recipe import quorum
-from semcast.runtime.application.group import Group
 from semcast.runtime.application.port import GroupPort, StateHandlers
 from semcast.runtime.driver import Driver
 from semcast.runtime.membership import reasons
@@ -75,7 +74,7 @@ class ViewSession(Session):
         self._is_listening = True  # and says nothing
         self._returning: asyncio.Task[None] | None = None  # to a group that went on without it
 
-    async def _open(self) -> Group:
+    async def _open(self) -> None:
         options, equipment = self.options, self.equipment
         inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
         await equipment.open(frame_incarnation(inc))
@@ -97,13 +96,12 @@ class ViewSession(Session):
                 await self._listen()
                 founders = await self._find_or_found()
                 lineage = self._gathering.lineage if self._gathering else NO_LINEAGE
-                return await self._start(founders, lineage)
+                await self._start(founders, lineage)
         except TimeoutError:
             raise JoinTimeout(self._timeout_reason()) from None
 
     async def _listen(self) -> None:
-        """Until no namesake answers.  That its frames are heard is not enough: they may be
-        recordings, and without the key they may be forged."""
+        """Until no namesake answers.  Its frames alone prove nothing: they may be old or forged."""
         peers, answers = self.directory.peers, -1
         while self._probe.answers != answers:
             answers = self._probe.answers
@@ -146,7 +144,7 @@ class ViewSession(Session):
             for seat in gathering.roster
         )
 
-    async def _start(self, founders: tuple[Incarnation, ...], lineage: Lineage) -> Group:
+    async def _start(self, founders: tuple[Incarnation, ...], lineage: Lineage) -> None:
         options, equipment = self.options, self.equipment
         journal = None if options.trace is None else ViewJournal(options, self.recipe)
         if journal is not None:
@@ -154,14 +152,7 @@ class ViewSession(Session):
             known = lineage or (self._group_report.lineage if self._group_report else NO_LINEAGE)
             if known or not self.recipe.is_primary:
                 await asyncio.to_thread(journal.begin, known, self._life)
-        self.port = GroupPort(
-            self.directory,
-            self,
-            self._state,
-            # In partitionable views the majority of those that were asked for counts as primary.
-            majority_of=0 if self.recipe.is_primary else options.members,
-            waits_in_minority=options.overflow != "error",
-        )
+        self.port = self._open_port()
         machine = self._machine(self._life, self.directory.nonce)
         driver = self._drive(machine, journal)
         if founders:
@@ -169,7 +160,17 @@ class ViewSession(Session):
         else:
             driver.begin()
         await self._enter(driver)
-        return await self._show(driver)
+        await self._show(driver)
+
+    def _open_port(self) -> GroupPort:
+        return GroupPort(
+            self.directory,
+            self,
+            self._state,
+            # In partitionable views the majority of those that were asked for counts as primary.
+            majority_of=0 if self.recipe.is_primary else self.options.members,
+            waits_in_minority=self.options.overflow != "error",
+        )
 
     def _give_up(self, driver: Driver) -> None:
         """A founder that does not get further asks the others to go on without it."""

@@ -8,11 +8,12 @@ Normalising what is normal changes nothing.
 # ruff: noqa: RUF009  (`option` makes a field)
 
 import os
+import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -33,6 +34,11 @@ from semcast.runtime.options.option_parsers import (
     positive,
 )
 from semcast.runtime.options.option_sources import CONFIG, collect_options
+from semcast.runtime.options.recipe_settings import (
+    recipe_settings,
+    relation_of,
+    tolerated_crashes,
+)
 from semcast.runtime.options.units import parse_rate, parse_seconds
 from semcast.runtime.transport.addresses import (
     NAME_BYTES_MAX,
@@ -51,21 +57,22 @@ from semcast.terms.ids import RANK_MAX
 from semcast.terms.promises import ORDERS
 from semcast.wire.frames import hash64
 
-HEARTBEATS_PER_TIMEOUT: Final = 10
-SUSPECT_S_MAX: Final = 5.0  # to which a timeout that was too short grows at most
-GOSSIPS_PER_BUFFER: Final = 4  # Gossip empties buffers and windows: they fill no further than that.
-GOSSIP_AFTER_MAX: Final = 4096  # messages
-COALESCE_DEFAULT_S: Final = 0.001  # how long a sender that never yields makes others wait
-FIXED: Final = "fixed"  # membership, and
-CHANGING: Final = "views"
+FIXED: Final = "fixed"  # membership, or
+CHANGING: Final = "views"  # or also
+SERVERS: Final = "service"
+
+Role: TypeAlias = Literal["member", "server", "client"]
+
 _CONFIG_HELP: Final = (
     "TOML file: options for all groups at the top, for one group under [groups.NAME]"
 )
 
 
 def parse_protocol(value: object, name: str) -> str:
-    """A protocol that a group can be joined with."""
-    protocol: str = choice(*joinable(FIXED), *joinable(CHANGING))(value, name)
+    """A protocol that a live group can have."""
+    protocol: str = choice(
+        *(each for kind in (FIXED, CHANGING, SERVERS) for each in joinable(kind))
+    )(value, name)
     return protocol
 
 
@@ -80,10 +87,12 @@ class Options:
 
     Invariant: `members` is known, or 0 with views if nobody said how many found the group; with
     `peers`, this member is the one of them called `name`, `bind` is where it listens and
-    `multicast` is None; without, `multicast` is an address.
+    `multicast` is None; without, `multicast` is an address.  A client of a service is none of the
+    `peers`.
     """
 
     group: str
+    role: Role = "member"
     name: str = option(
         None, parse_name, "this member's name, unique in the group; default: HOSTNAME-PID"
     )
@@ -193,13 +202,15 @@ class Options:
     )
 
     @classmethod
-    def resolve(cls, group: str, given: Mapping[str, object]) -> "Options":
+    def resolve(
+        cls, group: str, given: Mapping[str, object], *, role: Role = "member"
+    ) -> "Options":
         """Options from the call, the environment and the file; raises `ConfigError`."""
         parse_name(group, "group")
         settings = collect_options(group, given, [each.name for each in option_fields()])
         values: dict[str, Any] = {name: setting.value for name, setting in settings.items()}
         try:
-            return cls(group=group, **values)
+            return cls(group=group, role=role, **values)
         except ConfigError as error:
             name, colon, problem = str(error).partition(": ")
             place = settings[name].source if name in settings else name
@@ -213,17 +224,31 @@ class Options:
             if value is not None:
                 value = each.metadata["parse"](value, each.name)
             self._set(each.name, value)
+        if self.role == "member" and self.protocol in joinable(SERVERS):
+            raise ConfigError(
+                f"protocol: {self.protocol} is for servers, which semcast.replicate starts"
+            )
+        if self.is_client:
+            # Nobody else may have its name, and nobody ever asks for it.
+            self._set("name", f"client-{secrets.token_hex(8)}")
         if self.peers is None:
             self._fill_multicast()
+        elif self.is_client:
+            self._set("members", len(self.peers))
         else:
             self._find_own_peer(self.peers)
         self._check_version()
         self._check_membership()
 
     @property
+    def is_client(self) -> bool:
+        """Whether this process asks servers, and is none of them."""
+        return self.role == "client"
+
+    @property
     def has_views(self) -> bool:
         """Whether the membership may change."""
-        return find(self.protocol).group_type == CHANGING
+        return find(self.protocol).group_type != FIXED
 
     def _check_membership(self) -> None:
         """What only one kind of membership has; the recipes refuse what does not go together."""
@@ -307,55 +332,8 @@ class Options:
     def recipe(self, datagram_bytes: int = 1, window_bytes: int = 1) -> Any:
         """The recipe of each member, of the family's type; `datagram_bytes` is what a frame leaves
         to its body, `window_bytes` what a socket takes besides what it did not expect."""
-        multicast = self._multicast(datagram_bytes, window_bytes)
-        settings: dict[str, Any] = {
-            "protocol": self.protocol,
-            "order": self.order,
-            "relation": self._relation_name,
-            "overflow": self.overflow,
-        }
-        if self.has_views:
-            settings |= {
-                "heartbeat_s": self.timeout / HEARTBEATS_PER_TIMEOUT,
-                "timeout_s": self.timeout,
-                "timeout_max_s": max(self.timeout, SUSPECT_S_MAX),
-                "multicast": multicast,
-            }
-        else:
-            settings |= {
-                "members": self.members,
-                "f": -1 if self.f is None else self.f,
-                **multicast,
-            }
-        family = find(self.protocol)
-        known = {each.name for each in fields(family.recipe)}
-        return family.recipe(**{name: settings[name] for name in settings.keys() & known})
-
-    @property
-    def _relation_name(self) -> str:
-        return self.relation if isinstance(self.relation, str) else "list"
-
-    def _multicast(self, datagram_bytes: int, window_bytes: int) -> dict[str, Any]:
-        """What both kinds of group have."""
-        return {
-            "k": self.k,
-            "chain_limit": self.chain_limit,
-            "buffer": self.buffer,
-            "buffer_bytes": self.buffer_bytes,
-            "message_bytes": self.message_max,
-            "window_bytes": max(1, window_bytes),
-            "purge": self.purge,
-            "echo": self.echo,
-            "period_s": self.period,
-            "fanout": self.fanout,
-            "direct_gossip": True,
-            "gossip_after_bytes": max(1, window_bytes // GOSSIPS_PER_BUFFER),
-            "gossip_after": max(1, min(self.buffer // GOSSIPS_PER_BUFFER, GOSSIP_AFTER_MAX)),
-            "datagram_bytes": datagram_bytes,
-            "coalesce_s": COALESCE_DEFAULT_S if self.coalesce is None else self.coalesce,
-            "bandwidth_max": self.bandwidth,
-            "unicast": self.peers is not None,
-        }
+        settings = recipe_settings(self, datagram_bytes, window_bytes)
+        return find(self.protocol).live_recipe(settings)
 
     def digest(self) -> int:
         """64 bits that differ between members that cannot work together; buffers may differ."""
@@ -375,19 +353,9 @@ class Options:
         return hash64(msgspec.json.encode(common).decode(), b"semcast-options")
 
 
-def relation_of(recipe: Any) -> str:
-    """What makes messages obsolete in a family's recipe."""
-    return getattr(recipe, "relation", "none")
-
-
-def tolerated_crashes(recipe: Any) -> int:
-    """How many members may crash in a group of this recipe; with views each view says."""
-    return getattr(recipe, "f", 0)
-
-
 def option_fields() -> tuple[Field[Any], ...]:
     """The options in order: `name`, `default` as people write it, `metadata["help"]`."""
-    return tuple(each for each in fields(Options) if each.name != "group")
+    return tuple(each for each in fields(Options) if "parse" in each.metadata)
 
 
 def option_help() -> dict[str, str]:

@@ -9,7 +9,8 @@ from threading import Lock
 from typing import Any
 
 from semcast.runtime.membership.gathering import RosterEntry
-from semcast.runtime.options.options import Options, relation_of, tolerated_crashes
+from semcast.runtime.options.options import Options
+from semcast.runtime.options.recipe_settings import relation_of, tolerated_crashes
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
 from semcast.terms.ids import NO_LINEAGE, Incarnation, Lineage

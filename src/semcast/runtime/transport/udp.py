@@ -105,11 +105,12 @@ class UdpTransport:
         sealer: Sealer,
         opener: Opener,
         unicast: socket.socket,
-        multicast: tuple[socket.socket, tuple[object, ...]] | None,
+        multicast: tuple[socket.socket | None, tuple[object, ...]] | None,
         frame_bytes: int,
         reassembly: Reassembler,
     ) -> None:
-        """`multicast` is the socket that listens to the group, and where to send to it."""
+        """`multicast` is the socket that listens to the group, None for a client of the group, and
+        where to send to it."""
         self.sealer = sealer
         self.opener = opener
         self.frame_bytes = frame_bytes
@@ -120,7 +121,9 @@ class UdpTransport:
         self.on_claim: Callable[[Claim], None] = lambda _: None  # of another version
         self._loop = asyncio.get_running_loop()
         self._unicast = unicast
-        self._listening = [unicast] if multicast is None else [unicast, multicast[0]]
+        self._listening = [unicast]
+        if multicast is not None and multicast[0] is not None:
+            self._listening.append(multicast[0])
         self._group = None if multicast is None else multicast[1]
         self._reassembly = reassembly
         self._fragmented = 0

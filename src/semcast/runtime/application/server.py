@@ -1,0 +1,161 @@
+"""One live server of a replicated service: the interface of the application."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from semcast.runtime.application.group_events import Confirmed, View, ViewChange
+from semcast.runtime.application.loop_bound import LoopBound
+from semcast.runtime.application.mailbox import Message
+from semcast.runtime.application.port import GroupPort
+from semcast.runtime.driver import Driver
+from semcast.runtime.operations.snapshot import Snapshot
+from semcast.runtime.options.options import Options
+from semcast.terms.errors import SemcastError
+from semcast.terms.outputs import Delivery, Output
+
+READY: Final = 1 << 20  # messages that a server takes at once: it applies them where it gets them
+
+PRIMARY: Final = "primary"
+BACKUP: Final = "backup"
+
+
+class ServerPort(GroupPort):
+    """What a server's application gets: changes of the view, no messages.
+
+    The machine has applied a message when it delivers it, so the server is ready for as many more.
+    A change that nobody has asked for yet is replaced by the next one.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.changes = 0
+        self.last_change: ViewChange | None = None
+        self.changed = asyncio.Event()
+        self.ended: SemcastError | None = None
+        self._applied = 0
+
+    @property
+    def readiness(self) -> int:
+        """A machine that begins may deliver so many messages at once."""
+        return READY
+
+    def put(self, outputs: Sequence[Output]) -> int:
+        """Enter views at once; returns how many messages were applied."""
+        super().put(outputs)
+        while (change := self.mailbox.pass_marker(self.on_marker)) is not None:
+            self._note(change)
+        applied, self._applied = self._applied, 0
+        self.delivered += applied
+        return applied
+
+    def _note(self, change: ViewChange | Confirmed) -> None:
+        assert isinstance(change, ViewChange)
+        self.changes += 1
+        self.last_change = change
+        self.changed.set()
+
+    def _app_messages(self, delivery: Delivery) -> list[Message]:
+        self._applied += delivery.run.count
+        self.skipped += delivery.skipped
+        return []
+
+    def end(self, reason: SemcastError | None) -> None:
+        """Nothing more will come."""
+        super().end(reason)
+        self.ended = reason
+        self.changed.set()
+
+
+class ServerChange(msgspec.Struct, frozen=True):
+    """What a server is now.
+
+    `role` is "primary": it executes requests; "backup": it applies what the primary executed;
+    "minority": too few servers can be reached, so no request is answered; "excluded": the others
+    went on without it, and it joins them again.  `primary` is the name of the primary, or None.
+    """
+
+    view: View
+    role: str
+    primary: str | None
+
+
+class Server(LoopBound):
+    """One server of a replicated service; made by `replicate`.
+
+        async with semcast.replicate(Bank(), group="bank", members=3) as server:
+            async for change in server.changes():
+                print(change.role, change.view.members)
+
+    It serves until it is closed, whether or not anybody iterates.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        driver: Driver,
+        port: ServerPort,
+        name_of: Callable[[int], str],
+        snapshot: Callable[[], Snapshot],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(f"server {options.name!r} of {options.group!r}", close)
+        self._bind()
+        self.group = options.group
+        self.name = options.name
+        self._driver = driver
+        self._port = port
+        self._name_of = name_of
+        self._snapshot = snapshot
+
+    def __repr__(self) -> str:
+        return f"Server({self.group!r}, name={self.name!r}, role={self.state.role!r})"
+
+    @property
+    def state(self) -> ServerChange:
+        """What this server is now."""
+        port, status = self._port, self._driver.status()
+        change = port.last_change
+        primary = None if status.primary is None else self._name_of(status.primary)
+        if change is not None and change.status != "member":
+            return ServerChange(port.view, change.status, None)
+        role = PRIMARY if primary == self.name else BACKUP
+        return ServerChange(port.view, role, primary)
+
+    @property
+    def version(self) -> int:
+        """How many requests have made the state of this server."""
+        return self._driver.status().version
+
+    async def changes(self) -> AsyncIterator[ServerChange]:
+        """Iterate over what this server is: now, and whenever that changes.
+
+        Ends when the server is closed; raises the error that ended it.  Of several changes since
+        the last look, only the newest is returned.
+        """
+        seen = -1
+        while True:
+            self._check("changes")
+            port = self._port
+            if port.changes != seen:
+                seen = port.changes
+                yield self.state
+            elif port.ended is not None:
+                raise port.ended
+            elif self._driver.ended is not None:
+                return
+            else:
+                port.changed.clear()
+                await port.changed.wait()
+
+    async def wait(self) -> None:
+        """Serve until the server is closed; raises the error that ended it."""
+        async for _ in self.changes():
+            pass
+
+    def snapshot(self) -> Snapshot:
+        """How this server and the others are doing, as `Group.snapshot`."""
+        self._check("snapshot")
+        return self._snapshot()
