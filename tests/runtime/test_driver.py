@@ -446,9 +446,17 @@ async def test_with_a_time_to_coalesce_the_loop_decides_nothing(options):
 class MemoryDisk:
     def __init__(self):
         self.records = []
+        self.forgotten = 0
+        self.connected = 0
+
+    def connect(self, user):
+        self.connected += 1
 
     def append(self, records):
         self.records += records
+
+    def forget_before(self, number):
+        self.forgotten = number
 
 
 async def test_records_go_to_the_disk_and_their_durability_comes_back():
@@ -464,6 +472,20 @@ async def test_records_go_to_the_disk_and_their_durability_comes_back():
         await run.port.mailbox.take(1)
     run.driver.on_persisted(8)
     assert run.machine.inputs[-1] == ("persisted", 7)
+
+
+async def test_what_a_machine_needs_no_longer_is_told_to_its_disk_and_its_successor_is_connected():
+    disk = MemoryDisk()
+    run = Run(disk=disk)
+    run.machine.on["submit"] = lambda now, out: setattr(out, "forget_before", 5)
+    run.driver.submit([Update()])
+    assert (disk.forgotten, disk.records, disk.connected) == (5, [], 1)
+    disk.forgotten = 0
+    run.machine.on["submit"] = lambda now, out: None
+    run.driver.submit([Update()])
+    assert disk.forgotten == 0
+    run.driver.replace(run.machine)
+    assert disk.connected == 2
 
 
 async def test_a_machine_that_persists_without_a_disk_is_an_error_of_ours():

@@ -51,6 +51,7 @@ SAMPLES = {
     "bandwidth": ("10 MiB/s", 10.0 * (1 << 20)),
     "message_max": ("16 MiB", 16 << 20),
     "key": ("ring.toml", Path("ring.toml")),
+    "data": ("out/data", Path("out/data")),
     "trace": ("out/trace", Path("out/trace")),
     "metrics": ("127.0.0.1:9100", ("127.0.0.1", 9100)),
     "control": ("no", False),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
@@ -10,6 +10,8 @@ import pytest
 import semcast
 from semcast.families import Family, register, unregister
 from semcast.kernel import run_of
+from semcast.runtime.storage.directory_files import DirectoryFiles
+from semcast.terms.errors import StorageError
 from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import Machine, Status
 from semcast.terms.messages import DataMessage
@@ -111,3 +113,82 @@ def test_a_protocol_that_is_not_registered_is_refused():
 def test_what_a_toy_cannot_do_is_refused(toy):
     with pytest.raises(semcast.ConfigError, match="order: unknown value 'causal'"):
         semcast.join("quotes", protocol="shout", members=2, order="causal")
+
+
+class Ledger(Shouter):
+    """Sends a message once it is on disk, and begins with those that were."""
+
+    def __init__(self, recipe, life, rng, now, records):
+        super().__init__(recipe, life, rng, now, records)
+        self.found = [*records]
+        self.waiting = {}
+        self.number = records.last
+
+    def submit(self, updates, now, out):
+        for each in updates:
+            self.number += 1
+            self.last += 1
+            self.waiting[self.number] = DataMessage(self.rank, self.last, payload=each.payload)
+            out.persist.append((self.number, each.payload))
+        if self.number > 3:
+            out.forget_before = self.number - 2
+        return len(updates)
+
+    def on_persisted(self, ticket, now, out):
+        for number in [number for number in self.waiting if number <= ticket]:
+            message = self.waiting.pop(number)
+            out.send.append((EVERYONE, Shout((message,))))
+            out.outputs.append(Delivery(run_of([message])))
+
+
+@pytest.fixture
+def keeping() -> Iterator[None]:
+    family = replace(TOY, name="ledger", protocols=("ledger",), machine=Ledger, record=bytes)
+    register(family)
+    yield
+    unregister(family)
+
+
+async def test_a_family_that_persists_finds_its_records_again(keeping, quotes, tmp_path):
+    def join(name):
+        return semcast.join(
+            quotes, protocol="ledger", members=2, name=name, key=False, data=tmp_path / name
+        )
+
+    for first in (0, 5):
+        a, b = await asyncio.gather(join("a"), join("b"))
+        found = [b"%d" % number for number in range(first)][-3:]
+        assert a._driver.machine.found == found
+        for number in range(first, first + 5):
+            await a.multicast(b"%d" % number)
+        for group in (a, b):
+            taken = []
+            while len(taken) < 5:
+                taken += await group.receive()
+            assert [int(message.payload) for message in taken] == list(range(first, first + 5))
+        await asyncio.gather(a.close(), b.close())
+
+
+async def test_a_disk_that_fails_ends_the_member_with_a_clear_error(
+    keeping, quotes, tmp_path, monkeypatch
+):
+    def full(self, name, data):
+        raise OSError(28, "No space left on device")
+
+    member = await semcast.join(
+        quotes, protocol="ledger", members=1, name="a", key=False, data=tmp_path
+    )
+    monkeypatch.setattr(DirectoryFiles, "append", full)
+    await member.multicast(b"1")
+    with pytest.raises(StorageError, match="cannot write to stable storage: No space left"):
+        await member.receive()
+    with pytest.raises(StorageError):
+        await member.multicast(b"2")
+    await member.close()
+
+
+async def test_a_directory_is_wanted_by_those_that_persist_alone(keeping, quotes, tmp_path):
+    with pytest.raises(semcast.ConfigError, match="data: ledger keeps its state on disk; give it"):
+        await semcast.join(quotes, protocol="ledger", members=1, key=False)
+    with pytest.raises(semcast.ConfigError, match="data: s-rm keeps nothing on disk; remove"):
+        await semcast.join(quotes, members=1, key=False, data=tmp_path)

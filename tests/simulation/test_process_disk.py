@@ -43,9 +43,10 @@ class Diary(Machine):
     def __init__(self, notes: list[str], pid: int, inc: int, records: Sequence[Any]) -> None:
         self.pid, self.notes = pid, notes
         self.deadline = inf
-        self.seq = len(records)
+        texts = [record.text for record in records]
+        self.seq = len(texts)
         self.waiting: list[int] = []
-        self.note("born", inc, [record.text for record in records])
+        self.note("born", inc, texts)
 
     def note(self, what: str, *details: object) -> None:
         self.notes.append(" ".join(map(str, (self.pid, what, *details))))

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "semcast"
 MODULES = sorted(SOURCE.rglob("*.py"))
-PURE = ("terms", "kernel", "core", "specs", "models", "workloads", "faults", "families")
+PURE = ("terms", "kernel", "core", "disk", "specs", "models", "workloads", "faults", "families")
 TAGS = {"SRB", "SRM", "SVS", "RPB", "VSD"}
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 45

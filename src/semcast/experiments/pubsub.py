@@ -86,8 +86,8 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
         monitors = Monitors(*facts)
         simulation = Simulation(
             Machines(  # Nobody crashes, so nobody has a disk.
-                born=lambda life, now, _: PUBSUB_FAMILY.machine(
-                    recipe, life, rng_stream(seed, "member", *life), now, ()
+                born=lambda life, now, records: PUBSUB_FAMILY.machine(
+                    recipe, life, rng_stream(seed, "member", *life), now, records
                 ),
                 begins=lambda _: (JoinGroup(),),
             ),

@@ -6,7 +6,7 @@ Invariant: no two families have a protocol of the same name, or use the same wir
 datagrams, so a datagram that reaches the wrong family is refused by its decoder.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -18,12 +18,13 @@ import msgspec
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
+from semcast.terms.records import Records
 from semcast.wire import Codec
 
 if TYPE_CHECKING:
     from semcast.families.testing import Testing
 
-MachineFactory: TypeAlias = Callable[[Any, Incarnation, Random, float, Sequence[Any]], Machine]
+MachineFactory: TypeAlias = Callable[[Any, Incarnation, Random, float, Records], Machine]
 """(recipe, incarnation, generator, now, records of its disk) → the machine of that incarnation."""
 
 ALIASES: Final[Mapping[str, tuple[str, str]]] = {

@@ -13,6 +13,7 @@ from semcast.families.referee import ApplicationState, Referee
 from semcast.faults import Constant, Latency
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, Machine
+from semcast.terms.records import Records
 
 AT_ONCE: Final = Constant(0.0)
 
@@ -89,7 +90,7 @@ class Testing:
     case: Any
     draw: Drawn
     referee: Callable[[AnyCase], Referee] = Referee
-    machine: Callable[[AnyCase, Incarnation, Random, float, Sequence[Any]], Machine] | None = None
+    machine: Callable[[AnyCase, Incarnation, Random, float, Records], Machine] | None = None
     chance: Callable[[Incarnation], tuple[object, ...]] = lambda life: ("member", *life)
     begins: Callable[[AnyCase, Incarnation], Sequence[Command]] = lambda case, life: ()
     kinds: Callable[[Any], Iterable[str]] = class_name

@@ -30,7 +30,6 @@ from semcast.terms.ids import Pid
 from semcast.terms.machine import Command, Machine, Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Output
-from semcast.terms.pubsub import Record
 
 log = logging.getLogger("semcast")
 
@@ -49,9 +48,14 @@ class EventSink(Protocol):
 
 
 class StableStorage(Protocol):
-    """Stable storage.  It calls `Driver.on_persisted`, or once `Driver.on_disk_failed`, later."""
+    """Where a machine's records become durable.  After `connect` it calls `Driver.on_persisted`, or
+    once `Driver.on_disk_failed`, later and never from inside `append`."""
 
-    def append(self, records: Sequence[tuple[int, Record]]) -> None: ...
+    def connect(self, user: "Driver") -> None: ...
+
+    def append(self, records: Sequence[tuple[int, Any]]) -> None: ...
+
+    def forget_before(self, number: int) -> None: ...
 
 
 class DatagramChannel(Protocol):
@@ -126,6 +130,8 @@ class Driver:
         self._timer: Timer | None = None
         self._armed = inf
         port.connect(self)
+        if disk is not None:
+            disk.connect(self)
 
     @property
     def sent(self) -> int:
@@ -171,9 +177,10 @@ class Driver:
         """Every record up to `ticket` is on stable storage."""
         self._try(self.machine.on_persisted, ticket)
 
-    def on_disk_failed(self, error: OSError) -> None:
+    def on_disk_failed(self, error: Exception) -> None:
         """Nobody knows what is on the disk after a failed sync, so nothing is tried again."""
-        self.end(StorageError(f"cannot write to stable storage: {error.strerror}"))
+        reason = error.strerror if isinstance(error, OSError) else repr(error)
+        self.end(StorageError(f"cannot write to stable storage: {reason}"))
 
     def on_datagram(self, source: Pid, body: bytes) -> None:
         """A datagram of a member; raises RemoteProtocolError if it cannot be decoded."""
@@ -255,8 +262,8 @@ class Driver:
         out, port = self._out, self._port
         ready = 0
         while True:
-            if out.persist:
-                self._persist()
+            if out.persist or out.forget_before:
+                self._persist(out)
             if out.events:
                 self._record(out.events)
             if out.send:
@@ -278,11 +285,15 @@ class Driver:
         if self.machine.deadline < self._armed and not self.sent_since_yield:
             self._arm()  # else when the loop has turned, and much of it was done
 
-    def _persist(self) -> None:
+    def _persist(self, out: Effects) -> None:
         if self._disk is None:
             raise LocalProtocolError("this machine needs stable storage, and has none")
-        records, self._out.persist = self._out.persist, []
-        self._disk.append(records)
+        if out.persist:
+            records, out.persist = out.persist, []
+            self._disk.append(records)
+        if out.forget_before:
+            number, out.forget_before = out.forget_before, 0
+            self._disk.forget_before(number)
 
     def _record(self, events: list[Event]) -> None:
         """Before anything leaves; a disk that is full ends the recording, not the member."""
@@ -349,6 +360,8 @@ class Driver:
         self._sent_before += self.machine.sent
         self._discarded_before = self.discarded
         self.machine, self._is_suspended = machine, False
+        if self._disk is not None:
+            self._disk.connect(self)
         self._armed = inf
         ready = self._port.readiness
         self._try(machine.on_ready if ready else _nothing, *([ready] if ready else []))

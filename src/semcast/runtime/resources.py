@@ -9,13 +9,15 @@ import secrets
 from contextlib import AsyncExitStack
 from socket import socket
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
+from semcast.disk.log_header import LogOwner
 from semcast.runtime.membership.gathering import RosterEntry
 from semcast.runtime.membership.versions import Versions
 from semcast.runtime.operations.control import ControlServer
 from semcast.runtime.operations.snapshot_builder import SnapshotBuilder
 from semcast.runtime.options.options import Options
+from semcast.runtime.storage.durable_log import DurableLog
 from semcast.runtime.storage.keyring import KeyRing, KeyRingWatcher, id_text, keys_path
 from semcast.runtime.tasks import start_task
 from semcast.runtime.transport.addresses import Address, format_address
@@ -30,6 +32,7 @@ from semcast.runtime.transport.sockets import (
 from semcast.runtime.transport.tcp import TcpTransport
 from semcast.runtime.transport.udp import UdpTransport
 from semcast.terms.errors import ConfigError
+from semcast.terms.records import Records
 from semcast.wire.fragments import Reassembler
 from semcast.wire.frames import MULTICAST, PROBE, SENDER_OFFSET, UDP, member_id, spoken
 from semcast.wire.sealing import Opener, Sealer
@@ -53,6 +56,8 @@ class MemberResources:
         self.stack = AsyncExitStack()
         self.versions = Versions()
         self.versions.know(peer.name for peer in options.peers or ())
+        self.log: DurableLog | None = None
+        self.records = Records()  # of earlier lives of this process
         self.ring: KeyRing | None = None  # None: unsealed, and on loopback only
         self._watch: KeyRingWatcher | None = None
 
@@ -81,6 +86,31 @@ class MemberResources:
         if self._watch is not None and self.ring is not None:
             watching = start_task(self._watch_keys(self._watch), "the watch on the key file")
             self.stack.callback(watching.cancel)
+
+    async def open_log(self, record: Any) -> None:
+        """Open the log of this member, for records of the type `record`, or None if its protocol
+        has none."""
+        options = self.options
+        if record is None:
+            if options.data is not None:
+                raise ConfigError(
+                    f"data: {options.protocol} keeps nothing on disk; remove the option"
+                )
+            return
+        if options.data is None:
+            raise ConfigError(
+                f"data: {options.protocol} keeps its state on disk; give it a directory"
+            )
+        self.log = await DurableLog.open(
+            options.data, LogOwner(options.group, options.name), record
+        )
+        self.records = self.log.records
+        self.stack.push_async_callback(self.log.close)
+
+    async def flush(self) -> None:
+        """Wait until the log, if there is one, has everything: another machine may begin."""
+        if self.log is not None:
+            await self.log.flush()
 
     async def _open_network(self) -> None:
         options = self.options

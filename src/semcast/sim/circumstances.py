@@ -12,11 +12,12 @@ from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.events import Event
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, Machine
+from semcast.terms.records import Records
 
 NO_WAIT: Final = Constant(0.0)
 
 Observer: TypeAlias = Callable[[Event], None]
-MakeMachine: TypeAlias = Callable[[Incarnation, float, Sequence[Any]], Machine]
+MakeMachine: TypeAlias = Callable[[Incarnation, float, Records], Machine]
 """(incarnation, now, records on its disk) → its machine."""
 
 

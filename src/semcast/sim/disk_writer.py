@@ -1,66 +1,94 @@
-"""Writing to a disk that takes its time.
+"""The disk of a simulated process: the same log and the same rules as live, and a sync that takes
+its time.
 
-Written is not durable: there is one sync at a time, it covers what was written before it began, and
-only when it ends the process is told.
+Written is not durable: there is one sync at a time, it covers what was appended before it began,
+and only when it ends the process is told.  What is appended meanwhile is in memory alone.
 """
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from semcast.disk.commit_queue import CommitQueue, StoredRecords
+from semcast.disk.entries import Batch, EntryKey
+from semcast.disk.log_header import LogOwner
+from semcast.disk.segment_log import SegmentLog, open_log
 from semcast.faults import Latency
-from semcast.sim.disk import SimDisk
+from semcast.sim.files import SimFiles
+from semcast.terms.effects import Effects
+from semcast.terms.records import Records
 
 if TYPE_CHECKING:
     from semcast.sim.process import SimProcess
 
+SEGMENT_BYTES: Final = 4 << 10  # small, so that logs have many
+SALT: Final = b"semcast!"
+
 
 class DiskWriter:
-    """The disk of one process, if `record` says what it writes; it outlives incarnations."""
-
-    __slots__ = ("_is_syncing", "_latency", "_process", "_rng", "_written", "disk")
+    """The disk of one process; it outlives incarnations.  Without a type of `record`, in runs in
+    which nobody crashes, it takes its time and keeps nothing."""
 
     def __init__(self, record: Any, latency: Latency, rng: Random, process: "SimProcess") -> None:
-        self.disk = None if record is None else SimDisk(record)
-        self._latency, self._rng, self._process = latency, rng, process
-        self.begin()
+        self.files = SimFiles()
+        self._record, self._latency, self._rng, self._process = record, latency, rng, process
+        self._log: SegmentLog | None = None
+        self._slow_until = 0.0
 
-    def begin(self) -> None:
-        """An incarnation begins; its tickets are its own."""
-        self._written, self._is_syncing = 0, False
+    def begin(self) -> Records:
+        """An incarnation begins: what it finds."""
+        if self._record is None:
+            self._queue = CommitQueue(Batch(EntryKey(SALT), 1), lambda _: b"")
+            return Records()
+        process = self._process
+        self._log = open_log(
+            self.files, LogOwner("simulated", str(process.pid)), SALT, SEGMENT_BYTES
+        )
+        self._queue = CommitQueue(self._log.next_batch())
+        return StoredRecords(self._log, self._record)
 
-    def records(self) -> tuple[Any, ...]:
-        """What an incarnation finds."""
-        return () if self.disk is None else self.disk.records()
+    def crash(self, *, is_lost: bool, is_old: bool) -> None:
+        """Lose what was not synced, or all, or what was written since some earlier time."""
+        self.files.cut_power(self._rng)
+        if is_lost:
+            self.files.wipe()
+        elif is_old:
+            self.files.go_back(self._rng)
 
-    def crash(self, loses_disk: bool) -> None:
-        """Lose what was not synced, or all."""
-        if self.disk is not None:
-            self.disk.crash(self._rng)
-            if loses_disk:
-                self.disk.wipe()
+    def slow_down(self, until: float) -> None:
+        """No sync ends before this time."""
+        self._slow_until = max(self._slow_until, until)
 
-    def write(self, records: list[tuple[int, Any]]) -> None:
-        """Write all records, and sync them as soon as that can begin."""
-        for ticket, record in records:
-            if self.disk is not None:
-                self.disk.write(record)
-            self._written = ticket
-        records.clear()
-        if not self._is_syncing:
-            self._begin_sync()
+    def carry_out(self, out: Effects) -> None:
+        """Write what a machine wants to keep, as soon as the disk is free."""
+        if out.persist:
+            self._queue.add(out.persist)
+            out.persist.clear()
+        if out.forget_before:
+            self._queue.forget_before(out.forget_before)
+            out.forget_before = 0
+        self._begin_sync()
 
     def _begin_sync(self) -> None:
-        self._is_syncing = True
-        process = self._process
-        covers = (process.life.inc, self._written, 0 if self.disk is None else self.disk.size)
-        process.clock.at(process.clock.now + self._latency.draw(self._rng), self._end_sync, covers)
+        queue, log = self._queue, self._log
+        if queue.is_busy:
+            return
+        if (forgotten := queue.take_forgotten()) and log is not None:
+            log.forget_before(forgotten)
+        batch = queue.begin()
+        if batch is not None:
+            if log is not None:
+                log.write(batch)
+            process = self._process
+            ends = process.clock.now + self._latency.draw(self._rng)
+            arguments = (process.life.inc, batch)
+            process.clock.at(max(ends, self._slow_until), self._end_sync, arguments)
 
-    def _end_sync(self, inc: int, ticket: int, upto: int) -> None:
-        if inc != self._process.life.inc or not self._process.is_up:
+    def _end_sync(self, inc: int, batch: Batch) -> None:
+        process = self._process
+        if inc != process.life.inc or not process.is_up:
             return  # The incarnation that asked for it is over.
-        if self.disk is not None:
-            self.disk.sync(upto)
-        self._is_syncing = False
-        if ticket < self._written:
-            self._begin_sync()
-        self._process.on_synced(ticket)
+        if self._log is not None:
+            self._log.sync()
+        ticket = self._queue.end(batch)
+        self._begin_sync()
+        process.on_synced(ticket)

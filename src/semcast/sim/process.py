@@ -67,17 +67,16 @@ class SimProcess:
         self._skew_s = 0.0
         self.pid = pid
         self._writer = DiskWriter(machines.record, circumstances.sync, self._rng, self)
-        self._become(1, ())
+        self._become(1)
 
-    def _become(self, inc: int, records: Sequence[Any]) -> None:
+    def _become(self, inc: int) -> None:
         self.life = Incarnation(self.pid, inc)
-        self.machine = self._machines.born(self.life, self.now, records)
+        self.machine = self._machines.born(self.life, self.now, self._writer.begin())
         self._begins = self._machines.begins(self.life)
         self._on_datagrams = self.machine.on_datagrams
         self._out = Effects(recording=self._is_recording)
         self.timer = DeadlineTimer(self)
         self._is_idle_due = False
-        self._writer.begin()
 
     def on_synced(self, ticket: int) -> None:
         """Everything up to `ticket` is on stable storage."""
@@ -136,12 +135,12 @@ class SimProcess:
         loses_disk = downtime is not None and downtime.loses_disk
         self._observe([Event(CRASH, self.pid, note=DISK if loses_disk else "")])
         self._stop(DOWN)
-        self._writer.crash(loses_disk)
+        self._writer.crash(is_lost=loses_disk, is_old=False)
 
     def recover(self) -> None:
         """Begin the next incarnation with what the disk holds."""
         if self._held & DOWN:
-            self._become(self.life.inc + 1, self._writer.records())
+            self._become(self.life.inc + 1)
             self._observe([Event(RECOVER, self.pid)])
             self._start()
 
@@ -158,7 +157,7 @@ class SimProcess:
         self.crash()
         if self.has_started:
             self._held = self._held & ~AWAY | DOWN
-            self._become(self.life.inc + 1, ())
+            self._become(self.life.inc + 1)
             self._observe([Event(RECOVER, self.pid)])
         self._begins = begins
         self._start()
@@ -314,8 +313,8 @@ class SimProcess:
 
     def _carry_out(self) -> None:
         out = self._out
-        if out.persist:
-            self._writer.write(out.persist)
+        if out.persist or out.forget_before:
+            self._writer.carry_out(out)
         if self._tripwire is not None and self._trip(self._tripwire, out):
             return
         if out.events:

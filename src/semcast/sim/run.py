@@ -5,10 +5,10 @@ time the run must settle; then everybody may have a last word, which must reach 
 it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from semcast.sim.network import Network
 from semcast.sim.simulation import Simulation
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
+from semcast.terms.records import Records
 
 STEP_S: Final = 0.05
 
@@ -89,7 +90,7 @@ def machines_of(case: AnyCase, testing: Testing) -> Machines:
     """The machines of a case, each with its own stream of random numbers."""
     family = find(case.recipe.protocol)
 
-    def born(life: Incarnation, now: float, records: Sequence[Any]) -> Machine:
+    def born(life: Incarnation, now: float, records: Records) -> Machine:
         rng = rng_stream(case.seed, *testing.chance(life))
         if testing.machine is None:
             return family.machine(case.recipe, life, rng, now, records)

@@ -37,6 +37,7 @@ from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
 from semcast.terms.ids import EVERYONE, Incarnation
 from semcast.terms.machine import ForgetMember, FoundGroup, Machine
+from semcast.terms.records import Records
 from semcast.wire import encode
 
 
@@ -44,7 +45,7 @@ def once(machines: Sequence[Machine]) -> Machines:
     """Machines that exist already, each for the one incarnation of a process, and that are told of
     crashes."""
 
-    def born(life: Incarnation, now: float, records: Sequence[Any]) -> Machine:
+    def born(life: Incarnation, now: float, records: Records) -> Machine:
         if life.pid >= len(machines) or life.inc > 1:
             raise ConfigError(f"machines: there is none for incarnation {life.inc} of {life.pid}")
         return machines[life.pid]

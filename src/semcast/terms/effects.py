@@ -6,7 +6,6 @@ from typing import Any
 from semcast.terms.events import Event
 from semcast.terms.ids import Rank
 from semcast.terms.outputs import Output
-from semcast.terms.pubsub import Record
 
 
 class Effects:
@@ -14,6 +13,8 @@ class Effects:
 
     `persist` has records with a ticket each, in order; once they are on stable storage the driver
     says so by the highest ticket.  What must not happen before leaves the machine only then.
+    A log numbers its records from 1, through all lives of its process.  `forget_before` is the
+    number of a record: those before it are needed no longer, once it is durable; 0: nothing.
 
     `events` is None when nobody records.  `send` has an audience with each datagram, EVERYONE or
     some, and each kind of machine has its datagrams; one entry is encoded and sealed once however
@@ -23,10 +24,11 @@ class Effects:
     `RemoteProtocolError` if no correct peer sends that, else it is a mistake of this program.
     """
 
-    __slots__ = ("events", "outputs", "persist", "refused", "send")
+    __slots__ = ("events", "forget_before", "outputs", "persist", "refused", "send")
 
     def __init__(self, *, recording: bool) -> None:
-        self.persist: list[tuple[int, Record]] = []
+        self.persist: list[tuple[int, Any]] = []
+        self.forget_before = 0
         self.events: list[Event] | None = [] if recording else None
         self.send: list[tuple[Sequence[Rank], Any]] = []
         self.outputs: list[Output] = []

@@ -1,6 +1,6 @@
 """Fixed groups: semantic sender-reliable and reliable multicast [SRM fig. 2-3]."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def machine(
-    recipe: Recipe, life: Incarnation, rng: Random, now: float, records: Sequence[Any]
+    recipe: Recipe, life: Incarnation, rng: Random, now: float, records: Iterable[Any]
 ) -> Member:
     """The member whose rank is its process number; it has no second incarnation."""
     return Member(recipe, life.pid, rng)

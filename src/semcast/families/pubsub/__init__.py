@@ -1,6 +1,6 @@
 """Publish/subscribe with gossip and loggers [RPB §3-6]."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def machine(
-    recipe: PubsubRecipe, life: Incarnation, rng: Random, now: float, records: Sequence[Record]
+    recipe: PubsubRecipe, life: Incarnation, rng: Random, now: float, records: Iterable[Record]
 ) -> Participant:
     """A participant that goes on from its records; participants count incarnations from 0."""
     return Participant(recipe, life.pid, rng, now, inc=life.inc - 1, records=records)

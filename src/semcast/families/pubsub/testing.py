@@ -1,6 +1,6 @@
 """What the simulator needs of publish/subscribe."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
@@ -17,7 +17,7 @@ from semcast.terms.pubsub import Record
 
 
 def machine(
-    case: AnyCase, life: Incarnation, rng: Random, now: float, records: Sequence[Record]
+    case: AnyCase, life: Incarnation, rng: Random, now: float, records: Iterable[Record]
 ) -> Participant:
     """A participant that may decline messages, or not know of founders."""
     k = case.more.declines.get(life.pid)

@@ -1,6 +1,6 @@
 """Replicated services on groups: primary-backup [SVS §5]."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def machine(
-    recipe: ServiceRecipe, life: Incarnation, rng: Random, now: float, records: Sequence[Any]
+    recipe: ServiceRecipe, life: Incarnation, rng: Random, now: float, records: Iterable[Any]
 ) -> ServiceClient:
     """A client.  A server needs a service, too: whoever runs one makes a `Replica`."""
     return ServiceClient(recipe, life, rng, now)

@@ -1,6 +1,6 @@
 """What the simulator needs of replicated services."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from semcast.terms.views import Stamped
 
 
 def machine(
-    case: AnyCase, life: Incarnation, rng: Random, now: float, records: Sequence[Any]
+    case: AnyCase, life: Incarnation, rng: Random, now: float, records: Iterable[Any]
 ) -> Machine:
     """A server or a client, by its number."""
     if life.pid < case.more.servers:

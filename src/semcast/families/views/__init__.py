@@ -1,6 +1,6 @@
 """Groups with changing views: primary-partition [SVS §4.1] and partitionable [VSD app. A]."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def machine(
-    recipe: ViewRecipe, life: Incarnation, rng: Random, now: float, records: Sequence[Any]
+    recipe: ViewRecipe, life: Incarnation, rng: Random, now: float, records: Iterable[Any]
 ) -> ViewMember:
     """A member of no view yet."""
     return ViewMember(recipe, life, rng, now)

@@ -34,6 +34,7 @@ from semcast.terms.errors import (
 from semcast.terms.ids import Incarnation
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Answered, Output
+from semcast.terms.records import Records
 from semcast.terms.service import FAILED, FORGOTTEN, UNANSWERED
 from semcast.wire.frames import DATAGRAM
 from semcast.wire.sealing import OpenedFrame
@@ -135,7 +136,9 @@ class Client(LoopBound):
         self._directory = Directory(options.name, own, peers)
         recipe = options.recipe(equipment.transport.body_bytes, equipment.window_bytes)
         recipe = replace(recipe, give_up_s=self._give_up_s)
-        machine = family.machine(recipe, Incarnation(own, 1), SystemRandom(), monotonic(), ())
+        machine = family.machine(
+            recipe, Incarnation(own, 1), SystemRandom(), monotonic(), Records()
+        )
         transport = equipment.transport
         channel = MemberChannel(transport, equipment.bulk, self._directory, family.codec)
         self._port = ClientPort()

@@ -69,6 +69,7 @@ def join(
     bandwidth: float | str | None = None,
     message_max: int | str | None = None,
     key: str | Path | Literal[False] | None = None,
+    data: str | Path | None = None,
     trace: str | Path | None = None,
     metrics: str | None = None,
     control: bool | None = None,

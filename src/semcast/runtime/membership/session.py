@@ -75,6 +75,7 @@ class Session(ABC):
     async def open(self) -> None:
         """Get into the group; raises SemcastError, and then nothing is left open."""
         try:
+            await self.equipment.open_log(self.family.record)
             await self._open()
         except BaseException:
             if self.driver is not None:
@@ -126,7 +127,9 @@ class Session(ABC):
             pass
 
     def _machine(self, life: Incarnation, seed: int) -> Machine:
-        return self.family.machine(self.recipe, life, Random(seed), monotonic(), ())
+        return self.family.machine(
+            self.recipe, life, Random(seed), monotonic(), self.equipment.records
+        )
 
     def _drive(self, machine: Machine, sink: EventSink | None) -> Driver:
         """The machine begins to run."""
@@ -140,6 +143,7 @@ class Session(ABC):
             self.port,
             LoopClock(),
             sink=sink,
+            disk=equipment.log,
             sends_when_idle=self.options.coalesce is None,
         )
         equipment.stack.callback(self._stop)

@@ -76,7 +76,7 @@ class ViewSession(Session):
 
     async def _open(self) -> None:
         options, equipment = self.options, self.equipment
-        inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
+        inc, _ = await asyncio.gather(asyncio.to_thread(next_inc), self.equipment.flush())
         await equipment.open(frame_incarnation(inc))
         self.transport = equipment.transport
         self.recipe = options.recipe(self.transport.body_bytes, equipment.window_bytes)
@@ -301,7 +301,7 @@ class ViewSession(Session):
 
     async def _rejoin(self, driver: Driver) -> None:
         """The next incarnation of this process knows nothing, and joins."""
-        inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
+        inc, _ = await asyncio.gather(asyncio.to_thread(next_inc), self.equipment.flush())
         if driver.ended is not None:
             return
         log.info("%s rejoins as incarnation %d", self.options.name, inc)

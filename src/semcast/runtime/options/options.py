@@ -184,6 +184,9 @@ class Options:
     key: Path | Literal[False] | None = option(
         None, parse_key, "key ring file, or none; default: the user's key ring if it exists"
     )
+    data: Path | None = option(
+        None, parse_path, "directory for the log of a member whose protocol keeps one"
+    )
     trace: Path | None = option(None, parse_path, "directory for a trace of the execution")
     metrics: Address | None = option(
         None, parse_address, "HOST:PORT to serve Prometheus metrics on"

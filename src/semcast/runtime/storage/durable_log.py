@@ -1,0 +1,170 @@
+"""Stable storage of a live machine: its log, and the one thread that waits for the disk.
+
+The event loop never does: it encodes records and hands over a batch when the disk is free.  The
+thread writes and syncs it; then the loop tells the driver.  Forgetting runs in the same thread,
+between two batches.  A write or sync that fails is the last thing that happens: the driver ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from secrets import token_bytes
+from threading import Thread
+from typing import Any, Protocol
+
+from semcast.disk.commit_queue import CommitQueue, StoredRecords
+from semcast.disk.entries import SALT_BYTES, Batch
+from semcast.disk.files import Files
+from semcast.disk.log_header import LogOwner
+from semcast.disk.segment_log import SEGMENT_BYTES, SegmentLog, open_log
+from semcast.runtime.storage.directory_files import DirectoryFiles
+from semcast.terms.errors import StorageError
+
+log = logging.getLogger("semcast")
+
+
+class DiskUser(Protocol):
+    """Who is told what became of its records."""
+
+    def on_persisted(self, ticket: int) -> None: ...
+
+    def on_disk_failed(self, error: Exception) -> None: ...
+
+
+class DurableLog:
+    """Of one process, from `open` to `close`, through all its machines.  Calls belong to the event
+    loop in which it was opened."""
+
+    def __init__(self, segments: SegmentLog, record: Any, on_closed: Callable[[], None]) -> None:
+        self.records = StoredRecords(segments, record)
+        self.syncs = 0
+        self._segments = segments
+        self._queue = CommitQueue(segments.next_batch())
+        self._user: DiskUser | None = None
+        self._life = 0  # Tickets of an earlier one mean nothing to the next.
+        self._failure: Exception | None = None
+        self._reported = 0  # how much of the damage
+        self._on_closed = on_closed
+        self._loop = asyncio.get_running_loop()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="semcast-disk", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        owner: LogOwner,
+        record: Any,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        files: Files | None = None,
+    ) -> "DurableLog":
+        """Open the log in a directory, which is created if need be.
+
+        `record` is the type of its records.  `files` replaces the directory, for tests.  Raises
+        `ConfigError` for a directory of somebody else, a newer one, or one in use.
+        """
+        directory = None
+        if files is None:
+            files = directory = await asyncio.to_thread(DirectoryFiles, path)
+        close = directory.close if directory is not None else lambda: None
+        try:
+            opened = await asyncio.to_thread(
+                open_log, files, owner, token_bytes(SALT_BYTES), segment_bytes
+            )
+        except OSError as error:
+            close()
+            raise StorageError(f"cannot read the log in {path}: {error.strerror}") from error
+        except BaseException:
+            close()
+            raise
+        return cls(opened, record, close)
+
+    def connect(self, user: DiskUser) -> None:
+        """From here on another machine's records come, and it is told of them alone."""
+        self._user = user
+        self._life += 1
+        for damage in self._segments.damage[self._reported :]:
+            log.warning("stable storage: %s", damage)
+        self._reported = len(self._segments.damage)
+
+    def append(self, records: Sequence[tuple[int, Any]]) -> None:
+        """Records with their tickets, in order."""
+        if self._failure is None:
+            self._queue.add(records)
+            self._commit()
+
+    def forget_before(self, number: int) -> None:
+        """Records before this one are needed no longer, once it is durable."""
+        self._queue.forget_before(number)
+        self._commit()
+
+    async def flush(self) -> None:
+        """Wait until everything that was appended is durable, or the disk has failed."""
+        while not self._idle.is_set():
+            await self._idle.wait()
+
+    async def close(self) -> None:
+        """Bring everything to stable storage, and give the directory back."""
+        await self.flush()
+        self._user = None
+        if self._failure is None:
+            self._submit(self._segments.close, lambda: None)
+            await self.flush()
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._on_closed()
+
+    # What the disk is asked for, one thing at a time
+
+    def _commit(self) -> None:
+        if self._failure is not None or not self._idle.is_set():
+            return
+        if forgotten := self._queue.take_forgotten():
+            self._submit(lambda: self._segments.forget_before(forgotten), self._commit)
+        elif (batch := self._queue.begin()) is not None:
+            life = self._life
+            self._submit(
+                lambda: self._segments.commit(batch), lambda: self._on_durable(batch, life)
+            )
+
+    def _on_durable(self, batch: Batch, life: int) -> None:
+        self.syncs += 1
+        ticket = self._queue.end(batch)
+        self._commit()  # The disk goes on while the machine thinks.
+        if self._user is not None and life == self._life:
+            self._user.on_persisted(ticket)
+
+    def _submit(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Have the thread do something; unless that fails, the loop goes on with `then`."""
+        self._idle.clear()
+        self._jobs.put(lambda: self._run(work, then))
+
+    def _run(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        error: Exception | None = None
+        try:
+            work()
+        except Exception as failed:
+            error = failed
+        with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+            self._loop.call_soon_threadsafe(self._after, then, error)
+
+    def _after(self, then: Callable[[], None], error: Exception | None) -> None:
+        self._idle.set()
+        if error is None:
+            then()
+            return
+        self._failure = error
+        log.error("stable storage: %s", error)
+        if self._user is not None:
+            self._user.on_disk_failed(error)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()

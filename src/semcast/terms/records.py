@@ -1,0 +1,33 @@
+"""What the disk of a process holds from its earlier lives, as the next machine gets it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+
+class Records(Iterable[Any]):
+    """Records in the order they were written, numbered from 1 through all lives of the process.
+
+    A disk reads them while they are iterated, so they need not fit into memory at once.  These are
+    in memory: those of a test, or of a process without a disk.
+    """
+
+    def __init__(self, records: Sequence[Any] = ()) -> None:
+        self._records = records
+
+    def __iter__(self) -> Iterator[Any]:
+        return (record for _, record in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[int, Any]]:
+        """The records with their numbers; a number that is left out cannot be read."""
+        return iter(enumerate(self._records, 1))
+
+    @property
+    def last(self) -> int:
+        """The number of the last record; the first one of the next life follows it."""
+        return len(self._records)
+
+    @property
+    def missing(self) -> Sequence[tuple[int, int]]:
+        """Records that were durable and cannot be read, first and last of each gap; complete once
+        all records were read."""
+        return ()
