@@ -108,6 +108,7 @@ bench: $(VENV)/dev $(VENV)/spark $(VENV)/kernel $(VENV)/peers  ## speed of group
 	@$(BIN)/python bench/growth.py --out out/growth
 	@$(BIN)/python bench/buffer.py
 	@$(BIN)/python bench/journal.py
+	@$(BIN)/python bench/durable_log.py
 	@$(BIN)/python bench/simulator.py
 	@$(BIN)/python bench/view_change.py
 	@$(BIN)/python bench/ordered.py --against jgroups,corosync

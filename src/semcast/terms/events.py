@@ -82,6 +82,7 @@ DRAINED: Final = "drained"
 ORDER: Final = "order"
 AGE: Final = "age"
 DISK: Final = "disk"
+OLD_DISK: Final = "old-disk"
 INTEREST: Final = "interest"  # of a skip: the application declined the message
 NOT_PRIMARY: Final = "0"
 UPDATE: Final = "update"
