@@ -8,7 +8,7 @@ SEMCAST := $(BIN)/semcast
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEEDS  ?= 2000
 KERNEL := $(addprefix src/semcast/kernel/,reader.py run.py packing.py plain.py compiled.pxd) hatch_build.py
-PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total primary-backup
+PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total primary-backup replicated-data
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
 .DEFAULT_GOAL := help

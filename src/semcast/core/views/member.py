@@ -46,9 +46,12 @@ from semcast.terms.views import (
 
 
 class ViewMember(Machine):
-    """Lives as long as one incarnation of the process."""
+    """Lives as long as one incarnation of the process.  Partitionable views get ids above
+    `highest`, which an earlier incarnation knew."""
 
-    def __init__(self, recipe: ViewRecipe, life: Incarnation, rng: Random, now: float) -> None:
+    def __init__(
+        self, recipe: ViewRecipe, life: Incarnation, rng: Random, now: float, highest: ViewId = 0
+    ) -> None:
         self.recipe = recipe
         self.life = life
         self.rng = rng
@@ -56,7 +59,7 @@ class ViewMember(Machine):
         self.policy: ViewPolicy = (
             PrimaryViews(recipe, life, self.suspicion, rng)
             if recipe.is_primary
-            else PartitionableViews(recipe, life, self.suspicion)
+            else PartitionableViews(recipe, life, self.suspicion, highest)
         )
         self.transfer = StateTransfer(recipe)
         self.guard = LineageGuard(recipe, life)
