@@ -1,8 +1,8 @@
 """Semantically reliable multicast: fast-changing state, current at many processes at once."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # not that of typing, which takes longer to import than all of this
 if TYPE_CHECKING:
     from semcast.runtime.application import sync as sync
     from semcast.runtime.application.client import Client as Client
@@ -69,7 +69,7 @@ __all__ = [  # noqa: PLE0604
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "sync":
         return importlib.import_module("semcast.runtime.application.sync")
     if name not in _HOMES:

@@ -2,6 +2,6 @@
 
 import sys
 
-from semcast.cli.main import main
+from semcast.cli.entry import main
 
 sys.exit(main())

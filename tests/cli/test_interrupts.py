@@ -41,9 +41,34 @@ COMMANDS = {
     "sweep": ("sweep", "slow-receiver", "--grid", "seconds=100000", "--out", "OUT"),
     "figures": ("figures", "all", "--out", "OUT"),
     "figures on Spark": ("figures", "all", "--master", "local[2]", "--out", "OUT"),
+    "spark-archive": ("spark-archive",),
+}
+# As the installed command does, but Ctrl-C comes so many seconds after the entry expects it first.
+EARLY = """
+import os, signal, sys, threading
+real, pending = signal.signal, [threading.Timer(float(sys.argv.pop(1)), os.kill, (os.getpid(), 2))]
+def expect(number, handler):
+    before = real(number, handler)
+    if pending:
+        pending.pop().start()
+    return before
+signal.signal = expect
+from semcast.cli.entry import main
+sys.exit(main())
+"""
+MOMENTS_S = (0.0, 0.03, 0.1, 0.2, 0.3, 0.5, 0.8)
+SHORT = {
+    "help": ("--help",),
+    "explain": ("explain", "TRACE", "--out", "OUT"),
+    "doctor": ("doctor",),
+    "keys": ("keys", "list"),
+    "check": ("check", "TRACE"),
+    "profile": ("profile", "TRACE"),
+    "members": ("members",),
+    "model": ("model", "gossip", "--members", "100", "--reached", "50", "--error", "1e-6"),
 }
 
-STARTING = {"check", "profile", "figures on Spark"}  # for seconds, the JVM
+STARTING = {"check", "profile", "figures on Spark", "spark-archive"}  # for seconds, the JVM
 
 
 def interrupt(
@@ -59,6 +84,8 @@ def interrupt(
         "XDG_RUNTIME_DIR": str(tmp_path),
         "XDG_STATE_HOME": str(tmp_path),
         "SEMCAST_KEYS": str(tmp_path / "keys"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path),
     }
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
@@ -108,6 +135,56 @@ def test_a_command(name, tmp_path, trace):
     out = ended(process)
     assert "Traceback" not in out, out
     assert process.returncode in (0, 130), out
+    left = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
+    assert not [
+        path for path in left if path.startswith(("semcast-spark", "cache/semcast/classes/"))
+    ]
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_command_while_it_starts_works_and_ends(name, tmp_path, trace):
+    words = {"OUT": str(tmp_path / "out"), "TRACE": str(trace)}
+    argv = [words.get(word, word) for word in SHORT[name]]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", EARLY, str(moment_s), *argv],
+            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "SEMCAST_KEYS": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for moment_s in MOMENTS_S
+    ]
+    for process in processes:
+        out = ended(process)
+        assert "Traceback" not in out, out
+        assert "KeyboardInterrupt" not in out, out
+        assert process.returncode in (0, 2, 130), out
+    assert processes[0].returncode == 130
+
+
+def test_an_interrupt_that_python_cannot_raise_comes_again():
+    """Errors in a function that is called when an object goes are printed and forgotten."""
+    code = """
+import os, signal, sys, time, weakref
+from semcast.cli import entry, main
+def work(arguments):
+    item = {1}
+    last = weakref.ref(item, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    with main._quiet_interrupts():
+        del item
+        time.sleep(60)
+main._run = work
+sys.exit(entry.main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))

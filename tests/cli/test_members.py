@@ -206,7 +206,7 @@ def test_a_sender_that_is_blocked_again_and_again_is_held_up_once(snapshot):
     ]
 
 
-def seen(number, *members, status="member", suspected=()):
+def seen(number, *members, status="member", suspected=(), excluded_s=None):
     return ViewSnapshot(
         id=number,
         members=list(members),
@@ -214,6 +214,7 @@ def seen(number, *members, status="member", suspected=()):
         is_primary=status == "member",
         needed=len(members) // 2 + 1,
         suspected=list(suspected),
+        excluded_s=excluded_s or {},
     )
 
 
@@ -249,6 +250,11 @@ def test_changes_of_views(snapshot):
         (look(three), look(worried), ["quotes  ada suspects cy"]),
         (look(worried), look(three), ["quotes  ada no longer suspects cy"]),
         (look(three, three), look(two, two), ["quotes  view 2: ada, bob; cy left"]),
+        (
+            look(three, three),
+            look(seen(2, "ada", "bob", excluded_s={"cy": 0.74}), two),
+            ["quotes  view 2: ada, bob; cy was excluded after 0.7 s of silence"],
+        ),
         (look(two), look(seen(3, "ada", "cy")), ["quotes  view 3: ada, cy; cy joined; bob left"]),
         # A member that comes back was in no view and says nothing about the one before.
         (

@@ -61,10 +61,15 @@ def test_a_broken_promise_is_told_with_the_events_that_prove_it(
         "violations": 0,
         "obligations": 0,
         "examples": [],
+        "runs": 0,
+        "broken_runs": 0,
     }
+    broken = done.answer["properties"]["fifo_order"]
+    assert (broken["violations"], broken["runs"], broken["broken_runs"]) == (1, 1, 1)
     lines = done.err.splitlines()
     assert lines[0].startswith("FAIL  1 of 2 guarantees broken (6 events, ")
-    assert "fifo_order  1  process 1 delivered 0:1 after 0:2" in done.err
+    assert "fifo_order  1 violation" in lines
+    assert "  run 1: process 1 delivered 0:1 after 0:2" in done.err
     assert "    b         1.00 ms  deliver a:1  <- first event that differs" in lines
     assert "of one sender out of order (SRM §4.2)" in " ".join(done.err.split())
     assert f"  see it:  semcast explain {tmp_path / 'trace'} --run 1 --around 1:2" in lines
@@ -80,7 +85,7 @@ def test_what_nothing_could_have_broken_has_not_passed(semcast, record, tmp_path
     assert found["purge_safety"]["status"] == "not exercised"
     assert found["purge_safety"]["obligations"] == 0
     assert found["purge_safety"]["reason"] == "no event that it judges was recorded"
-    assert "not exercised: 1, purge_safety" in done.err
+    assert "not exercised: 1 (-v: which, and why)" in done.err
     assert "ok: at_most_once" in done.err
 
 
@@ -123,7 +128,7 @@ def test_all_ways_answer_alike(semcast, tmp_path, protocol, monkeypatch) -> None
     on_spark = semcast("check", tmp_path / "trace", "--master", "local[2]", "--json").answer
     for found in (*here["properties"].values(), *on_spark["properties"].values()):
         if found["status"] == "pass":
-            del found["reason"]  # Spark counts each lineage as a run.
+            del found["reason"], found["runs"]  # Spark counts each lineage as a run.
             assert found.pop("obligations") > 0  # Queries count the events that they judge.
     assert here == on_spark
     assert Counter(found["status"] for found in here["properties"].values())["pass"] > 5
@@ -181,8 +186,17 @@ def test_a_screen_has_room_for_one_process_of_each_side(semcast, tmp_path) -> No
         recorder.run(3)
     done = semcast("check", tmp_path / "trace")
     assert {line.split()[0] for line in done.out.splitlines() if " ms  " in line} == {"p0", "p1"}
-    assert "    and p2, p3, p4 (-v: all)\n" in done.out
+    assert "more, also of p2, p3, p4 (-v: all)\n" in done.out
     assert "    p2 " in semcast("check", tmp_path / "trace", "-v").out
+
+
+def test_a_violation_is_told_with_the_number_of_runs(semcast, tmp_path, way) -> None:
+    with recorded_swarm(tmp_path / "trace", "s-rm", "forget-purged") as recorder:
+        broken = sum(recorder.run(seed).count > 0 for seed in range(1, 5))
+    assert 0 < broken < 4
+    done = semcast("check", tmp_path / "trace", *way)
+    [line] = [line for line in done.out.splitlines() if line.startswith("agreement ")]
+    assert line.endswith(f" violations in {broken} of 4 runs")
 
 
 def test_the_output_fits_any_terminal(semcast, tmp_path, monkeypatch) -> None:
@@ -196,3 +210,4 @@ def test_the_output_fits_any_terminal(semcast, tmp_path, monkeypatch) -> None:
         lines = semcast("check", "t").out.splitlines()
         assert max(map(len, lines)) <= columns, lines
         assert len(lines) > 10
+        assert len(lines) <= 24 or columns < 80, lines

@@ -21,7 +21,7 @@ def slow(name):
     )
 
 
-def view(number, *members, status="member"):
+def view(number, *members, status="member", excluded_s=None):
     return ViewSnapshot(
         id=number,
         members=list(members),
@@ -29,6 +29,7 @@ def view(number, *members, status="member"):
         is_primary=True,
         needed=2,
         suspected=[],
+        excluded_s=excluded_s or {},
     )
 
 
@@ -68,6 +69,12 @@ def test_a_blocked_sender_is_logged_once(lines, snapshot):
     ((level, line),) = lines(*states)
     assert level == "WARNING"
     assert "blocked for 80 % of the last 1 s by bob; use a larger buffer" in line
+
+
+def test_a_member_that_was_silent_did_not_leave(lines, snapshot):
+    before, after = view(1, "ada", "bob", "cy"), view(2, "ada", "bob", excluded_s={"cy": 0.51})
+    [(_, line)] = lines(snapshot("ada", view=before), snapshot("ada", view=after))
+    assert line == "group quotes: view 2: ada, bob; cy was excluded after 0.5 s of silence"
 
 
 def test_views_joins_leaves_minorities_and_exclusions(lines, snapshot, peer):

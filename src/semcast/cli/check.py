@@ -3,6 +3,8 @@
 A trace of up to two million events is judged in this process, unless Spark is asked for.
 """
 
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -12,7 +14,15 @@ import typer
 from semcast.cli.check_view import show
 from semcast.cli.commands import Json
 from semcast.cli.output import Output
-from semcast.cli.spark_options import LOCAL, Conf, OptionalMaster, Remote, some_target, target_of
+from semcast.cli.spark_options import (
+    LOCAL,
+    STARTING,
+    Conf,
+    OptionalMaster,
+    Remote,
+    some_target,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from semcast.pipeline.spark_session import SparkTarget
@@ -73,9 +83,9 @@ def check(
     check_range("skew_ms", 0.0 if skew_ms is None else skew_ms, 0.0)
     output, began = Output(json), monotonic()
     spare_pandas()
-    count = count_events(root_of(trace))  # A directory that is not a trace is refused here.
+    root = root_of(trace)  # A directory that is not a trace is refused here.
     target = some_target(master, remote, conf)
-    if target is None and count <= EVENTS_MAX:
+    if target is None and count_events(root) <= EVENTS_MAX:
         output.progress(f"checking {trace} in this process")
         skew_s = None if skew_ms is None else skew_ms / 1e3
         found, where = judge(trace, properties or None, skew_s=skew_s), "in this process"
@@ -83,7 +93,7 @@ def check(
         target = target or target_of(LOCAL)
         found, where = _on_spark(output, target, trace, properties or None, skew_ms), "on Spark"
     took = f"{monotonic() - began:.1f} s {where}"
-    show(output, trace, found, took, is_verbose=verbose, is_readable=count <= EVENTS_MAX)
+    show(output, trace, found, took, is_verbose=verbose, is_readable=found.events <= EVENTS_MAX)
     facts = facts_of(found)
     if not properties:
         keep(trace, CHECK, facts)
@@ -98,12 +108,16 @@ def _on_spark(
     properties: list[str] | None,
     skew_ms: float | None,
 ) -> "CheckVerdict":
-    from semcast.pipeline.check import verdict
-    from semcast.pipeline.check.run_facts import with_skew
-    from semcast.pipeline.reading.trace import read_trace
     from semcast.pipeline.spark_session import session
 
-    with output.waiting(f"starting Spark, then checking {trace}"), session(target) as spark:
+    with (
+        output.waiting(f"{STARTING}, then checking {trace}"),
+        session(target, partial(import_module, "semcast.pipeline.check.verdict")) as spark,
+    ):
+        from semcast.pipeline.check import verdict
+        from semcast.pipeline.check.run_facts import with_skew
+        from semcast.pipeline.reading.trace import read_trace
+
         recorded = read_trace(spark, trace)
         if skew_ms is not None:
             recorded = with_skew(recorded, skew_ms)

@@ -1,10 +1,11 @@
 """The verdict of `semcast check` for people: the answer, then both sides of what broke."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from semcast.cli.output import Output, wrapped
+from semcast.cli.output import Output, count_of, wrapped
 from semcast.terms.palette import HOLDS, WRONG
 from semcast.terms.rules import GUARANTEE_RULES
 
@@ -17,7 +18,7 @@ _DETAILS: Final = (
     *(("peer", "peer"), ("client", "client"), ("request", "request"), ("version", "version")),
     ("note", "note"),
 )
-_NAMES_SHOWN: Final = 3
+_STEPS_SHOWN: Final = 4  # of each process
 
 
 def show(
@@ -68,8 +69,10 @@ def _show_broken(
 ) -> None:
     longest, widest = max(map(len, broken)), max(len(f"{r.violations:,}") for r in broken.values())
     for name, result in broken.items():
-        what = result.examples[0].what if result.examples else result.reason
-        output.print_text(f"{name:<{longest}}  {result.violations:>{widest},}  {what}")
+        count = count_of(result.violations, "violation")
+        indent = " " * (widest - len(f"{result.violations:,}"))
+        runs = f" in {result.broken_runs:,} of {result.runs:,} runs" if result.runs > 1 else ""
+        output.print_text(f"{name:<{longest}}  {indent}{count}{runs}")
     name, result = next(iter(broken.items()))
     if result.examples:
         example = result.examples[0]
@@ -100,26 +103,43 @@ def _show_story(
     if way is None:
         output.print_text(*_transcript(example))
     else:
-        output.print_text(f"  run {way.run_id}: the way of message {way.message}")
-        widest = max(len(step.process) for step in way.steps)
-        processes = dict.fromkeys(step.process for step in way.steps)
-        shown = processes if is_verbose else _both_sides(way.steps)
-        for step in (step for step in way.steps if step.process in shown):
-            time = "" if step.ms is None else f"{step.ms:,.2f} ms"
-            mark = "  <- first event that differs" if step.is_difference else ""
-            colour = WRONG if step.is_difference or step.ms is None else None
-            output.print_text(
-                f"    {step.process:<{widest}}  {time:>14}  {step.text}{mark}", colour=colour
-            )
-        others = [process for process in processes if process not in shown]
-        if others:
-            output.print_text(f"    and {', '.join(others)} (-v: all)")
+        output.print_text(f"  run {way.run_id}: {example.what}")
+        steps = way.steps if is_verbose else _essential(way.steps)
+        _show_steps(output, steps)
+        if len(steps) < len(way.steps):
+            others = sorted({step.process for step in way.steps} - {s.process for s in steps})
+            also = f", also of {', '.join(others)}" if others else ""
+            left = len(way.steps) - len(steps)
+            output.print_text(f"    and {count_of(left, 'event')} more{also} (-v: all)")
     output.print_text(*wrapped(f"  why it matters: {rule.sentence} ({rule.source})", indent="    "))
     run = f" --run {example.run_id}"
     around = f" --around {way.around}" if way is not None else ""
     output.print_command("  see it:  ", f"semcast explain {trace}{run}{around}")
     if way is not None and way.replay:
         output.print_command("  replay:  ", way.replay)
+
+
+def _show_steps(output: Output, steps: Sequence["Step"]) -> None:
+    """The way of a message, an event on each line."""
+    widest = max(len(step.process) for step in steps)
+    for step in steps:
+        time = "" if step.ms is None else f"{step.ms:,.2f} ms"
+        mark = "  <- first event that differs" if step.is_difference else ""
+        colour = WRONG if step.is_difference or step.ms is None else None
+        output.print_text(
+            f"    {step.process:<{widest}}  {time:>14}  {step.text}{mark}", colour=colour
+        )
+
+
+def _essential(steps: Sequence["Step"]) -> list["Step"]:
+    """The first events of both sides, the one that differs, and what is missing."""
+    both, count, essential = _both_sides(steps), Counter[str](), []
+    for step in steps:
+        count[step.process] += 1
+        is_needed = step.is_difference or step.ms is None
+        if step.process in both and (is_needed or count[step.process] <= _STEPS_SHOWN):
+            essential.append(step)
+    return essential
 
 
 def _both_sides(steps: Sequence["Step"]) -> set[str]:
@@ -137,9 +157,7 @@ def _show_unjudged(
 ) -> None:
     """Properties that were not judged: their number, or with the reasons if asked."""
     if not is_verbose:
-        names = list(results)
-        shown = " ".join(names[:_NAMES_SHOWN]) + (" …" if names[_NAMES_SHOWN:] else "")
-        output.print_text(*wrapped(f"{status}: {len(names)}, {shown} (-v: all, with reasons)"))
+        output.print_text(f"{status}: {len(results)} (-v: which, and why)")
         return
     by_reason: dict[str, list[str]] = {}
     for name, result in results.items():

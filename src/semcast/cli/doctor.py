@@ -1,7 +1,7 @@
 """`semcast doctor`: whether live groups work on this machine, and how to fix what does not."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import chain
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,9 +22,17 @@ UNFIT: Final = 2  # the exit code of an environment in which live groups do not 
 SECTIONS: Final = {
     "software": ("python", "semcast", "msgspec", "cryptography", "kernel", "uvloop"),
     "network": ("udp", "tcp", "multicast", "group", "socket buffers"),
-    "machine": ("clock", "wall clock", "incarnation", "control sockets", "open files", "data"),
+    "machine": ("clock", "wall clock", "incarnation", "control sockets", "open files"),
     "keys": ("keys",),
-    "extras": ("pyarrow", "prometheus-client", "pyspark", "pandas", "grpcio", "java"),
+    "extras": (
+        "pyarrow",
+        "prometheus-client",
+        "pyspark",
+        "pandas",
+        "grpcio",
+        "java",
+        "class archive",
+    ),
 }
 OPTIONAL: Final = "extras"
 MARKS: Final = {"ok": "[ok]", "warn": "[! ]", "fail": "[XX]"}
@@ -45,9 +53,6 @@ def doctor(
         str | None,
         typer.Option(metavar="NAME", help="Also check the multicast address of this group."),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also verify the durable log in there.")
-    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print every check in a table.")
     ] = False,
@@ -62,8 +67,9 @@ def doctor(
 
     if group is not None:
         parse_name(group, "group")
-    output, checks = Output(json), []
-    for check in run_checks(interface, group, data):
+    output = Output(json)
+    checks = []
+    for check in chain(run_checks(interface, group), class_archive()):
         output.progress(check.name)
         checks.append(check)
     verdict = overall_status(checks)
@@ -77,6 +83,23 @@ def doctor(
     output.print_json({"checks": checks, "verdict": verdict})
     if verdict == FAIL:
         raise typer.Exit(UNFIT)
+
+
+def class_archive() -> "Iterator[DoctorCheck]":
+    """Whether there is an archive of Spark's Java classes, where there is a Spark."""
+    from importlib.util import find_spec
+
+    from semcast.pipeline.class_archive import find_archive
+    from semcast.runtime.operations.doctor import OK, WARN, DoctorCheck
+
+    if find_spec("pyspark") is None:
+        return
+    folder = find_archive()
+    if folder is not None:
+        yield DoctorCheck("class archive", OK, str(folder))
+        return
+    advice = "semcast spark-archive makes one; Spark then starts in less time"
+    yield DoctorCheck("class archive", WARN, "none for this Java and Spark", advice)
 
 
 def _row(check: "DoctorCheck") -> dict[str, object]:

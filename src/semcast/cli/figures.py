@@ -9,7 +9,7 @@ import typer
 
 from semcast.cli.commands import Jobs, Json, Seed
 from semcast.cli.output import Output, table
-from semcast.cli.spark_options import Conf, OptionalMaster, Remote, some_target
+from semcast.cli.spark_options import STARTING, Conf, OptionalMaster, Remote, some_target
 
 if TYPE_CHECKING:
     from semcast.experiments.figures import RenderedFigure
@@ -51,15 +51,10 @@ def figures(
     if names == ["list"]:
         _list(output)
         return
-    drawn = _renderer(some_target(master, remote, conf))(
-        names,
-        out,
-        jobs=jobs,
-        seed=seed,
-        quick=quick,
-        live=live,
-        on_progress=lambda done, of, point: output.bar(done, of, "runs", str(point)),
-    )
+    target = some_target(master, remote, conf)
+    options = {"jobs": jobs, "seed": seed, "quick": quick, "live": live}
+    with output.waiting(STARTING if target else "running the first simulations"):
+        drawn = _renderer(target)(names, out, on_progress=_progress(output), **options)
     output.print_text(f"drew {len(drawn)} figures into {out}", "", *table(drawn))
     output.next(f"open {out / 'index.html'}")
     output.print_json({"figures": drawn})
@@ -72,6 +67,10 @@ def _list(output: Output) -> None:
     output.print_text(*table(rows))
     output.next("semcast figures stock --quick", "semcast figures all --quick")
     output.print_json({"figures": rows})
+
+
+def _progress(output: Output) -> Callable[[int, int, object], None]:
+    return lambda done, of, point: output.bar(done, of, "runs", str(point))
 
 
 def _renderer(target: "SparkTarget | None") -> Callable[..., list["RenderedFigure"]]:

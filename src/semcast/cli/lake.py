@@ -9,6 +9,7 @@ from semcast.cli.commands import CommandGroup, Json, new_app
 from semcast.cli.output import Output, table
 from semcast.cli.spark_options import (
     LOCAL,
+    STARTING,
     Conf,
     KeyColumn,
     KindColumn,
@@ -54,14 +55,17 @@ def ingest(
     """Add traces or keyed files to the lake.  A source that is already there is skipped."""
     columns = _columns(key, order, sender, kind)
     target = target_of(master, remote, conf)
+    from semcast.pipeline.lake.ingest import examine
     from semcast.pipeline.lake.ingest import ingest as take_in
     from semcast.pipeline.lake.lake import Lake
     from semcast.pipeline.spark_session import session
 
     output = Output(json)
+    for each in source:
+        examine(each, columns)  # What is no source is said before Spark starts.
     batches: list[LakeBatch] = []
     known: list[str] = []
-    with output.waiting("starting Spark"), session(target) as spark:
+    with output.waiting(STARTING), session(target) as spark:
         for each in source:
             batch, is_new = take_in(spark, Lake(lake), each, columns, output.progress)
             if is_new:
@@ -116,7 +120,7 @@ def compact(
     opened = Lake(lake)
     opened.snapshot()  # What is no lake is said before Spark starts.
     output = Output(json)
-    with output.waiting("starting Spark"), session(target) as spark:
+    with output.waiting(STARTING), session(target) as spark:
         before, after = merge(spark, opened, on_progress=output.progress)
     output.print_text(f"merged {before:,} files into {after:,}; the old ones are still there")
     output.next(f"semcast lake vacuum {lake}")

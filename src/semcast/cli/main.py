@@ -39,6 +39,7 @@ from semcast.cli import (
     report,
     request,
     sim,
+    spark_archive,
     sweep,
     top,
 )
@@ -65,7 +66,7 @@ class RootCommands(CommandGroup):
         "Check and measure": ("sim", "check", "explain", "bench"),
         "Data": ("profile", "lake", "sweep", "report"),
         "Papers": ("figures", "model"),
-        "Shell": ("completion",),
+        "Setup": ("spark-archive", "completion"),
     }
 
 
@@ -88,6 +89,7 @@ for function, example in (
     (sweep.sweep, sweep.EXAMPLE),
     (report.report, report.EXAMPLE),
     (figures.figures, figures.EXAMPLE),
+    (spark_archive.spark_archive, spark_archive.EXAMPLE),
     (completion.completion, completion.EXAMPLE),
 ):
     app.command(epilog=example)(function)

@@ -153,7 +153,7 @@ class Output:
         if 0 < done < total and elapsed_s >= TIME_LEFT_AFTER_S:
             left += f" · {clock(elapsed_s * (total - done) / done)} left"
         filled = bar(done / total if total else 1.0, BAR_COLUMNS)
-        STDERR.progress(f"{label}{filled:<{BAR_COLUMNS}} {done:,} of {total:,} {noun}{left}")
+        self.progress(f"{label}{filled:<{BAR_COLUMNS}} {done:,} of {total:,} {noun}{left}")
 
     @contextmanager
     def waiting(self, reason: str, limit_s: float | None = None) -> Iterator[None]:

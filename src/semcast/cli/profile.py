@@ -1,6 +1,6 @@
 """`semcast profile`: how far apart related messages of a stream lie, and what to do about it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from semcast.cli.output import Output
 from semcast.cli.profile_view import show
 from semcast.cli.spark_options import (
     LOCAL,
+    STARTING,
     Conf,
     KeyColumn,
     KindColumn,
@@ -139,15 +140,17 @@ def _profile_trace(
     """The profile, and where it was made."""
     from semcast.pipeline.profile.local_profile import fits_trace, profile_trace
     from semcast.pipeline.profile.trace_counts import open_trace
+    from semcast.traces.trace_files import root_of
 
-    splits = open_trace(source)  # A directory that is not a trace is refused here.
-    if target is None and fits_trace(splits):
+    if target is None and fits_trace(splits := open_trace(source)):
         output.progress(f"reading {source} in this process")
         return profile_trace(splits, rates), HERE
     from semcast.pipeline.profile import spark_profile
 
-    with _spark(output, source, target) as spark:
-        return spark_profile.profile_trace(spark, source, rates), ON_SPARK
+    root_of(source)  # A directory that is not a trace is refused here, before anything starts.
+    splits = []
+    with _spark(output, source, target, lambda: splits.extend(open_trace(source))) as spark:
+        return spark_profile.profile_trace(spark, source, rates, splits), ON_SPARK
 
 
 def _profile_file(
@@ -172,11 +175,20 @@ def _profile_file(
 
 
 @contextmanager
-def _spark(output: Output, source: Path, target: "SparkTarget | None") -> "Iterator[SparkSession]":
+def _spark(
+    output: Output,
+    source: Path,
+    target: "SparkTarget | None",
+    meanwhile: Callable[[], None] = lambda: None,
+) -> "Iterator[SparkSession]":
+    """A session; `meanwhile` is called while Spark starts."""
     from semcast.pipeline.profile.spark_profile import SPARK_CONF
     from semcast.pipeline.spark_session import session
 
     given = target or target_of(LOCAL)
     target = replace(given, conf={**SPARK_CONF, **given.conf})
-    with output.waiting(f"starting Spark, then reading {source}"), session(target) as spark:
+    with (
+        output.waiting(f"{STARTING}, then reading {source}"),
+        session(target, meanwhile) as spark,
+    ):
         yield spark

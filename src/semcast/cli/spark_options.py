@@ -27,6 +27,7 @@ Conf: TypeAlias = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeat for more.")
 ]
 LOCAL = "local[*]"
+STARTING = "starting Spark, usually within 10 s"
 
 KeyColumn: TypeAlias = Annotated[
     str | None,

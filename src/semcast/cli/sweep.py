@@ -16,7 +16,7 @@ from semcast.cli.output import (
     table,
     width,
 )
-from semcast.cli.spark_options import Conf, OptionalMaster, Remote, some_target
+from semcast.cli.spark_options import STARTING, Conf, OptionalMaster, Remote, some_target
 from semcast.terms.errors import ConfigError
 from semcast.terms.palette import HOLDS, WRONG
 
@@ -80,10 +80,10 @@ def sweep(
             "live: cannot run on Spark; remove --live, or --master, --remote and --conf"
         )
     output = Output(json)
-    output.progress("starting")
-    swept = run_sweep(
-        planned, out, target, on_progress=lambda so_far: output.progress(_progress(so_far))
-    )
+    with output.waiting("starting the first run" if live else STARTING):
+        swept = run_sweep(
+            planned, out, target, on_progress=lambda so_far: output.progress(_progress(so_far))
+        )
     _tell(output, swept)
     return 1 if swept.failed or swept.violations else 0
 

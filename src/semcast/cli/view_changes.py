@@ -68,16 +68,29 @@ def view_changes(
     for (group, number, members), views_before in sorted(entered.items()):
         before_members = max(views_before, key=len, default=members)
         line = f"{group}  view {number}: {', '.join(members)}"
-        for word, names in (
-            ("joined", [name for name in members if name not in before_members]),
-            ("left", [name for name in before_members if name not in members]),
-        ):
-            line += f"; {', '.join(names)} {word}" if names else ""
+        joined = [name for name in members if name not in before_members]
+        line += f"; {', '.join(joined)} joined" if joined else ""
+        silent_s = _excluded_s(snapshot for snapshot in new.values() if snapshot.group == group)
+        gone = [name for name in before_members if name not in members]
+        left = [name for name in gone if (number, name) not in silent_s]
+        line += f"; {', '.join(left)} left" if left else ""
+        for name in gone:
+            if (number, name) in silent_s:
+                line += f"; {name} was excluded after {silent_s[number, name]:.1f} s of silence"
         yield line
     for key, snapshot in new.items():
         if key in old and snapshot.view is not None and (before := old[key].view) is not None:
             who = f"{snapshot.group}  {snapshot.name}"
             yield from (f"{who} {what}" for what in _differences(before, snapshot.view))
+
+
+def _excluded_s(snapshots: Iterable["Snapshot"]) -> dict[tuple[int, str], float]:
+    """By view and name, how long a member that is not in that view had been silent, at most."""
+    found: dict[tuple[int, str], float] = {}
+    for view in (snapshot.view for snapshot in snapshots if snapshot.view is not None):
+        for name, silent_s in view.excluded_s.items():
+            found[view.id, name] = max(silent_s, found.get((view.id, name), 0.0))
+    return found
 
 
 def _differences(old: "ViewSnapshot", new: "ViewSnapshot") -> Iterator[str]:

@@ -80,7 +80,7 @@ class Referee:
     def __init__(self, case: AnyCase) -> None:
         recipe = case.recipe
         self.case = case
-        names = ("copies", "recovery", "servers", "quorum_sets")
+        names = ("copies", "recovery")
         self.monitors = Monitors(
             recipe.protocol,
             recipe.order,

@@ -27,7 +27,6 @@ from semcast.faults.schedule import (
     OneWayCut,
     Partition,
     Pause,
-    SlowDisk,
     is_cut,
 )
 
@@ -35,7 +34,6 @@ Fault: TypeAlias = (
     Partition
     | OneWayCut
     | Pause
-    | SlowDisk
     | ClockJump
     | Crash
     | FailpointCrash
@@ -72,7 +70,6 @@ __all__ = [
     "OneWayCut",
     "Partition",
     "Pause",
-    "SlowDisk",
     "Uniform",
     "is_cut",
     "truncate_effects",

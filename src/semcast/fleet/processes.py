@@ -123,8 +123,12 @@ class Fleet:
         self.killed_ns: dict[str, int] = {}  # likewise, also of those that were started anew
 
     def __enter__(self) -> Self:
-        for plan in self._plans:
-            self._processes[plan.name] = self._launch(plan)
+        try:
+            for plan in self._plans:
+                self._processes[plan.name] = self._launch(plan)
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def _launch(self, plan: WorkerPlan) -> LiveProcess:
@@ -137,6 +141,9 @@ class Fleet:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         for process in self._processes.values():
             process.close()
 

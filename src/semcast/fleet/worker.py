@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 from itertools import cycle, repeat
 from math import inf
+from os import _exit as exit_process
 from os import sysconf
 from resource import RUSAGE_SELF, getpagesize, getrusage
 from time import monotonic, monotonic_ns
@@ -41,6 +42,7 @@ from semcast.terms.items import Item, item_tag
 from semcast.terms.messages import Update
 from semcast.traces.journal import Journal
 
+LEFT_ALONE: Final = 2  # exit code
 TICK_S: Final = 0.1
 TURN_S: Final = 0.001  # between two looks at what is due
 CATCH_UP_MAX_S: Final = 0.05  # A sender that was held up longer does not make up for it.
@@ -336,12 +338,13 @@ def join_group(plan: WorkerPlan) -> AbstractAsyncContextManager[WorkerChannel]:
 async def work(join: Connect, spent_s: Callable[[], float]) -> None:
     """One life."""
     stdin = await commands()
-    plan = msgspec.json.decode(await stdin.readline(), type=WorkerPlan)
+    plan = msgspec.json.decode(await _line(stdin), type=WorkerPlan)
+    starting = asyncio.create_task(_line(stdin))  # If it ends instead, nobody waits for a join.
     async with join(plan) as group:
         worker = Worker(plan, group, spent_s)
         send_report(WorkerReport(is_ready=True))
         taking = asyncio.create_task(worker.take())
-        start = msgspec.json.decode(await stdin.readline(), type=StartSignal)
+        start = msgspec.json.decode(await starting, type=StartSignal)
         await asyncio.sleep(start.at - monotonic())
         worker.begin(start.at)
         doing = [asyncio.create_task(worker.tick())]
@@ -360,6 +363,11 @@ async def work(join: Connect, spent_s: Callable[[], float]) -> None:
     send_report(WorkerReport(result=result))
 
 
+async def _line(stdin: asyncio.StreamReader) -> bytes:
+    """A line that this process cannot do without; it ends if whoever launched it is gone."""
+    return await stdin.readline() or exit_process(LEFT_ALONE)
+
+
 async def follow(stdin: asyncio.StreamReader, group: WorkerChannel) -> None:
     """Carry out commands until one says stop, or nobody is there any more."""
     async for line in stdin:
@@ -371,8 +379,8 @@ async def follow(stdin: asyncio.StreamReader, group: WorkerChannel) -> None:
 
 
 def main(join: Connect = join_group, spent_s: Callable[[], float] = cpu_s) -> int:
-    """Exit code 2 if the plan cannot be carried out; `spent_s` is what the channel costs so far,
-    if other processes work for it."""
+    """Exit code 2 if the plan cannot be carried out, or nobody reads the reports; `spent_s` is what
+    the channel costs so far, if other processes work for it."""
     Journal.converts_on_close = False  # The launcher converts all journals, and one at a time.
     # The launcher knows who is slow, and its terminal has other things to show.
     logging.getLogger("semcast.group").setLevel(logging.ERROR)
@@ -381,6 +389,8 @@ def main(join: Connect = join_group, spent_s: Callable[[], float] = cpu_s) -> in
     except semcast.SemcastError as error:
         send_report(WorkerReport(error=str(error)))
         return 2
+    except BrokenPipeError:
+        exit_process(LEFT_ALONE)
     return 0
 
 

@@ -23,6 +23,8 @@ class _Result(msgspec.Struct, frozen=True):
     violations: int
     obligations: int
     examples: list[_Example]
+    runs: int = 0  # not in what earlier versions wrote
+    broken_runs: int = 0
 
 
 class _Facts(msgspec.Struct, frozen=True):
@@ -43,6 +45,8 @@ def kept_verdict(trace: Path) -> CheckVerdict | None:
             violations=result.violations,
             obligations=result.obligations,
             examples=tuple(map(_example, result.examples)),
+            runs=result.runs,
+            broken_runs=result.broken_runs,
         )
         for name, result in facts.properties.items()
         if name in PROPERTIES and all(map(_is_shown, result.examples))

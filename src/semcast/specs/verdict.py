@@ -101,13 +101,16 @@ class ViolationExample:
 @dataclass(frozen=True, slots=True)
 class PropertyResult:
     """The result of one property: `violations` counts all, `examples` are the first few;
-    `obligations` says how often it could have been broken."""
+    `obligations` says how often it could have been broken.  It was judged on `runs`, and broken
+    on `broken_runs` of them."""
 
     status: str
     reason: str = ""
     violations: int = 0
     obligations: int = 0
     examples: tuple[ViolationExample, ...] = ()
+    runs: int = 0
+    broken_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,8 @@ def facts_of(found: CheckVerdict) -> dict[str, object]:
                 "reason": judged.reason,
                 "violations": judged.violations,
                 "obligations": judged.obligations,
+                "runs": judged.runs,
+                "broken_runs": judged.broken_runs,
                 "examples": [
                     {"run_id": one.run_id, "what": one.what, "events": list(one.events)}
                     for one in judged.examples
@@ -183,13 +188,14 @@ def result_of(
     name: str,
     runs: tuple[int, int],
     reasons: Iterable[str],
-    violations: int,
+    found: tuple[int, int],
     examples: Sequence[ViolationExample],
     obligations: int,
 ) -> PropertyResult:
     """The result of a property that was judged on the first of two numbers of runs, `runs`, of the
-    second; `reasons` say why it was not judged on the others."""
-    judged, of = runs
+    second; `reasons` say why it was not judged on the others.  `found` has the number of violations
+    and of runs with some."""
+    (judged, of), (violations, broken_runs) = runs, found
     if not judged:
         why = "; ".join(sorted(set(filter(None, reasons)))) or "the trace has no runs"
         return PropertyResult(NOT_APPLICABLE, why)
@@ -197,11 +203,12 @@ def result_of(
     if violations:
         what = examples[0].what
         reason = f"{what} ({on})" if on else what
-        found = max(obligations, violations)
-        return PropertyResult(FAIL, reason, violations, found, tuple(examples))
+        at_least = max(obligations, violations)
+        first = tuple(examples)
+        return PropertyResult(FAIL, reason, violations, at_least, first, judged, broken_runs)
     if not obligations:
-        return PropertyResult(NOT_EXERCISED, _NO_OBLIGATIONS.get(name, _NO_EVENTS))
-    return PropertyResult(PASS, on, obligations=obligations)
+        return PropertyResult(NOT_EXERCISED, _NO_OBLIGATIONS.get(name, _NO_EVENTS), runs=judged)
+    return PropertyResult(PASS, on, obligations=obligations, runs=judged)
 
 
 def shown(event: Event, attribute: str) -> dict[str, Any]:

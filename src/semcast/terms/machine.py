@@ -66,7 +66,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     `passed` counts the messages of all streams that were delivered, skipped or queued here, `held`
     those that are held for the application or for others, `queued` those that wait for the
     application, `unseen` of these those of views before the current one.  `lags` has, by rank, how
-    many own messages a peer is not known to have, `silent_s` for how long a process was not heard.
+    many own messages a peer is not known to have, `silent_s` for how long a process was not heard,
+    `excluded_s` for how long those had been silent that the view lacks for that reason.
     `is_drained`: everything known here is at every member; `owes_nothing`: everything that is here
     is.  `donor` is the process that the state is awaited from; `has_past`: earlier views, or state
     for others, are still kept.  Of a server: the `primary`, and how many requests its state has.
@@ -90,6 +91,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     shown: GroupView = NO_VIEW
     suspects: Collection[Pid] = ()
     silent_s: Mapping[Pid, float] = {}
+    excluded_s: Mapping[Pid, float] = {}
     donor: Pid | None = None
     has_past: bool = False
     discarded: Mapping[str, int] = {}

@@ -37,6 +37,21 @@ def test_a_crashed_member_is_put_out_within_a_second(world):
     assert {e.peer for e in group.events if e.kind == SUSPECT} == {1}
 
 
+def test_who_was_put_out_is_told_from_who_left(world):
+    group = world().start([1, 2, 3, 4])
+    assert group.members[1].status(group.now).excluded_s == {}
+    group.crash(3)
+    group.run(1.5)
+    for pid in (1, 2, 4):
+        [(silent, silent_s)] = group.members[pid].status(group.now).excluded_s.items()
+        assert silent == 3
+        assert group.recipe.timeout_s <= silent_s < 1.5
+    group.tell(4, LeaveGroup())
+    group.run(1.0)
+    assert group.members_of(1) == [1, 2]
+    assert group.members[1].status(group.now).excluded_s == {}
+
+
 def test_the_crash_of_the_coordinator_in_mid_change_is_survived(world):
     group = world().start([1, 2, 3, 4, 5])
     group.crash(5)

@@ -46,12 +46,9 @@ from semcast.terms.views import (
 
 
 class ViewMember(Machine):
-    """Lives as long as one incarnation of the process.  Partitionable views get ids above
-    `highest`, which an earlier incarnation knew."""
+    """Lives as long as one incarnation of the process."""
 
-    def __init__(
-        self, recipe: ViewRecipe, life: Incarnation, rng: Random, now: float, highest: ViewId = 0
-    ) -> None:
+    def __init__(self, recipe: ViewRecipe, life: Incarnation, rng: Random, now: float) -> None:
         self.recipe = recipe
         self.life = life
         self.rng = rng
@@ -59,7 +56,7 @@ class ViewMember(Machine):
         self.policy: ViewPolicy = (
             PrimaryViews(recipe, life, self.suspicion, rng)
             if recipe.is_primary
-            else PartitionableViews(recipe, life, self.suspicion, highest)
+            else PartitionableViews(recipe, life, self.suspicion)
         )
         self.transfer = StateTransfer(recipe)
         self.guard = LineageGuard(recipe, life)
@@ -71,6 +68,7 @@ class ViewMember(Machine):
         # By view: the current member, and for those who have not left it yet the one before.
         self.by_view: dict[ViewId, Member] = {}
         self.shown = NO_VIEW
+        self.excluded_s: dict[Pid, float] = {}  # from the current view: how long they were silent
         self.ready = 0  # what the application will take, before anything is shown
         self.ended = ""
         self.followed: Lineage = 0  # this life ended because a group of that lineage runs
@@ -242,6 +240,7 @@ class ViewMember(Machine):
             shown=self.shown,
             suspects=[pid for pid in pids if not watch.is_alive(pid)],
             silent_s={pid: now - at for pid, at in watch.heard.items()},
+            excluded_s=self.excluded_s,
             donor=self.transfer.donor if self.transfer.is_waiting else None,
             has_past=len(each) > 1 or bool(self.transfer.states),
             discarded=self.guard.discarded,
@@ -359,6 +358,9 @@ class ViewMember(Machine):
         self.transfer.request_state(self.view.id, donor, now, out)
 
     def _enter(self, view: GroupView, is_stateful: bool, now: float) -> None:
+        heard, gone = self.suspicion.heard, set(self.view.members) - set(view.members)
+        silent = sorted(pid for pid, _ in gone if pid in self.suspicion.suspects)
+        self.excluded_s = {pid: now - heard[pid] for pid in silent}
         self.guard.enter(view)
         recipe, rank = self.recipe.recipe_of(len(view.members)), view.members.index(self.life)
         self.members.append(Member(recipe, rank, self.rng, view))

@@ -66,6 +66,7 @@ def _add_from_queries(trace: TraceTables, names: Sequence[str], results: CheckRe
             name,
             runs=scope.runs,
             violations=row["violations"] if row is not None else 0,
+            broken_runs=row["broken_runs"] if row is not None else 0,
             examples=[_example(one) for one in (row["examples"] if row is not None else ())],
             obligations=obligations[name],
             reasons=filter(None, scope.reasons),
@@ -162,7 +163,9 @@ def _count_violations(trace: TraceTables, found: DataFrame | None) -> DataFrame:
     when = F.struct("run_id", last["ts_ns"], last["pid"], last["n"], "what")
     example = F.struct("run_id", "what", "events")
     tallies = found.groupBy("property").agg(
-        F.count("*").alias("violations"), F.min_by(example, when, EXAMPLES).alias("examples")
+        F.count("*").alias("violations"),
+        F.count_distinct("run_id").alias("broken_runs"),
+        F.min_by(example, when, EXAMPLES).alias("examples"),
     )
     return tallies.unionByName(events, allowMissingColumns=True)
 

@@ -72,6 +72,15 @@ def ingest(
     return Ingested(batch, is_new=True)
 
 
+def examine(source: str | Path, columns: KeyedColumns | None = None) -> None:
+    """Refuse what is not a source, by names, headers and footers alone."""
+    path = Path(source).absolute()
+    if columns is None:
+        _trace_files(path)
+    else:
+        keyed_source.open_source(path, columns)
+
+
 def _trace_files(path: Path) -> list[Path]:
     """The files of a trace whose processes have all ended."""
     if path.is_file():

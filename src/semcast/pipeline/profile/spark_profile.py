@@ -48,7 +48,7 @@ from semcast.pipeline.profile.profile import (
     make_profile,
     name_senders,
 )
-from semcast.pipeline.reading.file_splits import run_per_task
+from semcast.pipeline.reading.file_splits import FileSplit, run_per_task
 from semcast.pipeline.reading.keyed_files import read_validated
 from semcast.pipeline.reading.keyed_source import KeyedSource, open_source
 from semcast.pipeline.reading.keyed_text import KeyedColumns
@@ -71,9 +71,14 @@ class PartialCounts(NamedTuple):
     buckets: int
 
 
-def profile_trace(spark: SparkSession, path: Path, rates: Rates | None = None) -> Profile:
-    """The profile of the multicasts of a trace or a lake."""
-    splits = trace_counts.open_trace(path)
+def profile_trace(
+    spark: SparkSession,
+    path: Path,
+    rates: Rates | None = None,
+    splits: Sequence[FileSplit] | None = None,
+) -> Profile:
+    """The profile of the multicasts of a trace or a lake; `splits` if they were found before."""
+    splits = trace_counts.open_trace(path) if splits is None else splits
     # Small files are splits of their own, but need no task each to meet in.
     buckets = min(len(splits), splits[-1].place // trace_counts.SPLIT_ROWS + 1) if splits else 1
     count = partial(trace_counts.count_split, buckets)

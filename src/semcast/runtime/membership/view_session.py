@@ -76,7 +76,7 @@ class ViewSession(Session):
 
     async def _open(self) -> None:
         options, equipment = self.options, self.equipment
-        inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
+        inc, _ = await asyncio.gather(asyncio.to_thread(next_inc), self.equipment.flush())
         await equipment.open(frame_incarnation(inc))
         self.transport = equipment.transport
         self.recipe = options.recipe(self.transport.body_bytes, equipment.window_bytes)
@@ -295,9 +295,8 @@ class ViewSession(Session):
 
     def _on_no_return(self, error: BaseException) -> None:
         assert self.driver is not None
-        self.driver.end(
-            ExcludedFromGroup(f"the group excluded this member, and it cannot rejoin: {error}")
-        )
+        why = f"the group excluded this member, and it cannot rejoin: {error}"
+        self.driver.end(ExcludedFromGroup(why))
 
     async def _rejoin(self, driver: Driver) -> None:
         """The next incarnation of this process knows nothing, and joins."""
@@ -334,6 +333,7 @@ class ViewSession(Session):
             is_primary=self.port.view.is_primary,
             needed=quorum(len(members)) if self.recipe.is_primary and members else 1,
             suspected=[name_of(pid) for pid in sorted(status.suspects)],
+            excluded_s={name_of(pid): silent_s for pid, silent_s in status.excluded_s.items()},
         )
 
     def _standing(self) -> ViewMemberReport:

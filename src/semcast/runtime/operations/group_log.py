@@ -59,8 +59,14 @@ class GroupLog:
             return
         if new.id != old.id and new.id:
             joined = [f"{name} joined" for name in new.members if name not in old.members]
-            left = [f"{name} left" for name in old.members if name not in new.members]
-            changes = "; ".join(["", *joined, *left])
+            gone = [name for name in old.members if name not in new.members]
+            left = [f"{name} left" for name in gone if name not in new.excluded_s]
+            silent = [
+                f"{name} was excluded after {new.excluded_s[name]:.1f} s of silence"
+                for name in gone
+                if name in new.excluded_s
+            ]
+            changes = "; ".join(["", *joined, *left, *silent])
             log.info("group %s: view %d: %s%s", now.group, new.id, ", ".join(new.members), changes)
         if new.status == old.status:
             return

@@ -30,7 +30,8 @@ class ViewSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `status` is a word: joining, member, changing (between two views), minority (too few can be
     reached), excluded (the group went on without it), left.  `needed` is how many of `members` it
-    takes to go on; `suspected` names those of them that seem to have crashed.
+    takes to go on; `suspected` names those of them that seem to have crashed.  `excluded_s` has
+    those of the view before that are not in this one because they did not answer, and how long.
     """
 
     id: int
@@ -39,6 +40,7 @@ class ViewSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     is_primary: bool
     needed: int
     suspected: list[str]
+    excluded_s: dict[str, float] = {}
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,38 @@
+"""The first module of the command `semcast`: Ctrl-C ends it quietly from here to its last moment.
+
+Python would print a traceback if Ctrl-C came while modules are imported or while it shuts down.
+So this module imports nothing else before it has dealt with that.
+"""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+INTERRUPTED = 128 + signal.SIGINT
+_AGAIN_S = 0.05
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    signal.signal(signal.SIGINT, _exit)
+    sys.unraisablehook = _interrupt_again
+    from semcast.cli.main import main as run
+
+    return run()
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    """For the time when there is nothing to tidy up: before the command runs, and after it."""
+    os._exit(INTERRUPTED)
+
+
+def _interrupt_again(error: "sys.UnraisableHookArgs") -> None:
+    """Where Python cannot raise an error it prints and forgets it; but not Ctrl-C."""
+    if error.exc_type is not None and issubclass(error.exc_type, KeyboardInterrupt):
+        import threading
+
+        # Not at once: here it would be printed and forgotten, too.
+        threading.Timer(_AGAIN_S, os.kill, [os.getpid(), signal.SIGINT]).start()
+    else:
+        sys.__unraisablehook__(error)
