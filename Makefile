@@ -8,7 +8,7 @@ SEMCAST := $(BIN)/semcast
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 SEEDS  ?= 2000
 KERNEL := $(addprefix src/semcast/kernel/,reader.py run.py packing.py plain.py compiled.pxd) hatch_build.py
-PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total primary-backup
+PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total primary-backup replicated-data
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
 .DEFAULT_GOAL := help
@@ -112,6 +112,7 @@ bench: $(VENV)/dev $(VENV)/spark $(VENV)/kernel $(VENV)/peers  ## speed of group
 	@$(BIN)/python bench/growth.py --out out/growth
 	@$(BIN)/python bench/buffer.py
 	@$(BIN)/python bench/journal.py
+	@$(BIN)/python bench/durable_log.py
 	@$(BIN)/python bench/simulator.py
 	@$(BIN)/python bench/view_change.py
 	@$(BIN)/python bench/ordered.py --against jgroups,corosync

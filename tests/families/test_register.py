@@ -38,6 +38,7 @@ def registered(family):
 
 def test_every_protocol_is_found_and_makes_a_machine() -> None:
     recipes = {"fixed": {"members": 3}, "views": {}, "pubsub": {"members": 3}, "services": {}}
+    recipes["store"] = {"founders": (0, 1, 2)}
     for protocol in protocols():
         family = find(protocol)
         order = "total" if protocol == "vs" else family.orders[0]
@@ -81,7 +82,7 @@ def test_a_family_from_outside_is_found_while_it_is_registered() -> None:
 def test_what_is_taken_is_refused(changes, message) -> None:
     with pytest.raises(ConfigError, match=message):
         register(replace(TOY, **changes))
-    assert len(families()) == 4
+    assert len(families()) == 5
 
 
 def test_tags_inside_other_datagrams_count() -> None:

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from semcast.disk.log_header import LogOwner
+from semcast.disk.segment_log import open_log
 from semcast.runtime.operations import control, doctor
 from semcast.runtime.operations.doctor import DoctorCheck
 from semcast.runtime.operations.system_info import UdpCounters
 from semcast.runtime.storage import keyring
+from semcast.runtime.storage.directory_files import DirectoryFiles
 from semcast.runtime.transport.sockets import BufferShortfall
 from semcast.terms.errors import ConfigError
 
@@ -151,6 +154,47 @@ def test_lost_datagrams():
     assert doctor.udp_loss(UdpCounters(received=100_000, lost=10)).status == "ok"
     found = doctor.udp_loss(UdpCounters(received=1_000, lost=10))
     assert (found.status, found.found.split(" ")[0]) == ("warn", "10")
+
+
+@pytest.fixture
+def data(tmp_path):
+    with DirectoryFiles(tmp_path / "a") as files:
+        log = open_log(files, LogOwner("quotes", "a"), b"saltsalt")
+        for _ in range(3):
+            batch = log.next_batch()
+            batch.add([b"x" * 100])
+            log.commit(batch)
+    return tmp_path / "a"
+
+
+def test_a_log_in_order_is_described(data):
+    check = doctor.check_log(data)
+    assert (check.status, check.found) == (
+        "ok",
+        "the log of a in group quotes: 3 records in 1 segments",
+    )
+
+
+def test_a_torn_log_is_in_order_and_a_damaged_one_is_not(data):
+    [segment] = data.glob("*.segment")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-5])
+    check = doctor.check_log(data)
+    assert (check.status, "a torn write, from record 3 on" in check.found) == ("ok", True)
+    assert segment.read_bytes() == whole[:-5]
+    segment.write_bytes(whole[:150] + b"!" + whole[151:])
+    check = doctor.check_log(data)
+    assert (check.status, "records 2 to 2 cannot be read" in check.found) == ("fail", True)
+
+
+def test_a_log_that_is_not_there_or_in_use(data, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    check = [each for each in doctor.run_checks(None, None, empty) if each.name == "data"]
+    assert check == [DoctorCheck("data", "fail", f"no log in {empty}")]
+    assert [*empty.iterdir()] == []
+    with DirectoryFiles(data), pytest.raises(ConfigError, match="in use by another process"):
+        doctor.check_log(data)
 
 
 def test_clocks():

@@ -19,6 +19,7 @@ from semcast.faults import (
     LeaveAt,
     Link,
     Pause,
+    SlowDisk,
 )
 from semcast.kernel import run_of
 from semcast.sim import Machines, Network, Producer, Simulation
@@ -97,6 +98,7 @@ class World:
         sync_s: float = 0.05,
         link: Link | None = None,
         channel: UnreliableChannel | None = None,
+        seed: int = 1,
     ) -> None:
         self.notes: list[str] = []
         self.trace: list[Event] = []
@@ -108,7 +110,7 @@ class World:
                 record=Record,
             ),
             Network(2, link or Link(latency=Constant(0.01))),
-            seed=1,
+            seed=seed,
             sync=Constant(sync_s),
             producers={0: Producer(repeat(0.1), updates)},
             faults=faults,
@@ -245,3 +247,37 @@ def test_same_seed_same_notes() -> None:
     lossy = Link(latency=Constant(0.01), loss=0.5)
     one, two = (World(*faults, sends=20, link=lossy).until(5.0) for _ in range(2))
     assert one == two
+
+
+def test_a_slow_disk_holds_up_its_syncs_and_nothing_else() -> None:
+    slow = SlowDisk(0, 0.12, 0.6)
+    notes = World(slow, sends=3).until(1.0)
+    assert about(notes, "durable") == [
+        "0 durable 1 0.150",
+        "0 durable 2 0.600",
+        "0 durable 3 0.650",
+    ]
+
+
+def test_an_old_disk_has_what_an_earlier_sync_left_and_says_so() -> None:
+    born = set()
+    for seed in range(30):
+        world = World(Crash(0, 0.95, back_after_s=0.01, old_disk=True), sends=8, seed=seed)
+        born.add(about(world.until(1.0), "born")[-1])
+        assert [e.note for e in world.trace if e.kind == "crash"] == ["old-disk"]
+    texts = [[str(number) for number in range(1, upto + 1)] for upto in (0, 1, 2, 4, 8)]
+    assert born <= {f"0 born 2 {each}" for each in texts}
+    assert len(born) > 2
+
+
+def test_a_lost_disk_is_not_also_an_old_one() -> None:
+    with pytest.raises(ConfigError, match="old_disk"):
+        Crash(0, 0.1, loses_disk=True, old_disk=True)
+
+
+def test_what_is_forgotten_is_not_found_by_the_next_life() -> None:
+    world = World(Crash(0, 0.95, back_after_s=0.01), sends=8)
+    world.until(0.9)
+    process = world.simulation.processes[0]
+    process.enter(lambda now, out: setattr(out, "forget_before", 7))
+    assert about(world.until(1.0), "born")[-1] == "0 born 2 ['7', '8']"

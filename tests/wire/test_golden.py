@@ -17,12 +17,20 @@ import msgspec
 import pytest
 
 from semcast.runtime.membership import gathering, introductions, reports
-from semcast.terms import messages, pubsub, service, views
+from semcast.terms import messages, pubsub, service, store, views
 from semcast.terms.ids import Incarnation
 from semcast.terms.messages import Data, DataMessage, FrontierVote, PurgeNotice
 from semcast.terms.pubsub import MemberEntry, StreamSpans, StreamStatus
 from semcast.terms.views import GroupView, ViewProposal
-from semcast.wire import GROUP_CODEC, PUBSUB_CODEC, SERVICE_CODEC, VIEW_CODEC, encode, frames
+from semcast.wire import (
+    GROUP_CODEC,
+    PUBSUB_CODEC,
+    SERVICE_CODEC,
+    STORE_CODEC,
+    VIEW_CODEC,
+    encode,
+    frames,
+)
 from semcast.wire.frames import (
     DATAGRAM,
     HEADER_BYTES,
@@ -111,6 +119,13 @@ SERVICES = {
     "Applied": service.Applied(VIEW.lineage, 4, 70_000, 300),
     "AskApplied": service.AskApplied(VIEW.lineage, 4),
 }
+STORE = {
+    "StoreRequest": store.StoreRequest(2**63 - 1, 9, 300, 2**40, 5, 6, (b"body", b"")),
+    "StoreReply": store.StoreReply(1, 2**40, (store.StoreAnswer(6, service.DONE, b"why", 301),)),
+    "StoreProgress": store.StoreProgress(2**40, 2, 300, 299, True),
+    "Parcel": store.Parcel(2, 1, 70_000, b"body"),
+    "ParcelReceipt": store.ParcelReceipt(2, 1, 70_000),
+}
 RUNTIME = {
     "Hello": gathering.Hello("ada", 2**64 - 1, 2**62, 5, bytes(3), (1, 1), 2**63 + 5),
     "RosterStep": gathering.RosterStep(gathering.COMMIT, 2**62, (SEAT,)),
@@ -125,6 +140,7 @@ DECODERS = {
     "views": VIEW_CODEC.decode,
     "pubsub": PUBSUB_CODEC.decode,
     "services": SERVICE_CODEC.decode,
+    "store": STORE_CODEC.decode,
 }
 VALUES = {
     f"{family}: {name}": value
@@ -133,6 +149,7 @@ VALUES = {
         "views": VIEWS,
         "pubsub": PUBSUB,
         "services": SERVICES,
+        "store": STORE,
     }.items()
     for name, value in values.items()
 } | {f"runtime: {name}": value for name, value in RUNTIME.items()}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,7 +23,7 @@ UNFIT: Final = 2  # the exit code of an environment in which live groups do not 
 SECTIONS: Final = {
     "software": ("python", "semcast", "msgspec", "cryptography", "kernel", "uvloop"),
     "network": ("udp", "tcp", "multicast", "group", "socket buffers"),
-    "machine": ("clock", "wall clock", "incarnation", "control sockets", "open files"),
+    "machine": ("clock", "wall clock", "incarnation", "control sockets", "open files", "data"),
     "keys": ("keys",),
     "extras": (
         "pyarrow",
@@ -53,6 +54,9 @@ def doctor(
         str | None,
         typer.Option(metavar="NAME", help="Also check the multicast address of this group."),
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also verify the durable log in there.")
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print every check in a table.")
     ] = False,
@@ -67,9 +71,8 @@ def doctor(
 
     if group is not None:
         parse_name(group, "group")
-    output = Output(json)
-    checks = []
-    for check in chain(run_checks(interface, group), class_archive()):
+    output, checks = Output(json), []
+    for check in chain(run_checks(interface, group, data), class_archive()):
         output.progress(check.name)
         checks.append(check)
     verdict = overall_status(checks)

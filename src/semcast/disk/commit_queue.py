@@ -76,7 +76,10 @@ class CommitQueue:
     def add(self, records: Sequence[tuple[int, Any]]) -> None:
         """Records with their tickets, in order."""
         encode = self._encode
-        self._batch.add([encode(record) for _, record in records])
+        if len(records) == 1:
+            self._batch.add((encode(records[0][1]),))
+        else:
+            self._batch.add([encode(record) for _, record in records])
         self._next_ticket = records[-1][0]
 
     def begin(self) -> Batch | None:

@@ -92,10 +92,10 @@ class Batch:
         """Add a record for each body."""
         data, marker, first, pack = self.data, self._key.marker, self.first, HEAD.pack
         place, seed = self.count, self._seed
+        if len(data) >= self._next_mark:
+            self._next_mark = len(data) + MARK_BYTES
+            self.marks.add(first + place, len(data))
         for body in bodies:
-            if len(data) >= self._next_mark:
-                self._next_mark = len(data) + MARK_BYTES
-                self.marks.add(first + place, len(data))
             size = len(body)
             if size > BODY_BYTES_MAX:
                 raise ValueError(f"a record of {size:,} bytes; at most {BODY_BYTES_MAX:,}")

@@ -34,7 +34,7 @@ from semcast.disk.log_header import (
 )
 from semcast.terms.errors import StorageError
 
-SEGMENT_BYTES: Final = 64 << 20
+SEGMENT_BYTES: Final = 16 << 20  # opening a log reads the last segment
 READ_BYTES: Final = 64 << 10
 
 _first = attrgetter("first")

@@ -15,9 +15,10 @@ from semcast.families.family import (
 from semcast.families.fixed import FIXED
 from semcast.families.pubsub import PUBSUB
 from semcast.families.services import SERVICES
+from semcast.families.store import STORE
 from semcast.families.views import VIEWS
 
-for _family in (FIXED, PUBSUB, VIEWS, SERVICES):
+for _family in (FIXED, PUBSUB, VIEWS, SERVICES, STORE):
     register(_family)
 
 __all__ = [

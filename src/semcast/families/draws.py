@@ -17,6 +17,7 @@ from semcast.faults import (
     OneWayCut,
     Partition,
     Pause,
+    SlowDisk,
     Uniform,
 )
 
@@ -74,6 +75,14 @@ def draw_jumps(size: int, phase_s: float, rng: Random) -> Iterator[ClockJump]:
     for pid in range(size):
         if rng.random() < 0.08:
             yield ClockJump(pid, rng.uniform(0, phase_s), rng.choice((0.05, 0.5, 3600.0)))
+
+
+def draw_slow_disks(pids: Iterable[int], phase_s: float, rng: Random) -> Iterator[SlowDisk]:
+    """Disks that take up to a second for a sync; everything else goes on."""
+    for pid in pids:
+        if rng.random() < 0.1:
+            start = rng.uniform(0, phase_s)
+            yield SlowDisk(pid, start, start + rng.choice((0.05, 0.3, 1.0)))
 
 
 def draw_failpoint(kinds: Sequence[str], pid: int, rng: Random) -> Failpoint:

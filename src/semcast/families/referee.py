@@ -80,7 +80,7 @@ class Referee:
     def __init__(self, case: AnyCase) -> None:
         recipe = case.recipe
         self.case = case
-        names = ("copies", "recovery")
+        names = ("copies", "recovery", "servers", "quorum_sets")
         self.monitors = Monitors(
             recipe.protocol,
             recipe.order,

@@ -27,6 +27,7 @@ from semcast.faults.schedule import (
     OneWayCut,
     Partition,
     Pause,
+    SlowDisk,
     is_cut,
 )
 
@@ -34,6 +35,7 @@ Fault: TypeAlias = (
     Partition
     | OneWayCut
     | Pause
+    | SlowDisk
     | ClockJump
     | Crash
     | FailpointCrash
@@ -70,6 +72,7 @@ __all__ = [
     "OneWayCut",
     "Partition",
     "Pause",
+    "SlowDisk",
     "Uniform",
     "is_cut",
     "truncate_effects",

@@ -70,16 +70,33 @@ class Pause(msgspec.Struct, frozen=True, tag="pause"):
             raise ConfigError("end: must be finite; use Crash for a process that never resumes")
 
 
+class SlowDisk(msgspec.Struct, frozen=True, tag="slow-disk"):
+    """No sync of the process ends within the period; the process itself goes on."""
+
+    pid: int
+    start: float
+    end: float
+
+    def __post_init__(self) -> None:
+        check_range("pid", self.pid, 0)
+        check_interval(self.start, self.end)
+        check_finite("end", self.end)
+
+
 class Downtime(msgspec.Struct, frozen=True, kw_only=True):
     """How a crash goes on.  The process restarts after `back_after_s`, or never; then the others
-    are told after `announced_after_s`, or when faults end.  `loses_disk`: what was written is gone.
+    are told after `announced_after_s`, or when faults end.  `loses_disk`: what was written is gone;
+    `old_disk`: what was written since some earlier sync is, for protocols that survive it.
     """
 
     back_after_s: float | None = None
     loses_disk: bool = False
     announced_after_s: float | None = None
+    old_disk: bool = False
 
     def __post_init__(self) -> None:
+        if self.loses_disk and self.old_disk:
+            raise ConfigError("old_disk: a disk that is lost has no earlier state")
         if self.back_after_s is not None:
             check_finite("back_after_s", self.back_after_s)
         if self.announced_after_s is not None:

@@ -21,7 +21,7 @@ from semcast.sim.network import DatagramCarrier
 from semcast.sim.timer import DeadlineTimer
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.events import CRASH, DISK, RECOVER, Event
+from semcast.terms.events import CRASH, DISK, OLD_DISK, RECOVER, Event
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, GoOffline, GoOnline, LeaveGroup, Status
 from semcast.terms.outputs import Ended
@@ -129,13 +129,15 @@ class SimProcess:
         self.machine.on_ready(ready, now, out)
 
     def crash(self, downtime: Downtime | None = None) -> None:
-        """Lose everything but the disk, and of that what was not synced, or all."""
+        """Lose everything but the disk, and of that what was not synced, or more."""
         if self._held & _GONE:
             return
-        loses_disk = downtime is not None and downtime.loses_disk
-        self._observe([Event(CRASH, self.pid, note=DISK if loses_disk else "")])
+        is_lost = downtime is not None and downtime.loses_disk
+        is_old = downtime is not None and downtime.old_disk
+        note = DISK if is_lost else OLD_DISK if is_old else ""
+        self._observe([Event(CRASH, self.pid, note=note)])
         self._stop(DOWN)
-        self._writer.crash(is_lost=loses_disk, is_old=False)
+        self._writer.crash(is_lost=is_lost, is_old=is_old)
 
     def recover(self) -> None:
         """Begin the next incarnation with what the disk holds."""
@@ -188,6 +190,10 @@ class SimProcess:
                 self._finishes_late = False
                 self._finish(self.life.inc)
             self._drain()
+
+    def slow_disk(self, until: float) -> None:
+        """No sync ends before that time."""
+        self._writer.slow_down(until)
 
     def jump(self, by_s: float) -> None:
         """The clock goes forward."""

@@ -25,6 +25,7 @@ from semcast.faults import (
     OneWayCut,
     Partition,
     Pause,
+    SlowDisk,
 )
 from semcast.faults.limits import check_range
 from semcast.sim.application import Application, Consumer, OnDeliver, OnInstall, Producer
@@ -211,6 +212,8 @@ class Simulation:
         elif isinstance(fault, Disconnection):
             self._at(fault.start, process.disconnect, fault.announced)
             self._at(fault.end, process.reconnect)
+        elif isinstance(fault, SlowDisk):
+            self._at(fault.start, process.slow_disk, fault.end)
         elif isinstance(fault, ClockJump):
             self._at(fault.at, process.jump, fault.by_s)
         elif isinstance(fault, Crash):

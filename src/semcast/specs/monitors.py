@@ -111,6 +111,16 @@ class RunFacts(NamedTuple):
             raise ConfigError(f"{name}: {text!r} is not a whole number, 1 or more")
         return int(text)
 
+    @property
+    def quorums(self) -> tuple[frozenset[int], ...]:
+        """The sets of servers that make a view primary, if they are not all majorities."""
+        text = self.parameters.get("quorum_sets", "")
+        sets = (each.split() for each in text.split(",") if each.strip())
+        try:
+            return tuple(frozenset(map(int, each)) for each in sets)
+        except ValueError:
+            raise ConfigError(f"quorum_sets: {text!r} has something else than numbers") from None
+
 
 # Monitors that keep what they need themselves: processes come, go and recover.
 _SELF_CONTAINED: Final[Mapping[str, Callable[[ViolationLog, RunFacts], PropertyMonitor]]] = {
@@ -120,7 +130,9 @@ _SELF_CONTAINED: Final[Mapping[str, Callable[[ViolationLog, RunFacts], PropertyM
         ledger, run.relation, run.order
     ),
     "primary_order": lambda ledger, run: PrimaryOrder(
-        ledger, run.number("servers", run.n) if run.protocol in FIXED_SERVERS else None
+        ledger,
+        run.number("servers", run.n) if run.protocol in FIXED_SERVERS else None,
+        run.quorums,
     ),
     "total_order": lambda ledger, _: TotalOrder(ledger),
     "prefix_delivery": lambda ledger, _: PrefixDelivery(ledger),
@@ -161,7 +173,8 @@ class Monitors:
         parameters: Mapping[str, str] | None = None,
         promises: frozenset[str] | None = None,
     ) -> None:
-        """`parameters` are the run's; `copies`, `servers` and `recovery` matter here.  `promises`
+        """`parameters` are the run's; `copies`, `servers`, `quorum_sets` and
+        `recovery` matter here.  `promises`
         are the properties to judge, by default those of the protocol under the order."""
         if not 0 <= f < n:
             raise ConfigError(f"f: {f} is not between 0 and n - 1 = {n - 1}")

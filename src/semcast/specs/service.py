@@ -18,7 +18,17 @@ from typing import TypeAlias
 
 from semcast.specs.history import EventHandler
 from semcast.specs.violations import ViolationLog
-from semcast.terms.events import EXECUTE, INSTALL, JOIN, RECOVER, REPLY, UPDATE, Event
+from semcast.terms.events import (
+    EXECUTE,
+    INSTALL,
+    JOIN,
+    PASSED,
+    RECOVER,
+    REPLY,
+    TAKEN,
+    UPDATE,
+    Event,
+)
 from semcast.terms.ids import Rank
 
 RequestId: TypeAlias = tuple[int, int]  # the client and its number
@@ -35,14 +45,15 @@ class ExactlyOnceRequests:
     """
 
     __slots__ = (
-        *("_entered", "_executed", "_ledger", "_moved", "_placed", "_replied", "_updated"),
-        "checked",
+        *("_changes", "_entered", "_executed", "_ledger", "_moved", "_placed", "_replied"),
+        *("_updated", "checked"),
     )
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
         self.checked = 0  # updates executed, and answers
         self._executed: set[RequestId] = set()
+        self._changes: set[RequestId] = set()  # those of them that are updates
         self._updated: dict[tuple[Rank, int, RequestId], Event] = {}
         self._placed: dict[RequestId, Event] = {}
         self._moved: list[tuple[Event, Event]] = []  # executions at different places
@@ -63,6 +74,7 @@ class ExactlyOnceRequests:
         self._executed.add(request)
         if event.note != UPDATE:
             return
+        self._changes.add(request)
         self.checked += 1
         first = self._updated.setdefault((event.pid, event.inc, request), event)
         if first is not event:
@@ -76,9 +88,14 @@ class ExactlyOnceRequests:
     def on_reply(self, event: Event) -> None:
         """Compare with the first answer."""
         self.checked += 1
-        first = self._replied.setdefault((event.client, event.request), event)
-        if first.digest != event.digest:
+        request = event.client, event.request
+        first = self._replied.setdefault(request, event)
+        if first.digest != event.digest and not self._is_query(request):
             self._report(event, "answered", f"differently from process {first.pid}", first)
+
+    def _is_query(self, request: RequestId) -> bool:
+        """Whether it was only ever read for: then each server may answer from its own state."""
+        return request in self._executed and request not in self._changes
 
     def on_end(self) -> None:
         """An execution that was not lost has the place of all others; an answer comes from one."""
@@ -101,11 +118,13 @@ class SequentialConsistency:
     """There is one sequence of states; each server goes through it, and each client sees it move
     forward only, its own updates included.
 
+    A client that asks again elsewhere may be answered twice from different states; then it counts
+    which answer the client took, if clients recorded that.
     Invariant: `_version[p]` is the state that server p has.
     """
 
     __slots__ = (
-        *("_at", "_found", "_ledger", "_placed", "_read", "_replied", "_version"),
+        *("_at", "_found", "_ledger", "_placed", "_read", "_replied", "_accepted", "_version"),
         *("checked", "reason"),
     )
 
@@ -118,7 +137,8 @@ class SequentialConsistency:
         self._at: dict[int, Event] = {}
         self._placed: dict[RequestId, Event] = {}
         self._read: set[tuple[RequestId, int]] = set()
-        self._replied: dict[RequestId, Event] = {}
+        self._replied: dict[RequestId, list[Event]] = {}
+        self._accepted: dict[RequestId, Event] = {}
 
     def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
@@ -137,7 +157,7 @@ class SequentialConsistency:
     def on_execute(self, event: Event) -> None:
         """An update makes the next state, a query reads the one that is there."""
         request, version = (event.client, event.request), self._version[event.pid]
-        if event.note != UPDATE:
+        if event.note not in (UPDATE, PASSED):
             self._needs_witness(event.version >= 0)
             self._read.add((request, event.version))
             if event.version != version:
@@ -148,25 +168,36 @@ class SequentialConsistency:
             self._add(event, f"put at position {event.position} when it had version {version}")
         self._version[event.pid] = event.position
         other = self._at.setdefault(event.position, event)
-        if (other.client, other.request) != request:
+        if (other.client, other.request, other.note) != (*request, event.note):
             self._add(event, f"put at position {event.position}, where {_name(other)} is", other)
+        if event.note == PASSED:
+            return
         placed = self._placed.setdefault(request, event)
         if placed.position != event.position:
             where = f"at position {event.position} and at {placed.position}"
             self._add(event, f"put {where}", placed)
 
     def on_reply(self, event: Event) -> None:
-        """Compare with the first answer to the same request."""
+        """Remember what was answered, and what the client took."""
         self._needs_witness(event.version >= 0)
-        first = self._replied.setdefault((event.client, event.request), event)
-        if first.version != event.version:
-            self._add(event, f"answered by version {event.version} and by {first.version}", first)
+        request = event.client, event.request
+        if event.note == TAKEN:
+            self._accepted[request] = event
+        else:
+            self._replied.setdefault(request, []).append(event)
 
     def on_end(self) -> None:
         """Follow each client through its answers."""
-        for (client, _), reply in sorted(self._replied.items()):
-            self._judge_origin((client, reply.request), reply)
-        for (_, before), (request, after) in pairwise(sorted(self._replied.items())):
+        first = {request: replies[0] for request, replies in self._replied.items()}
+        for request, replies in sorted(self._replied.items()):
+            for reply in replies:
+                self._judge_origin(request, reply, first[request])
+        for request, accepted in sorted(self._accepted.items()):
+            offered = self._replied.get(request, ())
+            if not any(one.version == accepted.version for one in offered):
+                self._add(accepted, f"answered by version {accepted.version}, which no server sent")
+        answers = sorted((self._accepted or first).items())
+        for (_, before), (request, after) in pairwise(answers):
             if before.client != after.client:
                 continue
             version_min = before.version + (request in self._placed)
@@ -174,19 +205,22 @@ class SequentialConsistency:
                 why = f"after {_name(before)} was by version {before.version}"
                 self._add(after, f"answered by version {after.version} {why}", before)
         if not self.reason:
-            for found, first, event in self._found:
-                self._ledger.add("sequential_consistency", f"request {found}", first, event)
+            for found, earlier, event in self._found:
+                self._ledger.add("sequential_consistency", f"request {found}", earlier, event)
 
-    def _judge_origin(self, request: RequestId, reply: Event) -> None:
+    def _judge_origin(self, request: RequestId, reply: Event, first: Event) -> None:
         placed = self._placed.get(request)
-        if placed is None:
-            if (request, reply.version) not in self._read:
-                self._add(
-                    reply, f"answered by version {reply.version}, which no process read for it"
-                )
-        elif placed.position != reply.version:
-            what = f"answered by version {reply.version}, but it is the update at {placed.position}"
+        if placed is not None:
+            if placed.position != reply.version:
+                at = placed.position
+                what = f"answered by version {reply.version}, but it is the update at {at}"
+                self._add(reply, what)
+        elif (request, reply.version) not in self._read:
+            what = f"answered by version {reply.version}, which no process read for it"
             self._add(reply, what)
+        if first.version != reply.version and not self._accepted:
+            versions = f"{reply.version} and by {first.version}"
+            self._add(reply, f"answered by version {versions}", first)
 
     def _needs_witness(self, present: bool) -> None:
         self.checked += 1

@@ -8,7 +8,7 @@ Rule: view order [VSD app. A]; Sending View Delivery [SVS §4.1]; primary partit
 views [VSD §1].
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from semcast.specs.history import EventHandler, Incarnation
@@ -114,13 +114,20 @@ class PrimaryOrder:
 
     Each has a majority of the members of the one before it [SVS §2]; who leaves of its own accord
     votes on the view after it, so it counts, who is dropped does not.  With a fixed number of
-    `servers`, each has a majority of them instead [VSD §1]."""
+    `servers`, each has a majority of them instead [VSD §1], or one of the `quorums` if there are
+    any."""
 
-    __slots__ = ("_leaving", "_ledger", "_primary", "_servers", "checked")
+    __slots__ = ("_leaving", "_ledger", "_primary", "_quorums", "_servers", "checked")
 
-    def __init__(self, ledger: ViolationLog, servers: int | None) -> None:
+    def __init__(
+        self,
+        ledger: ViolationLog,
+        servers: int | None,
+        quorums: Sequence[frozenset[Rank]] = (),
+    ) -> None:
         self._ledger = ledger
         self._servers = servers
+        self._quorums = quorums
         self.checked = 0  # pairs of consecutive primary views, or with `servers` single ones
         self._primary: dict[int, tuple[Event, frozenset[Rank]]] = {}
         self._leaving: dict[Rank, int] = {}  # and in which incarnation
@@ -147,7 +154,12 @@ class PrimaryOrder:
         if self._servers is not None:
             self.checked += len(in_order)
             for install, _ in in_order:
-                if 2 * len(set(install.members)) <= self._servers:
+                members = set(install.members)
+                if self._quorums:
+                    is_few = not any(quorum <= members for quorum in self._quorums)
+                else:
+                    is_few = 2 * len(members) <= self._servers
+                if is_few:
                     self._report_few(install, self._servers)
             return
         for (before, _), (after, leaving) in pairwise(in_order):

@@ -82,10 +82,13 @@ DRAINED: Final = "drained"
 ORDER: Final = "order"
 AGE: Final = "age"
 DISK: Final = "disk"
+OLD_DISK: Final = "old-disk"
 INTEREST: Final = "interest"  # of a skip: the application declined the message
 NOT_PRIMARY: Final = "0"
 UPDATE: Final = "update"
 QUERY: Final = "query"
+TAKEN: Final = "taken"  # of a reply: the client took it
+PASSED: Final = "passed"  # of an execute: the update has its place and changed nothing
 
 # Types of columns; `traces/schema.py` maps them to Arrow, `pipeline/reading/spark_schema.py` to
 # Spark.
@@ -179,7 +182,9 @@ class Event(msgspec.Struct, gc=False):
         Attribute(
             meaning="purge: the buffer; discard, skip, reclaim, leave, crash, recover: the reason; "
             'join: the last numbers that the subscriber is not owed, as "sender:seq sender:seq"; '
-            "install: 0 if the view is not primary; execute: update or query; "
+            "install: 0 if the view is not primary; execute: update, query, or passed "
+            "for an update that was passed over; request: update or query; "
+            "reply: taken if the client recorded it; "
             'nack, repair: the numbers, as "4-6 9"; ~ marks numbers answered by a purge notice; '
             "multicast: order, if it only gives other messages their positions",
             names={
@@ -188,7 +193,7 @@ class Event(msgspec.Struct, gc=False):
                 PURGE: "where",
                 JOIN: "after",
                 INSTALL: "primary",
-                EXECUTE: "op",
+                **dict.fromkeys((REQUEST, EXECUTE), "op"),
                 **dict.fromkeys((NACK, REPAIR), "spans"),
             },
             journal=FIRST,
@@ -230,8 +235,9 @@ class Event(msgspec.Struct, gc=False):
     position: Annotated[
         int,
         _number(
-            "the position in the total order of the view or of the service, from 1",
-            kinds=frozenset((DELIVER, PURGE, EXECUTE)),
+            "the position in the total order of the view or of the service, from 1; request: how "
+            "many updates the server has that shall answer a query",
+            kinds=frozenset((DELIVER, PURGE, EXECUTE, REQUEST)),
             journal=VIEWS,
         ),
     ] = 0

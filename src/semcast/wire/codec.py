@@ -22,6 +22,7 @@ from semcast.terms.ids import SEQ_MAX
 from semcast.terms.messages import CHECKS, Checks, Data, Datagram
 from semcast.terms.pubsub import PUBSUB_CHECKS, PubsubDatagram
 from semcast.terms.service import Reply, Request, ServiceDatagram
+from semcast.terms.store import Parcel, StoreDatagram, StoreReply, StoreRequest
 from semcast.terms.views import VIEW_CHECKS, Stamped, StateChunk, ViewEnvelope
 
 DATAGRAM_BYTES_MAX: Final = 32 << 20  # the largest message with its annotation; frames fragment it
@@ -167,5 +168,11 @@ SERVICE_CODEC: Final[Codec[ServiceDatagram]] = Codec(
     VIEW_CHECKS,
     usual=decode_usual_in_view,
     large=_LargeStamped | Request | Reply,
+)
+STORE_CODEC: Final[Codec[StoreDatagram]] = Codec(
+    StoreDatagram,
+    VIEW_CHECKS,
+    usual=decode_usual_in_view,
+    large=_LargeStamped | StoreRequest | StoreReply | Parcel,
 )
 PUBSUB_CODEC: Final[Codec[PubsubDatagram]] = Codec(PubsubDatagram, PUBSUB_CHECKS)

@@ -9,8 +9,10 @@ Nobody is suspected for a full buffer.
 A process that was stopped itself has heard nobody; that is no reason to suspect anyone.
 """
 
+from collections.abc import Collection
+
 from semcast.core.views.recipe import ViewRecipe
-from semcast.terms.ids import Pid
+from semcast.terms.ids import Incarnation, Pid
 
 
 class FailureDetector:
@@ -34,6 +36,13 @@ class FailureDetector:
     def is_alive(self, pid: Pid) -> bool:
         """Whether it was heard and is not suspected."""
         return pid in self.heard and pid not in self.suspects
+
+    def silent_in(
+        self, before: Collection[Incarnation], after: Collection[Incarnation], now: float
+    ) -> dict[Pid, float]:
+        """The suspects of the view `before` that are not in the one `after`, and their silence."""
+        gone = (life.pid for life in before if life not in after)
+        return {pid: now - self.heard[pid] for pid in gone if pid in self.suspects}
 
     def watch(self, pid: Pid, now: float) -> None:
         """From now on it should be heard."""

@@ -46,9 +46,12 @@ from semcast.terms.views import (
 
 
 class ViewMember(Machine):
-    """Lives as long as one incarnation of the process."""
+    """Lives as long as one incarnation of the process.  Partitionable views get ids above
+    `highest`, which an earlier incarnation knew."""
 
-    def __init__(self, recipe: ViewRecipe, life: Incarnation, rng: Random, now: float) -> None:
+    def __init__(
+        self, recipe: ViewRecipe, life: Incarnation, rng: Random, now: float, highest: ViewId = 0
+    ) -> None:
         self.recipe = recipe
         self.life = life
         self.rng = rng
@@ -56,7 +59,7 @@ class ViewMember(Machine):
         self.policy: ViewPolicy = (
             PrimaryViews(recipe, life, self.suspicion, rng)
             if recipe.is_primary
-            else PartitionableViews(recipe, life, self.suspicion)
+            else PartitionableViews(recipe, life, self.suspicion, highest)
         )
         self.transfer = StateTransfer(recipe)
         self.guard = LineageGuard(recipe, life)
@@ -358,9 +361,7 @@ class ViewMember(Machine):
         self.transfer.request_state(self.view.id, donor, now, out)
 
     def _enter(self, view: GroupView, is_stateful: bool, now: float) -> None:
-        heard, gone = self.suspicion.heard, set(self.view.members) - set(view.members)
-        silent = sorted(pid for pid, _ in gone if pid in self.suspicion.suspects)
-        self.excluded_s = {pid: now - heard[pid] for pid in silent}
+        self.excluded_s = self.suspicion.silent_in(self.view.members, view.members, now)
         self.guard.enter(view)
         recipe, rank = self.recipe.recipe_of(len(view.members)), view.members.index(self.life)
         self.members.append(Member(recipe, rank, self.rng, view))

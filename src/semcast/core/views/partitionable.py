@@ -36,14 +36,20 @@ _SPREAD = (1 << 31) + 1
 class PartitionableViews(ViewPolicy):
     """Lives as long as the process.  Invariant: view.id <= promised."""
 
-    def __init__(self, recipe: ViewRecipe, life: Incarnation, suspicion: FailureDetector) -> None:
+    def __init__(
+        self,
+        recipe: ViewRecipe,
+        life: Incarnation,
+        suspicion: FailureDetector,
+        highest: ViewId = 0,
+    ) -> None:
         self.recipe = recipe
         self.life = life
         self.suspicion = suspicion
         self.member: Member | None = None
         self.promised: ViewId = 0
         self.consented_until = -NEVER
-        self.highest: ViewId = 0  # heard of
+        self.highest = highest  # heard of, or remembered from an earlier life
         self.heartbeats: dict[Pid, Heartbeat] = {}
         self.forming: Invite | None = None
         self.consents: dict[Pid, Seq] = {}

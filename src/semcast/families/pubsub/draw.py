@@ -20,6 +20,7 @@ from semcast.families.draws import (
     draw_jumps,
     draw_link,
     draw_senders,
+    draw_slow_disks,
     draw_surroundings,
 )
 from semcast.families.testing import Choice
@@ -123,7 +124,9 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     case = draw_surroundings(case, draw_others(members, phase_s, rng), rng)
     if seed % 2 and recipe.recovery == "at-least-once":
         case = replace(case, faults=(*case.faults, *draw_cursor_crash(case, rng)))
-    return draw_slow_subscribers(case, rng)
+    case = draw_slow_subscribers(case, rng)
+    disks = draw_slow_disks(range(members), phase_s, rng)
+    return replace(case, faults=(*case.faults, *disks))
 
 
 def draw_slow_subscribers(case: AnyCase, rng: Random) -> AnyCase:

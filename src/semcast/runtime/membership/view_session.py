@@ -76,7 +76,7 @@ class ViewSession(Session):
 
     async def _open(self) -> None:
         options, equipment = self.options, self.equipment
-        inc, _ = await asyncio.gather(asyncio.to_thread(next_inc), self.equipment.flush())
+        inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
         await equipment.open(frame_incarnation(inc))
         self.transport = equipment.transport
         self.recipe = options.recipe(self.transport.body_bytes, equipment.window_bytes)

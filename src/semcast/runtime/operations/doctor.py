@@ -10,17 +10,21 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from time import time_ns
 from typing import Final, Literal
 
 import msgspec
 
 from semcast import kernel
+from semcast.disk.log_header import HEADER
+from semcast.disk.segment_log import verify_log
 from semcast.runtime.operations import control
 from semcast.runtime.operations import system_info as surroundings
 from semcast.runtime.operations.system_info import UdpCounters
 from semcast.runtime.options.options import option_fields
 from semcast.runtime.options.units import parse_bytes
+from semcast.runtime.storage.directory_files import DirectoryFiles
 from semcast.runtime.transport.addresses import format_address, multicast_address
 from semcast.runtime.transport.network_interfaces import Ip, datagram_bytes, resolve_interface
 from semcast.runtime.transport.sockets import (
@@ -68,8 +72,10 @@ class DoctorCheck(msgspec.Struct, frozen=True):
     advice: str | None = None
 
 
-def run_checks(interface: str | None, group: str | None) -> Iterator[DoctorCheck]:
-    """Every check; a question of a few seconds at most."""
+def run_checks(
+    interface: str | None, group: str | None, data: Path | None = None
+) -> Iterator[DoctorCheck]:
+    """Every check; a question of a few seconds at most, unless the log in `data` is large."""
     yield DoctorCheck("python", OK, surroundings.python())
     for package in ("semcast", "msgspec", "cryptography"):
         yield required(package, surroundings.version(package))
@@ -89,7 +95,28 @@ def run_checks(interface: str | None, group: str | None) -> Iterator[DoctorCheck
     yield run_guarded("incarnation", FAIL, incarnation)
     yield run_guarded("control sockets", FAIL, control_sockets)
     yield open_files(surroundings.open_files_max())
+    if data is not None:
+        yield run_guarded("data", FAIL, partial(check_log, data))
     yield java(surroundings.java_version())
+
+
+def check_log(data: Path) -> DoctorCheck:
+    """Read the durable log in a directory to its end, and change nothing."""
+    if not (data / HEADER).is_file():
+        raise ConfigError(f"no log in {data}")
+    with DirectoryFiles(data) as files:
+        log, records = verify_log(files)
+    found = (
+        f"the log of {log.header.owner} in group {log.header.group}: {records:,} records in "
+        f"{len(log.segments)} segments"
+    )
+    lost = [each for each in log.damage if not each.is_torn]
+    if lost:
+        advice = "restore the directory from a backup, or start with an empty one to get the state "
+        return DoctorCheck("data", FAIL, f"{found}; {lost[0]}", advice + "of another server")
+    if log.damage:
+        return DoctorCheck("data", OK, f"{found}; {log.damage[0]}, as the next start will do")
+    return DoctorCheck("data", OK, found)
 
 
 def overall_status(checks: Iterable[DoctorCheck]) -> Status:

@@ -46,6 +46,7 @@ class DurableLog:
         self._user: DiskUser | None = None
         self._life = 0  # Tickets of an earlier one mean nothing to the next.
         self._failure: Exception | None = None
+        self._is_telling = False
         self._reported = 0  # how much of the damage
         self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
@@ -124,7 +125,7 @@ class DurableLog:
     # What the disk is asked for, one thing at a time
 
     def _commit(self) -> None:
-        if self._failure is not None or not self._idle.is_set():
+        if self._failure is not None or self._is_telling or not self._idle.is_set():
             return
         if forgotten := self._queue.take_forgotten():
             self._submit(lambda: self._segments.forget_before(forgotten), self._commit)
@@ -137,9 +138,13 @@ class DurableLog:
     def _on_durable(self, batch: Batch, life: int) -> None:
         self.syncs += 1
         ticket = self._queue.end(batch)
-        self._commit()  # The disk goes on while the machine thinks.
         if self._user is not None and life == self._life:
-            self._user.on_persisted(ticket)
+            self._is_telling = True  # What it answers with shares the next sync.
+            try:
+                self._user.on_persisted(ticket)
+            finally:
+                self._is_telling = False
+        self._commit()
 
     def _submit(self, work: Callable[[], None], then: Callable[[], None]) -> None:
         """Have the thread do something; unless that fails, the loop goes on with `then`."""

@@ -1,0 +1,43 @@
+"""The replicated store on a partitionable group [VSD §5]."""
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from semcast.families.family import Family
+from semcast.service.store_messages import StoreRecord
+from semcast.service.store_recipe import REPLICATED_DATA, StoreRecipe
+from semcast.service.store_server import StoreServer
+from semcast.terms.ids import Incarnation
+from semcast.terms.promises import promised
+from semcast.terms.records import Records
+from semcast.wire import STORE_CODEC
+
+if TYPE_CHECKING:
+    from semcast.families.testing import Testing
+
+
+def machine(
+    recipe: StoreRecipe, life: Incarnation, rng: Random, now: float, records: Records
+) -> StoreServer:
+    """A server.  Whoever runs a client makes a `StoreClient`."""
+    return StoreServer(recipe, life, rng, now, records)
+
+
+def testing() -> "Testing":
+    """What the simulator needs."""
+    from semcast.families.store.testing import TESTING
+
+    return TESTING
+
+
+STORE: Final = Family(
+    name="store",
+    protocols=(REPLICATED_DATA,),
+    orders=("total",),
+    recipe=StoreRecipe,
+    machine=machine,
+    codec=STORE_CODEC,
+    promises=promised,
+    testing=testing,
+    record=StoreRecord,
+)

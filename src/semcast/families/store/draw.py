@@ -1,0 +1,153 @@
+"""The case of a seed: one to five servers of a store, and one to six clients that move among them.
+
+What happens to servers is what happens to members of a partitionable group.  Servers are founders;
+they crash and come back, mostly with what their disks hold.  Clients crash, too, and come back with
+a new session.  Sessions are few now and then, so that servers forget.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import msgspec
+
+from semcast.core.views.recipe import ViewRecipe
+from semcast.families.case import AnyCase, Case, SenderLoad
+from semcast.families.draws import (
+    draw_cuts,
+    draw_failpoint,
+    draw_isolations,
+    draw_jumps,
+    draw_link,
+    draw_silences,
+    draw_surroundings,
+)
+from semcast.families.testing import Choice
+from semcast.families.views import draw as of_views
+from semcast.faults import Constant, Crash, FailpointCrash, Fault, LateJoin, Latency, Uniform
+from semcast.service.store_recipe import StoreRecipe
+
+KINDS = (
+    *("execute", "reply", "request", "storeprogress", "storeprogress", "storereply", "parcel"),
+    "parcelreceipt",
+)
+
+
+class MoreOfStore(msgspec.Struct, frozen=True, kw_only=True):
+    """The first `servers` processes are servers, the others clients."""
+
+    servers: int
+
+
+StoreCase = Case[StoreRecipe, MoreOfStore]
+
+
+def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
+    """The case of one seed."""
+    servers = rng.choice((1, 2, 3, 3, 3, 4, 5, 5))
+    clients = rng.choice((1, 2, 4, 6))
+    size = servers + clients
+    recipe = draw_recipe(servers, rng)
+    phase_s = rng.uniform(0.6, 1.6)
+    slow = [pid for pid in range(servers) if rng.random() < 0.2]
+    case = StoreCase(
+        seed=seed,
+        recipe=recipe,
+        processes=size,
+        senders=tuple(draw_load(pid, phase_s, rng) for pid in range(servers, size)),
+        service_s={pid: rng.choice((0.001, 0.005, 0.02)) for pid in slow},
+        take={pid: rng.choice((1, 1, 4)) for pid in slow},
+        link=draw_link(rng),
+        sync=draw_sync(rng),
+        more=MoreOfStore(servers=servers),
+        phase_s=phase_s,
+        quiet_within_s=15.0,
+        still_s=0.5,
+        has_last_words=True,
+    )
+    faults = (*draw_faults(case, rng), *draw_silences(size, phase_s, rng))
+    return draw_surroundings(case, faults, rng)
+
+
+def draw_sync(rng: Random) -> Latency:
+    """How long a disk takes."""
+    return rng.choice((Constant(0.0), Uniform(0.0005, 0.005), Uniform(0.001, 0.1)))
+
+
+def draw_faults(case: StoreCase, rng: Random) -> Iterator[Fault]:
+    """What happens to the servers, and to clients."""
+    group, servers, size = case.recipe.group, case.more.servers, case.processes
+    phase_s = case.phase_s
+    yield from draw_cuts(servers, phase_s, rng)
+    yield from draw_cuts(servers, phase_s, rng)
+    yield from draw_cuts(size, phase_s, rng)
+    yield from of_views.draw_partial_cuts(servers, phase_s, rng)
+    yield from draw_jumps(size, phase_s, rng)
+    if rng.random() < 0.1:
+        yield LateJoin(rng.randrange(servers), rng.uniform(0, phase_s))
+    yield from draw_outages(case, rng)
+    yield from draw_isolations((*of_views.kinds_of(group), *KINDS), servers, rng, share=0.2)
+    for pid in range(servers, size):
+        if rng.random() < 0.1:
+            yield Crash(pid, rng.uniform(0, phase_s), back_after_s=0.1)
+
+
+def draw_outages(case: StoreCase, rng: Random) -> Iterator[Fault]:
+    """Servers crash, now and then all of them; few never come back, and of a minority at most.  One
+    disk may be lost; where there are none, only a minority crashes."""
+    servers, phase_s, durable = case.more.servers, case.phase_s, case.recipe.durable
+    minority = (servers - 1) // 2
+    kinds = (*of_views.kinds_of(case.recipe.group), *KINDS)
+    gone = rng.randint(0, minority) if rng.random() < 0.3 else 0
+    loser = rng.randrange(servers) if rng.random() < 0.2 and not gone and servers > 1 else -1
+    for place, pid in enumerate(rng.sample(range(servers), servers if durable else minority)):
+        if rng.random() < 0.5 and place >= gone:
+            continue
+        back_after_s = None if place < gone else rng.uniform(0.01, 0.4)
+        more: dict[str, Any] = {"back_after_s": back_after_s, "loses_disk": pid == loser}
+        for _ in range(rng.choice((1, 1, 2)) if durable and place >= gone else 1):
+            if case.seed % 2:
+                yield FailpointCrash(draw_failpoint(kinds, pid, rng), **more)
+            else:
+                yield Crash(pid, rng.uniform(0.1, phase_s), **more)
+
+
+def draw_recipe(servers: int, rng: Random) -> StoreRecipe:
+    """The settings of a partitionable group, and of the store on it."""
+    drawn = of_views.draw_recipe(Choice("vs", "total"), rng)
+    group: ViewRecipe = replace(drawn, overflow="block")
+    founders = tuple(range(servers))
+    quorums: tuple[tuple[int, ...], ...] = ()
+    if servers > 2 and rng.random() < 0.15:  # The first server, and any other.
+        quorums = tuple((0, pid) for pid in founders[1:])
+    return StoreRecipe(
+        founders=founders,
+        quorums=quorums,
+        reads=rng.choice(("local", "rotate")),
+        confirm=rng.choice(("quorum", "quorum", "all")),
+        durable=rng.random() < 0.85,
+        group=group,
+        retry_s=rng.choice((0.01, 0.02)),
+        retry_max_s=0.1,
+        pipeline=rng.choice((1, 1, 4, 16)),
+        sessions_max=rng.choice((2, 1000, 1000, 1000)),
+        truncate_after=rng.choice((1, 10, 100)),
+        snapshot_after=rng.choice((5, 50, 1000)),
+        tail_max=rng.choice((3, 1000)),
+    )
+
+
+def draw_load(pid: int, phase_s: float, rng: Random) -> SenderLoad:
+    """How often a client asks."""
+    rate = rng.choice((30.0, 100.0, 300.0))
+    return SenderLoad(
+        pid=pid,
+        rate=rate,
+        count=max(2, int(rate * phase_s)),
+        items=1,
+        overwrite=0.0,
+        keep=0.0,
+        batch=rng.choice((1, 1, 4)),
+        size=1,
+    )

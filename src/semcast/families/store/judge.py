@@ -1,0 +1,130 @@
+"""Who judges a run of the store: the monitors, whether every client is answered, and whether the
+answers are those of one server that never fails.
+
+The last is a check by itself: the requests are executed again, one after the other in the order of
+the service, on a dictionary, and every answer that a client took must be what comes of that.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from semcast.families.case import AnyCase
+from semcast.families.referee import Player
+from semcast.families.store.script import command_of
+from semcast.families.views.judge import ViewReferee
+from semcast.service.replica_state import digest_of, encode_value
+from semcast.terms.events import CRASH, DISK, EXECUTE, QUERY, REPLY, TAKEN, UPDATE, Event
+from semcast.terms.ids import Pid
+
+
+class StoreReferee(ViewReferee):
+    """Servers must come together as members of a partitionable group do; then all that clients have
+    asked is answered, if a quorum has its state."""
+
+    def __init__(self, case: AnyCase) -> None:
+        super().__init__(case)
+        self._placed: dict[int, Event] = {}  # by place, the first execution there
+        self._accepted: defaultdict[int, list[Event]] = defaultdict(list)  # by version
+        self._stateful: set[Pid] = set()
+
+    def on_event(self, event: Event) -> None:
+        """Judge one event, and keep what is executed again at the end."""
+        super().on_event(event)
+        if event.kind == EXECUTE:
+            self._stateful.add(event.pid)
+            if event.note != QUERY:
+                self._placed.setdefault(event.position, event)
+        elif event.kind == REPLY and event.note == TAKEN:
+            self._accepted[event.version].append(event)
+        elif event.kind == CRASH and (event.note == DISK or not self.case.recipe.durable):
+            self._stateful.discard(event.pid)
+
+    def verdict(self, players: Sequence[Player], quiet: bool) -> tuple[list[str], int]:
+        """Also, what does not come of the requests before."""
+        self.found += self._different_answers()
+        return super().verdict(players, quiet)
+
+    def _different_answers(self) -> Iterator[str]:
+        items: dict[bytes, bytes] = {}
+        replies: dict[tuple[int, int], int] = {}
+        for version in range(max((0, *self._placed, *self._accepted)) + 1):
+            placed = self._placed.get(version)
+            if placed is None and version:
+                yield f"replies: nobody executed update {version}, and later ones were"
+                return
+            if placed is not None and placed.note == UPDATE:
+                request = placed.client, placed.request
+                replies[request] = digest_of(encode_value(_expected(items, *request)))
+            for event in self._accepted.get(version, ()):
+                request = event.client, event.request
+                expected = replies.get(request)
+                if expected is None:
+                    expected = digest_of(encode_value(_expected(dict(items), *request)))
+                if event.digest != expected:
+                    name = f"{event.client}:{event.request}"
+                    yield f"replies: request {name} was answered as by another past, at {version}"
+
+    def owes_liveness(self, players: Sequence[Player]) -> bool:
+        """Whether the servers that live can go on: all founders, or a quorum with its state."""
+        up = [one.pid for one in self._servers(players) if one.is_up]
+        stateful = [pid for pid in up if pid in self._stateful]
+        return len(up) == self.case.more.servers or bool(self.case.recipe.has_quorum(stateful))
+
+    def is_settled(self, players: Sequence[Player]) -> bool:
+        """Whether the servers are in one view, and no client waits for them."""
+        return super().is_settled(self._servers(players)) and not self._waiting(players)
+
+    def is_complete(self, players: Sequence[Player], quiet: bool) -> bool:
+        """Whether the servers are in one view."""
+        return super().is_settled(self._servers(players))
+
+    def speakers(self, players: Sequence[Player]) -> list[Player]:
+        """Every client asks once more, if it can be answered."""
+        if not self.owes_liveness(players):
+            return []
+        return [one for one in self._clients(players) if one.is_up]
+
+    def unsettled(self, players: Sequence[Player]) -> str:
+        """Who is where, or who waits."""
+        waiting = [one.life for one in self._waiting(players)]
+        beside = f"; not answered: {waiting}" if waiting else ""
+        return super().unsettled(self._servers(players)) + beside
+
+    def leftovers(self, players: Sequence[Player]) -> Iterator[str]:
+        """What nobody should have."""
+        yield from super().leftovers(self._servers(players))
+
+    def _servers(self, players: Sequence[Player]) -> Sequence[Player]:
+        return players[: self.case.more.servers]
+
+    def _clients(self, players: Sequence[Player]) -> Sequence[Player]:
+        return players[self.case.more.servers :]
+
+    def _waiting(self, players: Sequence[Player]) -> list[Player]:
+        return [one for one in self._clients(players) if one.is_up and one.status.is_blocked]
+
+
+def _expected(items: dict[bytes, bytes], client: int, number: int) -> Any:
+    """What one server would answer; an update changes the items."""
+    name, *rest = command_of(client, number)
+    if name == "flush":
+        return "unknown command 'flush'"
+    key = rest[0]
+    if len(key) > 1000 and len(rest) == 2:
+        return "set: the key has more than 1024 bytes"
+    if name == "get":
+        return items.get(key)
+    if name == "del":
+        return items.pop(key, None) is not None
+    if name == "set":
+        if len(rest) != 2:
+            return "set: 1 arguments, not 2"
+        items[key] = rest[1]
+        return True
+    try:
+        value = int(items.get(key, b"0")) + rest[1]
+    except ValueError:
+        return "incr: the value is not an integer"
+    items[key] = str(value).encode()
+    return value

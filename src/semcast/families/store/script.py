@@ -1,0 +1,41 @@
+"""What simulated clients of the store ask: a request follows from the client and its number alone.
+
+So a judge knows every request without being told, and can execute all of them again.
+"""
+
+from random import Random
+from typing import Any, Final
+
+from semcast.service.client_lines import is_update
+from semcast.service.commands import encode_request
+from semcast.service.store_client import OPENING_BODY, StoreClient
+
+KEYS: Final = 5
+
+
+def command_of(client: int, number: int) -> tuple[Any, ...]:
+    """The request of this number."""
+    rng = Random(client * 1_000_003 + number)
+    key = b"k%d" % rng.randrange(KEYS)
+    kind = rng.choice(("get", "get", "get", "get", "incr", "incr", "set", "del", "bad"))
+    if kind == "incr":
+        return "incr", b"n" + key, rng.randint(-3, 9)
+    if kind == "set":
+        return "set", rng.choice((key, b"n" + key)), b"%d" % rng.randrange(100)
+    if kind == "bad":
+        return rng.choice((("incr", key, 1), ("set", key), ("flush",), ("set", b"x" * 2000, b"")))
+    return kind, rng.choice((key, b"n" + key))
+
+
+class ScriptedClient(StoreClient):
+    """Asks what its script says, whatever it is given."""
+
+    def _add(self, body: bytes) -> None:
+        body = self._next()
+        if is_update(body) and self._lacks_session:
+            self._append(OPENING_BODY)
+            body = self._next()
+        self._append(body)
+
+    def _next(self) -> bytes:
+        return encode_request(command_of(self.client, self.number + 1))

@@ -1,0 +1,170 @@
+"""The clients that talk to one server of the store, and what each of them waits for.
+
+A client numbers its requests; this server takes them in that order, each once.  An update may be on
+its way while later requests of the same client wait.  A query is answered after every update before
+it, in a state that is no earlier than what the client has seen [VSD §3].
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from semcast.service.commands import CommandError, parse
+from semcast.terms.ids import Pid, ViewId
+from semcast.terms.store import StoreAnswer, StoreReply, StoreRequest
+
+
+class PendingRequest(msgspec.Struct, gc=False):
+    """A request that is not answered.  `sent_in` is the view in which this server multicast it, 0
+    if it did not yet; `was_sent`: in this view or in one before.  `is_issued`: it waits to be
+    multicast, or was, in this view."""
+
+    number: int
+    body: bytes
+    is_update: bool
+    sent_in: ViewId = 0
+    was_sent: bool = False
+    is_issued: bool = False
+
+
+class ClientLine:
+    """One client.  `expected` is the number of its next request; `answers` are those that it may
+    still ask for again."""
+
+    __slots__ = (
+        *("answers", "client", "expected", "last", "level", "oldest", "opened", "pending"),
+        "source",
+    )
+
+    def __init__(self, client: int, expected: int) -> None:
+        self.client = client
+        self.expected = self.oldest = expected
+        self.source: Pid = 0
+        self.opened = self.last = 0
+        self.level: ViewId = 0
+        self.pending: deque[PendingRequest] = deque()
+        self.answers: dict[int, StoreAnswer] = {}
+
+    def __repr__(self) -> str:
+        return f"ClientLine({self.client}, expected={self.expected}, last={self.last})"
+
+    def find(self, number: int) -> PendingRequest | None:
+        """The request of this number, if it waits."""
+        for request in self.pending:
+            if request.number == number:
+                return request
+        return None
+
+    @property
+    def query(self) -> PendingRequest | None:
+        """The query that is next, if no update has to be answered before it."""
+        first = self.pending[0] if self.pending else None
+        return None if first is None or first.is_update else first
+
+    def next_updates(self) -> list[PendingRequest]:
+        """Updates to be multicast; one that follows a query waits until that is answered."""
+        found: list[PendingRequest] = []
+        for request in self.pending:
+            if not request.is_update:
+                break
+            if not request.is_issued:
+                found.append(request)
+        return found
+
+    def take_token(self, request: StoreRequest) -> None:
+        """Learn what the client has seen."""
+        self.last = max(self.last, request.last)
+        self.level = max(self.level, request.level)
+        self.opened = max(self.opened, request.opened)
+        self.oldest = max(self.oldest, request.oldest)
+        for number in [number for number in self.answers if number < self.oldest]:
+            del self.answers[number]
+        while self.pending and self.pending[0].number < self.oldest:
+            self.pending.popleft()
+        self.expected = max(self.expected, self.oldest)
+
+
+class ClientLines:
+    """Lives as long as the server.  Bounded: a client that waits for nothing gives way."""
+
+    def __init__(self, lines_max: int) -> None:
+        self.lines_max = lines_max
+        self.lines: dict[int, ClientLine] = {}
+        self.replies: dict[int, list[StoreAnswer]] = {}  # by client, to be sent
+
+    def __repr__(self) -> str:
+        return f"ClientLines({list(self.lines.values())})"
+
+    def __iter__(self) -> Iterator[ClientLine]:
+        return iter(self.lines.values())
+
+    def get(self, client: int) -> ClientLine | None:
+        """The line of a client that this server knows."""
+        return self.lines.get(client)
+
+    def on_request(
+        self, source: Pid, request: StoreRequest
+    ) -> tuple[ClientLine, list[PendingRequest]] | None:
+        """Requests came; returns the line and those that are new.  What was answered is answered
+        again."""
+        line = self.lines.get(request.client)
+        if line is None:
+            if request.first != request.oldest or not self._make_room():
+                return None  # The client asks again, from the oldest on.
+            line = self.lines[request.client] = ClientLine(request.client, request.oldest)
+        line.source = source
+        line.take_token(request)
+        new: list[PendingRequest] = []
+        for number, body in enumerate(request.bodies, request.first):
+            if number == line.expected:
+                line.expected += 1
+                pending = PendingRequest(number, body, not body or is_update(body))
+                line.pending.append(pending)
+                new.append(pending)
+            elif number in line.answers and self._is_stale(number, body, line, request):
+                del line.answers[number]
+                again = PendingRequest(number, body, is_update=False)
+                line.pending = deque(sorted((*line.pending, again), key=_by_number))
+                new.append(again)
+            elif number in line.answers:
+                self.replies.setdefault(line.client, []).append(line.answers[number])
+        return line, new
+
+    @staticmethod
+    def _is_stale(number: int, body: bytes, line: ClientLine, request: StoreRequest) -> bool:
+        """Whether it was a query, and the client has seen more elsewhere since."""
+        return line.answers[number].index < request.last and not (not body or is_update(body))
+
+    def _make_room(self) -> bool:
+        if len(self.lines) < self.lines_max:
+            return True
+        idle = next((line for line in self if not line.pending), None)
+        if idle is not None:
+            del self.lines[idle.client]
+        return idle is not None
+
+    def answer(self, line: ClientLine, pending: PendingRequest, answer: StoreAnswer) -> None:
+        """A request is answered; the reply leaves with `take_replies`."""
+        line.pending.remove(pending)
+        line.answers[answer.number] = answer
+        self.replies.setdefault(line.client, []).append(answer)
+
+    def take_replies(self, level: ViewId) -> Iterator[tuple[tuple[Pid], StoreReply]]:
+        """What is to be sent, one datagram for each client."""
+        for client, answers in self.replies.items():
+            if (line := self.lines.get(client)) is not None:
+                yield (line.source,), StoreReply(client, level, tuple(answers))
+        self.replies.clear()
+
+
+def _by_number(pending: PendingRequest) -> int:
+    return pending.number
+
+
+def is_update(body: bytes) -> bool:
+    """Whether the request changes the state; one that makes no sense is answered as a query."""
+    try:
+        return parse(body).command.is_update
+    except CommandError:
+        return False

@@ -1,0 +1,113 @@
+"""The commands of the store: strings and counters.
+
+A request is an array in MessagePack: the name of a command, then its arguments.  Keys and values
+are bytes.  A command is a function of the items and its arguments alone, so every server that
+executes it in the same state does and answers the same.  A command that does not exist, or has
+wrong arguments, is answered as an error and changes nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from semcast.terms.errors import SemcastError
+
+INTEGER_MAX: Final = 2**63 - 1
+KEY_BYTES_MAX: Final = 1024
+
+encode_request = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(list)
+
+
+class CommandError(SemcastError):
+    """The command cannot be carried out; the text is the answer."""
+
+
+class KeyValues(Protocol):
+    """What a command reads and writes."""
+
+    items: dict[bytes, bytes]
+
+    def write(self, key: bytes, value: bytes | None) -> None:
+        """Set an item, or delete it."""
+
+
+class StoreCommand(NamedTuple):
+    """`types` are those of its arguments.  A command with `is_ready` waits until that is true."""
+
+    is_update: bool
+    types: tuple[Any, ...]
+    run: Callable[..., Any]
+    is_ready: Callable[..., bool] | None = None
+
+
+class Parsed(NamedTuple):
+    """A request that names a command, with arguments of the right types."""
+
+    command: StoreCommand
+    arguments: Sequence[Any]
+
+
+def _get(state: KeyValues, key: bytes) -> bytes | None:
+    return state.items.get(key)
+
+
+def _set(state: KeyValues, key: bytes, value: bytes) -> bool:
+    state.write(key, value)
+    return True
+
+
+def _delete(state: KeyValues, key: bytes) -> bool:
+    if key not in state.items:
+        return False
+    state.write(key, None)
+    return True
+
+
+def _increment(state: KeyValues, key: bytes, amount: int) -> int:
+    text = state.items.get(key, b"0")
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 19:
+        raise CommandError("incr: the value is not an integer")
+    value = int(text) + amount
+    if not -INTEGER_MAX <= value <= INTEGER_MAX:
+        raise CommandError("incr: the counter would have more than 63 bits")
+    state.write(key, b"%d" % value)
+    return value
+
+
+def _has_changed(state: KeyValues, key: bytes, seen: bytes | None) -> bool:
+    return state.items.get(key) != seen
+
+
+COMMANDS: Final[Mapping[str, StoreCommand]] = {
+    "get": StoreCommand(False, (bytes,), _get),
+    "set": StoreCommand(True, (bytes, bytes), _set),
+    "incr": StoreCommand(True, (bytes, int), _increment),
+    "del": StoreCommand(True, (bytes,), _delete),
+    # Answered once the value is not the one that the client has seen; values in between are not
+    # reported.
+    "watch": StoreCommand(
+        False, (bytes, (bytes, type(None))), lambda state, key, _: _get(state, key), _has_changed
+    ),
+}
+
+
+def parse(body: bytes) -> Parsed:
+    """The command in a request; `CommandError` if there is none."""
+    try:
+        name, *arguments = _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise CommandError(f"cannot decode the request: {error}") from error
+    command = COMMANDS.get(name) if isinstance(name, str) else None
+    if command is None:
+        raise CommandError(f"unknown command {str(name)[:40]!r}")
+    if len(arguments) != len(command.types):
+        raise CommandError(f"{name}: {len(arguments)} arguments, not {len(command.types)}")
+    for place, (value, kind) in enumerate(zip(arguments, command.types, strict=True), 1):
+        if not isinstance(value, kind):
+            raise CommandError(f"{name}: argument {place} has the wrong type")
+    if len(arguments[0]) > KEY_BYTES_MAX:
+        raise CommandError(f"{name}: the key has more than {KEY_BYTES_MAX} bytes")
+    return Parsed(command, arguments)

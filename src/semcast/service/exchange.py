@@ -1,0 +1,110 @@
+"""What the members of a new view do before they work: they tell what they know, and bring all to
+the highest expertise among them [VSD fig. 7, def. 1].
+
+Departs: the paper multicasts whole histories.  Here a server multicasts how far its history goes;
+the one with the highest expertise hands the others what they lack, and these say when they have it.
+A server without a state, whose disk was lost or went back in time, counts in no quorum, and nobody
+waits for it; it takes the state while the others work.  Only if all founders are there, and too
+few of them have a state, all count: nothing is known that is not there.  That is also how a store
+begins, in a view of all founders.
+"""
+
+from typing import NamedTuple
+
+from semcast.service.store_messages import Expertise
+from semcast.service.store_recipe import StoreRecipe
+from semcast.terms.ids import Incarnation, Pid, ViewId
+from semcast.terms.views import GroupView
+
+
+class ExchangePlan(NamedTuple):
+    """What comes of the expertise of all members.
+
+    `level`, `length` and `safe` are the cumulative expertise, `donor` the server that has it, None
+    if no member has a state.  `core` are those whose being in place is awaited.  `starts` has, by
+    server that lacks something, the update behind which it begins; None: it takes a snapshot.
+    """
+
+    is_primary: bool
+    donor: Incarnation | None
+    level: ViewId
+    length: int
+    safe: int
+    core: frozenset[Pid]
+    starts: dict[Pid, int | None]
+
+
+def cumulative(recipe: StoreRecipe, view: GroupView, found: dict[Pid, Expertise]) -> ExchangePlan:
+    """max_X over the members that count [VSD def. 1], and who has to do what for it."""
+    stateful = {pid for pid in found if found[pid].has_state and not _went_back(pid, found)}
+    is_all = set(found) == set(recipe.founders)
+    is_quorum = recipe.has_quorum(stateful)
+    is_primary = is_quorum or is_all
+    core = frozenset(found) if is_primary and not is_quorum else frozenset(stateful)
+    if not core:
+        return ExchangePlan(False, None, 0, 0, 0, core, {})
+    level = max(found[pid].level for pid in core)
+    experts = [life for life in view.members if life.pid in core and found[life.pid].level == level]
+    donor = max(experts, key=lambda life: found[life.pid].length)
+    best = found[donor.pid]
+    safe = max(found[pid].safe for pid in core)
+    starts: dict[Pid, int | None] = {}
+    for pid, mine in found.items():
+        if pid in core and (mine.level, mine.length) == (level, best.length):
+            continue
+        if pid not in core and not is_primary:
+            continue  # It has nothing to count with, and gets nothing here.
+        start = mine.length if mine.level == level else mine.safe
+        is_far = start < best.base or best.length - start > recipe.tail_max
+        starts[pid] = None if pid not in stateful or is_far else start
+    return ExchangePlan(is_primary, donor, level, best.length, safe, core, starts)
+
+
+def _went_back(pid: Pid, found: dict[Pid, Expertise]) -> bool:
+    """Whether somebody knows that the server had more on its disk than it has now."""
+    had = [
+        (level, length)
+        for other in found.values()
+        for known, level, length in other.known
+        if known == pid
+    ]
+    return max(had, default=(0, 0)) > (found[pid].level, found[pid].length)
+
+
+class Exchange:
+    """Lives as long as the view."""
+
+    def __init__(self, recipe: StoreRecipe, view: GroupView) -> None:
+        self.recipe = recipe
+        self.view = view
+        self.plan: ExchangePlan | None = None
+        self.found: dict[Pid, Expertise] = {}
+        self.in_place: set[Pid] = set()
+        self.position = 0  # of the last message that matters here
+        self.confirmed = 0
+
+    def __repr__(self) -> str:
+        return f"Exchange({self.view.id}, {sorted(self.found)}, in_place={sorted(self.in_place)})"
+
+    def on_expertise(self, pid: Pid, expertise: Expertise, position: int) -> bool:
+        """A member tells what it knows; returns whether it was the last."""
+        self.found[pid] = expertise
+        self.position = position
+        if len(self.found) < len(self.view.members):
+            return False
+        self.plan = cumulative(self.recipe, self.view, self.found)
+        return True
+
+    def on_in_place(self, pid: Pid, position: int) -> None:
+        """A member has what all start from."""
+        self.in_place.add(pid)
+        if self.plan is not None and pid in self.plan.core:
+            self.position = position
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that matters was delivered at every member: the expertise is safe."""
+        plan = self.plan
+        if plan is None or self.confirmed < self.position:
+            return False
+        return plan.core & plan.starts.keys() <= self.in_place

@@ -1,0 +1,208 @@
+"""The client of a replicated store [VSD fig. 3], which need not wait for one answer before it asks
+the next.
+
+It talks to one server, and goes to another when no answer comes or when the server cannot update.
+It takes its token along: how far it has seen, and which of its requests were answered.  So it never
+goes back in time, and an update that it sends again runs once.  Answers are taken in the order of
+the requests.  Before its first update it opens a session, by a request without a command.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from semcast.service.client_lines import is_update
+from semcast.service.replica_state import digest_of
+from semcast.service.store_recipe import StoreRecipe
+from semcast.terms.effects import Effects
+from semcast.terms.errors import LocalProtocolError
+from semcast.terms.events import REPLY, TAKEN, Event
+from semcast.terms.ids import NEVER, SEQ_MAX, Incarnation, Pid, Seq
+from semcast.terms.machine import Command, LeaveGroup, Machine, Status
+from semcast.terms.messages import Update
+from semcast.terms.outputs import ROOM, Answered, Ended
+from semcast.terms.service import DONE, FORGOTTEN
+from semcast.terms.store import REFUSED, UNKNOWN, StoreAnswer, StoreReply, StoreRequest
+from semcast.terms.views import LEFT
+
+TRIES_MAX: Final = 2  # at one server, before the next one
+REQUEST_BYTES: Final = 60_000  # of one datagram
+OPENING_BODY: Final = b""
+
+
+class SentRequest(msgspec.Struct, gc=False):
+    """A request that is not answered; without a body it opens the session."""
+
+    number: int
+    body: bytes
+    is_update: bool
+
+
+class StoreClient(Machine):
+    """Lives as long as its process.  What is submitted is a request, and its answer is an output
+    `Answered`; answers come in the order of the requests."""
+
+    def __init__(self, recipe: StoreRecipe, life: Incarnation, rng: Random, now: float) -> None:
+        self.recipe = recipe
+        self.life = life
+        self.rng = rng
+        self.client = rng.randint(1, SEQ_MAX)
+        self.server: Pid = rng.choice(recipe.founders)
+        self.opened = self.last = self.level = 0  # the token
+        self.number = 0  # of the last request
+        self.asked = 0  # requests of the application
+        self.pending: deque[SentRequest] = deque()
+        self.early: dict[int, StoreAnswer] = {}  # answers of this server, before their turn
+        self.sent_upto = 0  # the last number that this server was sent
+        self.tries = 0
+        self.wait_s = recipe.retry_s
+        self.is_refused = False
+        self.deadline = NEVER
+
+    def __repr__(self) -> str:
+        return f"StoreClient({self.life}, last={self.last}, waits={len(self.pending)})"
+
+    @property
+    def sent(self) -> Seq:
+        """How many requests there were."""
+        return self.asked
+
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
+        """Ask as many as may be on their way at once."""
+        accepted = 0
+        for update in updates:
+            if len(self.pending) >= self.recipe.pipeline:
+                self.is_refused = True
+                break
+            self._add(update.payload)
+            accepted += 1
+        self.asked += accepted
+        self._send(now, out)
+        return accepted
+
+    def _add(self, body: bytes) -> None:
+        if is_update(body) and self._lacks_session:
+            self._append(OPENING_BODY)
+        self._append(body)
+
+    @property
+    def _lacks_session(self) -> bool:
+        return not self.opened and all(sent.body for sent in self.pending)
+
+    def _append(self, body: bytes) -> None:
+        self.number += 1
+        self.pending.append(SentRequest(self.number, body, not body or is_update(body)))
+
+    def _send(self, now: float, out: Effects) -> None:
+        """Send what this server was not sent.  Nothing follows an opening before its answer, and no
+        update follows a query: if the query had to be asked again, it would see the update."""
+        bodies: list[bytes] = []
+        size = 0
+        has_query = False
+        for sent in self.pending:
+            if has_query and sent.is_update:
+                break
+            has_query |= not sent.is_update
+            if sent.number > self.sent_upto:
+                if size > REQUEST_BYTES:
+                    self._send_bodies(bodies, out)
+                    bodies, size = [], 0
+                bodies.append(sent.body)
+                size += len(sent.body) + 8
+                self.sent_upto = sent.number
+            if not sent.body:
+                break
+        if bodies:
+            self._send_bodies(bodies, out)
+        if self.pending:
+            self.deadline = min(self.deadline, now + self.wait_s)
+
+    def _send_bodies(self, bodies: list[bytes], out: Effects) -> None:
+        """The last of these is the last that was sent."""
+        token = self.opened, self.last, self.level
+        first, oldest = self.sent_upto - len(bodies) + 1, self.pending[0].number
+        request = StoreRequest(self.client, *token, oldest, first, tuple(bodies))
+        out.send.append(((self.server,), request))
+
+    def on_time(self, now: float, out: Effects) -> None:
+        """No answer came: ask again, or ask another server."""
+        if now < self.deadline:
+            return
+        self.tries += 1
+        self.wait_s = min(2 * self.wait_s, self.recipe.retry_max_s)
+        self.deadline = NEVER
+        if self.tries >= TRIES_MAX:
+            self._move()
+        self.sent_upto = 0
+        self._send(now, out)
+
+    def _move(self) -> None:
+        """From now on talk to another server, if there is one."""
+        others = [pid for pid in self.recipe.founders if pid != self.server]
+        self.server = self.rng.choice(others or [self.server])
+        self.tries = self.sent_upto = 0
+        self.early.clear()
+
+    def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
+        """Of all that servers say, only answers are for a client."""
+        for datagram in datagrams:
+            if isinstance(datagram, StoreReply) and datagram.client == self.client:
+                self._on_reply(source, datagram, now, out)
+
+    def _on_reply(self, source: Pid, reply: StoreReply, now: float, out: Effects) -> None:
+        if source != self.server:
+            return  # It was asked before this client went elsewhere.
+        for answer in reply.answers:
+            self.early[answer.number] = answer
+        is_first = True
+        while self.pending and self.pending[0].number in self.early:
+            answer = self.early.pop(self.pending[0].number)
+            if not self.pending[0].is_update and answer.index < self.last:
+                break  # This client has seen more since, at another server.
+            if is_first:
+                self.tries, self.wait_s, self.deadline = 0, self.recipe.retry_s, NEVER
+                is_first = False
+            self._take(self.pending.popleft(), answer, reply.level, out)
+        self._send(now, out)
+
+    def _take(self, sent: SentRequest, answer: StoreAnswer, level: int, out: Effects) -> None:
+        """An answer, in the order of the requests."""
+        status = answer.status
+        if status in (REFUSED, UNKNOWN):
+            self._move()
+        elif status == FORGOTTEN:
+            self.opened = 0
+        else:
+            self.last, self.level = max(self.last, answer.index), max(self.level, level)
+        if sent.body:
+            self._answer(sent, status, answer, out)
+        elif status == DONE:
+            self.opened = answer.index
+        elif self.pending:  # Its session could not be opened, so this one was never sent.
+            self._answer(self.pending.popleft(), REFUSED, answer, out)
+
+    def _answer(self, sent: SentRequest, status: str, answer: StoreAnswer, out: Effects) -> None:
+        out.outputs.append(Answered(status, answer.body))
+        if out.events is not None and status not in (REFUSED, UNKNOWN, FORGOTTEN):
+            event = Event(REPLY, self.life.pid, note=TAKEN, version=answer.index)
+            event.client, event.request = self.client, sent.number
+            event.digest = digest_of(answer.body)
+            out.events.append(event)
+        if self.is_refused:
+            self.is_refused = False
+            out.outputs.append(ROOM)
+
+    def on_command(self, command: Command, now: float, out: Effects) -> None:
+        """Go; answers that have not come will not be waited for."""
+        if not isinstance(command, LeaveGroup):
+            raise LocalProtocolError(f"{type(command).__name__}: not for a client")
+        self.pending.clear()
+        self.deadline = NEVER
+        out.outputs.append(Ended(LEFT))
+
+    def status(self, now: float) -> Status:
+        """How it is doing."""
+        return Status(sent=self.asked, is_blocked=bool(self.pending))

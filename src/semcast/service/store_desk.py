@@ -1,0 +1,291 @@
+"""Where a server of the store serves its clients: updates, queries, answers [VSD fig. 7].
+
+Updates of own clients are multicast in a primary view, and answered when this server executes them.
+Queries are answered here, or multicast and answered by the members of the view in turn; then the
+answer comes back on a reliable channel.
+"""
+
+from collections import deque
+from typing import Any, Final
+
+from semcast.service.client_lines import ClientLine, ClientLines, PendingRequest
+from semcast.service.point_to_point import PointToPoint
+from semcast.service.replica_state import digest_of, encode_value
+from semcast.service.store_messages import (
+    QueryAnswer,
+    QueryBatch,
+    QueryEntry,
+    UpdateEntry,
+    encode_message,
+    entries_of,
+    update_batch,
+)
+from semcast.service.store_recipe import StoreRecipe
+from semcast.service.store_replica import StoreReplica
+from semcast.terms.effects import Effects
+from semcast.terms.events import EXECUTE, PASSED, QUERY, REPLY, REQUEST, UPDATE, Event
+from semcast.terms.ids import Incarnation, Pid
+from semcast.terms.service import FAILED, FORGOTTEN
+from semcast.terms.store import REFUSED, UNKNOWN, StoreAnswer, StoreRequest
+
+MARGIN_BYTES: Final = 512  # of a message, for what stands beside the requests
+ENTRY_BYTES: Final = 48  # of a request, beside its command
+BATCHES_MAX: Final = 64  # that one input executes
+
+
+class StoreDesk:
+    """Lives as long as one incarnation of the server."""
+
+    def __init__(
+        self, recipe: StoreRecipe, life: Incarnation, replica: StoreReplica, channels: PointToPoint
+    ) -> None:
+        self.recipe = recipe
+        self.life = life
+        self.replica = replica
+        self.channels = channels
+        self.lines = ClientLines(recipe.sessions_max)
+        self.request_bytes = recipe.group.recipe_of(1).message_bytes - MARGIN_BYTES
+        self.outgoing: deque[tuple[ClientLine, PendingRequest]] = deque()  # updates to multicast
+        self.asking: dict[int, None] = {}  # clients that may have a query to be answered next
+        self.assigned: deque[tuple[QueryEntry, Incarnation]] = deque()  # and whose clients ask
+        self.query_counter = 0
+        self.queries_served = 0
+        self.has_resumed = False
+
+    def __repr__(self) -> str:
+        return f"StoreDesk({self.lines}, outgoing={len(self.outgoing)})"
+
+    def enter(self) -> None:
+        """newview: queries of others are dropped, own ones are issued again; what own clients have
+        seen is safe."""
+        for line in self.lines:
+            self.replica.raise_safe(line.last, line.level)
+            for pending in line.pending:
+                pending.sent_in, pending.is_issued = 0, False
+            if line.query is not None:
+                self.asking[line.client] = None
+        self.assigned.clear()
+        self.outgoing.clear()
+        self.query_counter = 0
+        self.has_resumed = False
+
+    def on_request(self, source: Pid, request: StoreRequest, out: Effects) -> None:
+        """A client asks."""
+        found = self.lines.on_request(source, request)
+        if found is None:
+            return
+        line, new = found
+        self.replica.raise_safe(line.last, line.level)
+        for pending in new:
+            note = UPDATE if pending.is_update else QUERY
+            if pending.body:  # The others open sessions.
+                about = {"note": note, "version": line.last}
+                self._record(REQUEST, line.client, pending.number, out, **about)
+            if len(pending.body) + ENTRY_BYTES > self.request_bytes:
+                text = f"the request has {len(pending.body)} bytes, which is too much"
+                answer = StoreAnswer(pending.number, FAILED, encode_value(text), line.last)
+                self.lines.answer(line, pending, answer)
+            elif not pending.is_update:
+                self.asking[line.client] = None
+        self._issue(line)
+
+    def _issue(self, line: ClientLine) -> None:
+        """Multicast updates in a primary view; elsewhere answer them at once."""
+        if not self.has_resumed:
+            return
+        for pending in line.next_updates():
+            if self._may_update():
+                pending.is_issued = True
+                self.outgoing.append((line, pending))
+                continue
+            status = UNKNOWN if pending.was_sent else REFUSED
+            self.lines.answer(line, pending, StoreAnswer(pending.number, status, b"", 0))
+            self.asking[line.client] = None
+
+    def _may_update(self) -> bool:
+        return self.replica.is_primary
+
+    def _answer(
+        self, line: ClientLine, pending: PendingRequest, answer: StoreAnswer, out: Effects
+    ) -> None:
+        self.lines.answer(line, pending, answer)
+        line.last, line.level = max(line.last, answer.index), max(line.level, self.replica.level)
+        self.asking[line.client] = None
+        if not pending.body or answer.status == FORGOTTEN:
+            return
+        number, digest = answer.number, digest_of(answer.body)
+        self._record(REPLY, line.client, number, out, version=answer.index, digest=digest)
+
+    def resume(self) -> None:
+        """The view is established: issue updates again that are not in the base, or say that they
+        cannot be issued."""
+        replica = self.replica
+        if self.has_resumed or not replica.is_established:
+            return
+        is_at_base = replica.is_in_place and replica.executed == replica.safe
+        if is_at_base or not replica.is_primary:
+            self.has_resumed = True
+            for line in self.lines:
+                self._issue(line)
+
+    def execute(self, out: Effects) -> bool:
+        """update: what is safe, a bounded number of batches at a time; returns whether there is
+        more."""
+        replica, lines = self.replica, self.lines
+        for _ in range(BATCHES_MAX):
+            batch = replica.next_batch()
+            if batch is None:
+                return False
+            for entry in entries_of(batch.payload):
+                outcome, is_new = replica.state.execute(entry)
+                client, number = entry[0], entry[1]
+                if out.events is not None:
+                    note, place = UPDATE if is_new else PASSED, replica.executed
+                    self._record(EXECUTE, client, number, out, note=note, position=place)
+                line = lines.get(client)
+                if line is not None and outcome is not None:
+                    pending = line.find(number)
+                    if pending is not None:
+                        about = outcome.status, outcome.body, outcome.index
+                        self._answer(line, pending, StoreAnswer(number, *about), out)
+        return replica.next_batch() is not None
+
+    # Queries
+
+    def serve(self, out: Effects) -> None:
+        """Answer the queries that were assigned to this server, and those of own clients."""
+        if self.assigned:
+            self._answer_assigned(out)
+        if not self.asking or not self.replica.has_state or self.recipe.reads == "rotate":
+            return
+        waiting: dict[int, None] = {}
+        while self.asking:
+            client, _ = self.asking.popitem()
+            line = self.lines.get(client)
+            while line is not None and (query := line.query) is not None:
+                if not self._answer_here(line, query, out):
+                    waiting[client] = None
+                    break
+                self.asking.pop(client, None)
+            if line is not None:
+                self._issue(line)
+        self.asking = waiting
+
+    def _answer_here(self, line: ClientLine, query: PendingRequest, out: Effects) -> bool:
+        """query, where it arrived: in the state that this server has, if that is new enough."""
+        found = self._evaluate(line.client, query.number, line.last, query.body, out)
+        if found is None:
+            return False
+        self._answer(line, query, found, out)
+        return True
+
+    def _evaluate(
+        self, client: int, number: int, last: int, body: bytes, out: Effects
+    ) -> StoreAnswer | None:
+        replica = self.replica
+        if not self._is_new_enough(last):
+            return None
+        found = replica.state.query(body)
+        if found is None:
+            return None
+        self.queries_served += 1
+        index = replica.executed
+        self._record(EXECUTE, client, number, out, note=QUERY, version=index)
+        return StoreAnswer(number, *found, index)
+
+    def _is_new_enough(self, last: int) -> bool:
+        return self.replica.has_state and self.replica.executed >= last
+
+    def _rotated(self) -> list[tuple[ClientLine, PendingRequest]]:
+        """Queries of own clients that the members of the view shall answer in turn."""
+        found: list[tuple[ClientLine, PendingRequest]] = []
+        replica = self.replica
+        if self.recipe.reads != "rotate" or not (replica.is_established and replica.is_in_place):
+            return found
+        for client in list(self.asking):
+            line = self.lines.get(client)
+            query = None if line is None else line.query
+            if line is None or query is None or query.sent_in == replica.view.id:
+                del self.asking[client]
+            elif line.last <= replica.log.length and line.level <= replica.level:
+                found.append((line, query))
+        return found
+
+    def on_queries(self, batch: QueryBatch, origin: Incarnation, out: Effects) -> None:
+        """gprcv: the members answer in turn; the counter goes up before the test."""
+        members = self.replica.view.members
+        for query in batch.queries:
+            self.query_counter += 1
+            if members[self.query_counter % len(members)] == self.life:
+                self.assigned.append((query, origin))
+                client, number, last, _ = query
+                about = {"version": last, "position": self.replica.log.length, "peer": origin.pid}
+                self._record(REQUEST, client, number, out, note=QUERY, **about)
+
+    def _answer_assigned(self, out: Effects) -> None:
+        """query and ptpsnd."""
+        for _ in range(len(self.assigned)):
+            query, origin = self.assigned.popleft()
+            client, number, last, body = query
+            found = self._evaluate(client, number, last, body, out)
+            if found is None:
+                self.assigned.append((query, origin))
+                continue
+            view = self.replica.view.id
+            answer = QueryAnswer(view, client, number, found.status, found.body, found.index)
+            if origin == self.life:
+                self.on_answer(answer, out)
+            else:
+                self.channels.send(origin, encode_message(answer))
+
+    def on_answer(self, answer: QueryAnswer, out: Effects) -> None:
+        """ptprcv: an answer of another view is not for this server any more."""
+        line = self.lines.get(answer.client)
+        if answer.view != self.replica.view.id or line is None:
+            return
+        query = line.query
+        if query is not None and query.number == answer.number and query.sent_in == answer.view:
+            about = answer.number, answer.status, answer.body, answer.index
+            self._answer(line, query, StoreAnswer(*about), out)
+            self._issue(line)
+
+    # Batches
+
+    def next_batch(self) -> tuple[bytes, list[PendingRequest]] | None:
+        """The payload of the next multicast, and which requests it has; `on_sent` follows."""
+        entries: list[UpdateEntry] = []
+        requests: list[PendingRequest] = []
+        size = 0
+        for line, pending in self.outgoing:
+            size += len(pending.body) + ENTRY_BYTES
+            if requests and size > self.request_bytes:
+                break
+            requests.append(pending)
+            entry = line.client, pending.number, line.oldest, line.opened, pending.body
+            entries.append(entry)
+        if entries:
+            return update_batch(entries), requests
+        queries: list[QueryEntry] = []
+        for line, query in self._rotated():
+            size += len(query.body) + ENTRY_BYTES
+            if requests and size > self.request_bytes:
+                break
+            requests.append(query)
+            queries.append((line.client, query.number, line.last, query.body))
+        return (encode_message(QueryBatch(tuple(queries))), requests) if queries else None
+
+    def on_sent(self, requests: list[PendingRequest]) -> None:
+        """The group has taken these."""
+        for request in requests:
+            request.sent_in, request.was_sent = self.replica.view.id, True
+            if request.is_update:
+                self.outgoing.popleft()
+
+    def _record(self, kind: str, client: int, number: int, out: Effects, **more: Any) -> None:
+        """Record an event about a request."""
+        if out.events is None:
+            return
+        pid, inc = self.life
+        of_request = {"client": client, "request": number, **more}
+        view = self.replica.view.id
+        out.events.append(Event(kind, pid, inc=inc, view=view, **of_request))

@@ -1,0 +1,190 @@
+"""What a server of the store has on disk: its updates, its level, and snapshots of its state.
+
+Records take effect in their order.  What is staged, slice by slice, counts only from the record on
+that ends it, so that a crash in between leaves the state as it was before.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from semcast.service.store_messages import (
+    AdoptedRecord,
+    BatchRecord,
+    ItemsRecord,
+    SnapshotDoneRecord,
+    SnapshotRecord,
+    StagedBatchRecord,
+    StagingRecord,
+    StoreRecord,
+)
+from semcast.service.store_state import SnapshotReader, StoreState
+from semcast.service.update_log import LogBatch, UpdateLog
+from semcast.terms.effects import Effects
+from semcast.terms.ids import ViewId
+from semcast.terms.records import Records
+
+
+class StoreDisk:
+    """Numbers what is to be persisted, and knows what is.  Without `durable` there is no disk, and
+    everything counts as persisted at once."""
+
+    __slots__ = ("_lengths", "durable", "length", "persisted", "records", "ticket")
+
+    def __init__(self, durable: bool, length: int, records: int) -> None:
+        """`records` is the number of the last record of the lives before."""
+        self.durable = durable
+        self.records = records
+        self.ticket = self.persisted = 0
+        self.length = length  # of the log that is on disk
+        self._lengths: deque[tuple[int, int]] = deque()  # by ticket, how many updates there are
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was written is on disk."""
+        return self.persisted == self.ticket
+
+    def write(self, record: StoreRecord, out: Effects) -> None:
+        """Have a record persisted."""
+        if self.durable:
+            self.ticket += 1
+            out.persist.append((self.ticket, record))
+
+    def write_batch(self, batch: LogBatch, safe: int, out: Effects) -> None:
+        """The log has grown by a batch."""
+        self.write(BatchRecord(batch.first, batch.updates, batch.payload, safe), out)
+        self._reach(batch.last)
+
+    def write_adopted(self, adopted: AdoptedRecord, length: int, out: Effects) -> None:
+        """The log is another one, or has another level: nothing of it counts before that."""
+        self._lengths.clear()
+        self.length = 0
+        self.write(adopted, out)
+        self._reach(length)
+
+    def _reach(self, length: int) -> None:
+        if self.durable:
+            self._lengths.append((self.ticket, length))
+        else:
+            self.length = length
+
+    def on_persisted(self, ticket: int) -> None:
+        """Everything up to `ticket` is on stable storage."""
+        self.persisted = max(self.persisted, ticket)
+        while self._lengths and self._lengths[0][0] <= ticket:
+            self.length = self._lengths.popleft()[1]
+
+
+class SnapshotWriter:
+    """Writes a snapshot of the own state to disk, a slice whenever the one before is there."""
+
+    def __init__(self, state: StoreState, log: UpdateLog, disk: StoreDisk) -> None:
+        self.reader: SnapshotReader = state.snapshot()
+        self._disk = disk
+        self._tail = list(log.after(self.reader.index))
+        self._digest = log.boundary(self.reader.index)[1]
+        self._records = self._all()
+        self._awaited = self._first = 0  # tickets
+        self._is_complete = False
+
+    def poll(self, level: ViewId, safe: int, out: Effects) -> bool:
+        """Write the next slice if it is time.  Once all is on disk, forget what was there before,
+        and return True."""
+        disk = self._disk
+        if disk.persisted < self._awaited:
+            return False
+        if self._is_complete:
+            out.forget_before = disk.records + self._first
+            return True
+        record = next(self._records, None)
+        self._is_complete = record is None
+        disk.write(record or SnapshotDoneRecord(level, safe), out)
+        self._awaited = disk.ticket
+        self._first = self._first or disk.ticket
+        return False
+
+    def _all(self) -> Iterator[StoreRecord]:
+        reader = self.reader
+        yield StagingRecord(True)
+        while items := reader.next_items():
+            yield ItemsRecord(True, items)
+        about = reader.index, self._digest, reader.sessions
+        yield SnapshotRecord(True, *about)
+        for batch in self._tail:
+            yield StagedBatchRecord(True, batch.updates, batch.payload)
+
+
+class _Staged:
+    def __init__(self) -> None:
+        self.items: dict[bytes, bytes] = {}
+        self.snapshot: SnapshotRecord | None = None
+        self.batches: list[StagedBatchRecord] = []
+
+
+class StoredState:
+    """What the records of a disk make: the state that a new life begins with.
+
+    `has_state` is False if there is none: a new server, or one whose disk was lost.
+    """
+
+    def __init__(self, sessions_max: int, records: Records) -> None:
+        self.state = StoreState(sessions_max)
+        self.log = UpdateLog()
+        self.level: ViewId = 0
+        self.safe = 0
+        self.has_state = False
+        self._staged = {False: _Staged(), True: _Staged()}
+        for record in records:
+            self._apply(record)
+        if records.missing:  # Nobody knows what was there, so this is no state.
+            self.state, self.log = StoreState(sessions_max), UpdateLog()
+            self.level, self.safe, self.has_state = 0, 0, False
+        self.safe = max(self.state.index, min(self.safe, self.log.length))
+        del self._staged
+
+    def _apply(self, record: StoreRecord) -> None:
+        if isinstance(record, BatchRecord):
+            if record.first > self.log.length + 1:  # Earlier records were dropped from the disk.
+                self.log = UpdateLog(record.first - 1)
+            self.log.append(record.payload, record.count)
+            self.safe = max(self.safe, record.safe)
+        elif isinstance(record, StagingRecord):
+            self._staged[record.is_own] = _Staged()
+        elif isinstance(record, ItemsRecord):
+            self._staged[record.is_own].items.update(record.items)
+        elif isinstance(record, SnapshotRecord):
+            self._staged[record.is_own].snapshot = record
+        elif isinstance(record, StagedBatchRecord):
+            self._staged[record.is_own].batches.append(record)
+        elif isinstance(record, AdoptedRecord):
+            self._adopt(record)
+        else:
+            self._complete_snapshot(record)
+
+    def _adopt(self, record: AdoptedRecord) -> None:
+        staged = self._staged[False] if record.is_handed else _Staged()
+        self._staged = {False: _Staged(), True: _Staged()}
+        if staged.snapshot is not None:
+            self._restore(staged.items, staged.snapshot)
+            self.safe = 0
+        self.log.cut(record.after)
+        for batch in staged.batches:
+            self.log.append(batch.payload, batch.count)
+        self.level, self.has_state = record.level, True
+        self.safe = max(self.safe, record.safe)
+
+    def _complete_snapshot(self, record: SnapshotDoneRecord) -> None:
+        """The tail that was staged, and behind it what was written meanwhile."""
+        staged, log = self._staged[True], self.log
+        self._staged[True] = _Staged()
+        assert staged.snapshot is not None
+        self._restore(staged.items, staged.snapshot)
+        for batch in staged.batches:
+            self.log.append(batch.payload, batch.count)
+        for later in log.after(self.log.length):
+            self.log.append(later.payload, later.updates)
+        self.level, self.has_state = record.level, True
+        self.safe = max(self.safe, record.safe)
+
+    def _restore(self, items: dict[bytes, bytes], snapshot: SnapshotRecord) -> None:
+        self.state.restore(items, snapshot.sessions, snapshot.index)
+        self.log = UpdateLog(snapshot.index, snapshot.digest)

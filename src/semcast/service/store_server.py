@@ -1,0 +1,225 @@
+"""One server of a replicated store [VSD fig. 6, fig. 7], on a group with partitionable views.
+
+Updates are multicast in primary views, which have a quorum of all founders, and executed in one
+order once they are safe.  Queries are answered in every view, in a state that is no earlier than
+what the client has seen.  After a view change the members first bring each other to the highest
+expertise among them (`exchange.py`); then they work.
+
+Departs (docs/decisions/0035-replicated-data.md): an update is safe when a quorum of the founders
+has it on disk; a query is answered where it arrives; updates that all founders have executed are
+dropped; updates have answers, and clients may pipeline.  Settings `confirm="all"` and
+`reads="rotate"` are the paper's.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+from semcast.core.views.member import ViewMember
+from semcast.service.group_service import GroupService
+from semcast.service.point_to_point import PointToPoint
+from semcast.service.store_desk import StoreDesk
+from semcast.service.store_messages import (
+    Expertise,
+    HandoverRequest,
+    QueryAnswer,
+    QueryBatch,
+    UpdateBatch,
+    decode_group,
+    decode_parcel,
+)
+from semcast.service.store_recipe import StoreRecipe
+from semcast.service.store_replica import StoreReplica
+from semcast.terms.effects import Effects
+from semcast.terms.errors import ConfigError, LocalProtocolError
+from semcast.terms.events import JOIN, NOT_PRIMARY, Event
+from semcast.terms.ids import NEVER, Incarnation, Pid
+from semcast.terms.machine import Status
+from semcast.terms.messages import Update
+from semcast.terms.outputs import Confirmed, Delivery, Installed
+from semcast.terms.records import Records
+from semcast.terms.store import Parcel, ParcelReceipt, StoreProgress, StoreRequest
+from semcast.terms.views import MEMBER, Stamped
+
+IN_FLIGHT_MAX: Final = 2  # own batches that the group has not delivered: the rest gathers
+
+
+class StoreServer(GroupService):
+    """Lives as long as one incarnation of the process."""
+
+    def __init__(
+        self,
+        recipe: StoreRecipe,
+        life: Incarnation,
+        rng: Random,
+        now: float,
+        records: Records | None = None,
+    ) -> None:
+        if life.pid not in recipe.founders:
+            raise ConfigError(f"founders: {life.pid} is not one of {recipe.founders}")
+        self.recipe = recipe
+        self.life = life
+        self.channels = PointToPoint(life, recipe.retry_s)
+        self.replica = StoreReplica(recipe, life, self.channels, records or Records())
+        highest = self.replica.level
+        super().__init__(ViewMember(recipe.group, life, rng, now, highest=highest))
+        self.desk = StoreDesk(recipe, life, self.replica, self.channels)
+        self.in_flight = 0
+        self.has_begun = self.has_more = False
+        self.last_progress: StoreProgress | None = None
+        self.owes_progress: set[Pid] = set()
+        self.ask_at = NEVER
+
+    def __repr__(self) -> str:
+        return f"StoreServer({self.life}, {self.replica}, {self.group})"
+
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
+        """Not at a server."""
+        raise LocalProtocolError("a server multicasts only what clients ask for")
+
+    def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
+        """Requests, what servers say to each other, and what the group has to say."""
+        of_group: list[Stamped] = []
+        for datagram in datagrams:
+            kind = type(datagram)
+            if kind is Stamped:
+                of_group.append(datagram)
+            elif kind is StoreRequest:
+                self.desk.on_request(source, datagram, out)
+            elif kind is StoreProgress:
+                if self.replica.on_progress(source, datagram) and datagram.asks:
+                    self.owes_progress.add(source)
+            elif kind is Parcel:
+                body = self.channels.on_parcel(source, datagram)
+                if body is not None:
+                    self._on_parcel(source, body, out)
+            elif kind is ParcelReceipt:
+                self.channels.on_receipt(source, datagram)
+        mark = self._begin(out)
+        if of_group:
+            self.group.on_datagrams(source, of_group, now, out)
+        self._settle(mark, now, out)
+
+    def on_persisted(self, ticket: int, now: float, out: Effects) -> None:
+        """Everything up to `ticket` is on stable storage."""
+        mark = self._begin(out)
+        self.replica.disk.on_persisted(ticket)
+        self._settle(mark, now, out)
+
+    def status(self, now: float) -> Status:
+        """How its group is doing."""
+        return self.group.status(now)
+
+    def _on_parcel(self, source: Pid, body: bytes, out: Effects) -> None:
+        content = decode_parcel(body)
+        if isinstance(content, QueryAnswer):
+            self.desk.on_answer(content, out)
+        elif isinstance(content, HandoverRequest):
+            self.replica.on_handover_request(source, content)
+        else:
+            self.replica.on_handed(content, out)
+
+    # The group
+
+    def _on_delivery(self, delivery: Delivery, now: float, out: Effects) -> None:
+        """gprcv: what a member of the view has multicast."""
+        replica = self.replica
+        origin = replica.view.members[delivery.run.sender]
+        for position, sent in enumerate(delivery.run.messages(), delivery.position):
+            message = decode_group(sent.payload)
+            if isinstance(message, UpdateBatch):
+                replica.on_updates(sent.payload, message.count, position, out)
+                self.in_flight -= origin == self.life
+            elif isinstance(message, QueryBatch):
+                self.desk.on_queries(message, origin, out)
+                self.in_flight -= origin == self.life
+            elif isinstance(message, Expertise):
+                replica.on_expertise(origin.pid, message, position, out)
+            else:
+                replica.on_in_place(origin.pid, position)
+
+    def _on_confirmed(self, confirmed: Confirmed) -> None:
+        """safe: all members of the view have it."""
+        if confirmed.view == self.replica.view.id:
+            self.replica.on_confirmed(confirmed.position)
+
+    def _on_install(
+        self, installed: Installed, event: Event | None, now: float, out: Effects
+    ) -> None:
+        """newview."""
+        self.desk.enter()
+        self.in_flight = 0
+        self.last_progress = None
+        self.owes_progress.clear()
+        self.replica.enter(installed.view)
+        if event is not None:
+            event.version = self.replica.executed
+            if not self.recipe.has_quorum([life.pid for life in installed.view.members]):
+                event.note = NOT_PRIMARY
+
+    def _work(self, now: float, out: Effects) -> None:
+        """Find what is safe, execute it, answer."""
+        replica, desk = self.replica, self.desk
+        if not self.has_begun:
+            self.has_begun = True
+            self._note_version(out)
+        replica.settle(out)
+        if replica.has_taken_over:
+            replica.has_taken_over = False
+            self._note_version(out)
+        self.has_more = desk.execute(out)
+        desk.resume()
+        desk.serve(out)
+        replica.work(out)
+
+    def _note_version(self, out: Effects) -> None:
+        """The state that this life begins with, or has got from another server."""
+        if out.events is not None:
+            pid, inc = self.life
+            out.events.append(Event(JOIN, pid, inc=inc, version=self.replica.executed))
+
+    def _multicast(self, now: float, out: Effects) -> None:
+        """gpsnd: first what the exchange needs, then requests in batches."""
+        group, control = self.group, self.replica.to_multicast
+        while control and group.phase == MEMBER:
+            if not group.submit([Update(control[0])], now, out):
+                return
+            control.popleft()
+        while self.in_flight < IN_FLIGHT_MAX and group.phase == MEMBER:
+            batch = self.desk.next_batch()
+            if batch is None or not group.submit([Update(batch[0])], now, out):
+                return
+            self.desk.on_sent(batch[1])
+            self.in_flight += 1
+
+    def _finish(self, now: float, out: Effects) -> None:
+        """Answer clients, tell the other servers what is on disk, set the timer."""
+        replica = self.replica
+        self.to_send += self.desk.lines.take_replies(replica.level)
+        self._tell_progress(now)
+        self.channels.poll(now, self.to_send)
+        self.deadline = min(self.group.deadline, self.ask_at, self.channels.deadline)
+        if self.has_more or replica.has_slices:
+            self.deadline = now
+
+    def _tell_progress(self, now: float) -> None:
+        """Tell all when more is on disk, and ask all while something is not safe for long."""
+        replica = self.replica
+        others = tuple(life.pid for life in replica.view.members if life != self.life)
+        if not (replica.is_primary and replica.is_in_place and others):
+            self.ask_at = NEVER
+            return
+        progress, last = replica.progress, self.last_progress
+        is_waiting = replica.safe < replica.log.length
+        asks = is_waiting and now >= self.ask_at
+        if asks or last is None or progress.persisted > last.persisted:
+            self.last_progress = progress
+            about = progress.view, progress.inc, progress.persisted, progress.executed
+            self.to_send.append((others, StoreProgress(*about, asks)))
+        elif self.owes_progress:
+            self.to_send.append((tuple(sorted(self.owes_progress)), progress))
+        self.owes_progress.clear()
+        if not is_waiting:
+            self.ask_at = NEVER
+        elif asks or self.ask_at == NEVER:
+            self.ask_at = now + self.recipe.retry_s

@@ -1,0 +1,172 @@
+"""The state of one server of the store: items, and what each client was answered last.
+
+It changes only by updates in their order, so it is the same at every server that has executed the
+same ones.  The sessions are part of it: an update that comes again is answered from there and not
+executed again [VSD §3].  It is *passed over*, and so is one whose session is not known.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from semcast.service.commands import CommandError, parse
+from semcast.service.replica_state import digest_of, encode_value
+from semcast.service.store_messages import Items, UpdateEntry
+from semcast.terms.service import DONE, FAILED, FORGOTTEN
+
+SLICE_BYTES: Final = 16 << 10  # of a snapshot
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What came of an update; `index` is its place in the log."""
+
+    status: str
+    body: bytes
+    index: int
+
+
+class StoreSession(msgspec.Struct, array_like=True):
+    """A client: which update opened its session, the highest number of an update, and the outcomes
+    that it may still ask for."""
+
+    opened: int
+    number: int
+    outcomes: dict[int, Outcome]
+
+
+class Executed(NamedTuple):
+    """`outcome` is None if nobody can be waiting for it; without `is_new` it was passed over."""
+
+    outcome: Outcome | None
+    is_new: bool
+
+
+_sessions_decoder = msgspec.msgpack.Decoder(list[tuple[int, StoreSession]])
+
+
+class StoreState:
+    """Invariant: `sessions` is ordered by last use, the oldest first."""
+
+    __slots__ = ("_readers", "_sessions_max", "index", "items", "sessions")
+
+    def __init__(self, sessions_max: int) -> None:
+        self._sessions_max = sessions_max
+        self._readers: list[SnapshotReader] = []
+        self.items: dict[bytes, bytes] = {}
+        self.sessions: dict[int, StoreSession] = {}
+        self.index = 0
+
+    def __repr__(self) -> str:
+        return f"StoreState(index={self.index}, items={len(self.items)})"
+
+    def write(self, key: bytes, value: bytes | None) -> None:
+        """Set an item, or delete it."""
+        items = self.items
+        for reader in self._readers:
+            reader.keep(key, items.get(key))
+        if value is None:
+            items.pop(key, None)
+        else:
+            items[key] = value
+
+    def execute(self, entry: UpdateEntry) -> Executed:
+        """The next update of the log."""
+        client, number, oldest, opened, body = entry
+        self.index += 1
+        session = self.sessions.get(client)
+        if not body:
+            session = session or self._open(client, number)
+            return Executed(Outcome(DONE, b"", session.opened), is_new=False)
+        if session is None or session.opened != opened:
+            return Executed(Outcome(FORGOTTEN, b"", self.index), is_new=False)
+        if number <= session.number:  # It came again, or a later one overtook it.
+            return Executed(session.outcomes.get(number), is_new=False)
+        try:
+            command, arguments = parse(body)
+            if not command.is_update:
+                raise CommandError("a query was sent as an update")
+            status, reply = DONE, encode_value(command.run(self, *arguments))
+        except CommandError as error:
+            status, reply = FAILED, encode_value(str(error))
+        outcome = Outcome(status, reply, self.index)
+        for answered in [each for each in session.outcomes if each < oldest]:
+            del session.outcomes[answered]
+        session.number = number
+        session.outcomes[number] = outcome
+        self.sessions[client] = self.sessions.pop(client)
+        return Executed(outcome, is_new=True)
+
+    def _open(self, client: int, number: int) -> StoreSession:
+        """Begin a session; the one that was not used for longest gives way."""
+        session = self.sessions[client] = StoreSession(self.index, number, {})
+        if len(self.sessions) > self._sessions_max:
+            del self.sessions[next(iter(self.sessions))]
+        return session
+
+    def query(self, body: bytes) -> tuple[str, bytes] | None:
+        """The answer to a query in this state; None if it has to wait."""
+        try:
+            command, arguments = parse(body)
+            if command.is_update:
+                raise CommandError("an update was sent as a query")
+            if command.is_ready is not None and not command.is_ready(self, *arguments):
+                return None
+            return DONE, encode_value(command.run(self, *arguments))
+        except CommandError as error:
+            return FAILED, encode_value(str(error))
+
+    def snapshot(self) -> "SnapshotReader":
+        """A reader of the state as it is now, whatever is executed later."""
+        reader = SnapshotReader(self)
+        self._readers.append(reader)
+        return reader
+
+    def forget(self, reader: "SnapshotReader") -> None:
+        """A snapshot is not read any more."""
+        self._readers.remove(reader)
+
+    def encoded_sessions(self) -> bytes:
+        """All sessions, in their order."""
+        return encode_value(list(self.sessions.items()))
+
+    def restore(self, items: dict[bytes, bytes], sessions: bytes, index: int) -> None:
+        """Begin with the state of a snapshot."""
+        self.items = items
+        self.sessions = dict(_sessions_decoder.decode(sessions))
+        self.index = index
+
+    def digest(self) -> int:
+        """A number of 64 bits that is the same for equal states; takes long if there are many."""
+        return digest_of(encode_value([sorted(self.items.items()), list(self.sessions.items())]))
+
+
+class SnapshotReader:
+    """Reads a state in slices, as it was when the reader was made: what is overwritten meanwhile
+    is kept here."""
+
+    __slots__ = ("_before", "_keys", "_place", "index", "sessions", "state")
+
+    def __init__(self, state: StoreState) -> None:
+        self.state = state
+        self.index = state.index
+        self.sessions = state.encoded_sessions()
+        self._keys = list(state.items)
+        self._before: dict[bytes, bytes | None] = {}
+        self._place = 0
+
+    def keep(self, key: bytes, value: bytes | None) -> None:
+        """An item is about to change."""
+        self._before.setdefault(key, value)
+
+    def next_items(self) -> Items:
+        """The next slice; empty at the end."""
+        items: Items = []
+        size, keys, before, current = 0, self._keys, self._before, self.state.items
+        while self._place < len(keys) and size < SLICE_BYTES:
+            key = keys[self._place]
+            self._place += 1
+            value = before[key] if key in before else current[key]
+            assert value is not None
+            items.append((key, value))
+            size += len(key) + len(value) + 8
+        return items

@@ -1,0 +1,274 @@
+"""Figures 6 and 7 of VSD, and where the store departs from them."""
+
+import pytest
+from tests.service.store_world import StoreWorld
+
+from semcast.service.store_recipe import StoreRecipe
+from semcast.terms.effects import Effects
+from semcast.terms.errors import ConfigError, LocalProtocolError
+from semcast.terms.messages import Update
+from semcast.terms.service import DONE, FAILED, FORGOTTEN
+from semcast.terms.store import REFUSED, UNKNOWN, StoreProgress
+
+PAPER = {"reads": "rotate", "confirm": "all"}
+
+
+@pytest.mark.parametrize("settings", [{}, PAPER, {"durable": False}], ids=str)
+def test_updates_and_queries_are_answered(settings):
+    w = StoreWorld(**settings)
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.ask(3, "incr", b"a", 4)
+    w.ask(3, "get", b"a")
+    w.ask(3, "del", b"a")
+    w.ask(3, "get", b"a")
+    w.run(0.3)
+    assert w.answers[3] == [(DONE, True), (DONE, 5), (DONE, b"5"), (DONE, True), (DONE, None)]
+    assert w.items(0) == w.items(1) == w.items(2) == {}
+
+
+def test_bad_commands_are_answered_as_errors_and_change_nothing():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"x")
+    w.ask(3, "incr", b"a", 1)
+    w.ask(3, "flush")
+    w.ask(3, "set", b"a")
+    w.ask(3, "get", 7)
+    w.ask(3, "set", b"k" * 2000, b"")
+    w.ask(3, "set", b"a", b"v" * 70_000)
+    w.run(0.5)
+    texts = [text for status, text in w.answers[3] if status == FAILED]
+    assert len(texts) == 6
+    assert texts[0] == "incr: the value is not an integer"
+    assert texts[-1] == "the request has 70013 bytes, which is too much"
+    assert w.items(1) == {b"a": b"x"}
+
+
+def test_a_store_begins_when_all_founders_are_there():
+    w = StoreWorld()
+    assert all(w.nodes[pid].replica.has_state for pid in range(3))
+    w = StoreWorld(servers=2, clients=1, founders=(0, 1, 9))
+    w.ask(2, "set", b"a", b"1")
+    w.run(1.0)
+    assert w.answers[2] == [(REFUSED, None)]
+    assert not w.nodes[0].replica.has_state
+
+
+def test_an_update_in_a_minority_is_refused_and_queries_go_on():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.part((0,), (1, 2))
+    w.run(1.0)
+    w.nodes[3].server = 0
+    w.ask(3, "get", b"a")
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.02)
+    assert w.answers[3][1:] == [(DONE, b"1"), (REFUSED, None)]
+    w.ask(3, "set", b"a", b"3")  # The client has gone to another server.
+    w.run(0.5)
+    assert w.answers[3][3:] == [(DONE, True)]
+    assert w.items(1) == {b"a": b"3"}
+    assert w.items(0) == {b"a": b"1"}
+    w.part()
+    w.run(1.0)
+    assert w.items(0) == {b"a": b"3"}
+
+
+def test_an_update_whose_view_is_lost_is_unknown():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.nodes[3].server = 0
+    w.part((0,), (1, 2))
+    w.nodes[3].recipe = StoreRecipe(founders=(0, 1, 2), retry_s=9.0, retry_max_s=9.0)
+    w.nodes[3].wait_s = 9.0
+    w.ask(3, "set", b"a", b"2")
+    w.run(1.0)
+    assert w.answers[3][1:] == [(UNKNOWN, None)]
+
+
+def test_with_a_quorum_a_stopped_disk_stops_no_update():
+    for confirm, expected in (("quorum", [(DONE, True)]), ("all", [])):
+        w = StoreWorld(confirm=confirm)
+        w.slow = {2}
+        w.nodes[3].server = 0
+        w.ask(3, "set", b"a", b"1")
+        w.run(0.1)
+        assert w.answers[3] == expected
+
+
+def test_nothing_is_answered_before_a_quorum_has_it_on_disk():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.slow = {1, 2}
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.1)
+    assert w.answers[3] == [(DONE, True)]
+    w.sync(2)
+    w.run(0.1)
+    assert w.answers[3] == [(DONE, True)] * 2
+
+
+def test_a_server_restarts_with_what_its_disk_holds():
+    w = StoreWorld()
+    for value in (b"1", b"2", b"3"):
+        w.ask(3, "set", b"a", value)
+    w.run(0.3)
+    for pid in range(3):
+        w.crash(pid)
+    for pid in range(3):
+        w.start(pid)
+    w.run(1.0)
+    w.ask(3, "get", b"a")
+    w.run(0.3)
+    assert w.answers[3][-1] == (DONE, b"3")
+
+
+def test_a_server_without_its_disk_counts_only_once_it_has_the_state():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.crash(2)
+    w.crash(1)
+    w.disks[2].clear()
+    w.start(2)
+    w.run(1.0)
+    w.nodes[3].server = 0
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.05)
+    assert w.answers[3][1:] == [(REFUSED, None)]  # Server 2 is there and does not count.
+    assert not w.nodes[2].replica.has_state
+    w.start(1)
+    w.run(1.0)
+    assert w.nodes[2].replica.has_state
+    assert w.items(2) == {b"a": b"1"}
+
+
+def test_a_disk_that_went_back_in_time_counts_in_no_quorum():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    old = list(w.disks[2])
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.3)
+    w.crash(2)
+    w.disks[2] = old
+    w.crash(1)
+    w.start(2)
+    w.run(1.0)
+    assert not w.nodes[0].replica.is_primary
+    w.start(1)
+    w.run(1.0)
+    assert w.nodes[2].replica.is_primary
+    assert w.items(2) == {b"a": b"2"}
+
+
+def test_an_update_that_is_sent_again_to_another_server_runs_once():
+    w = StoreWorld()
+    w.ask(3, "incr", b"n", 1)
+    w.run(0.3)
+    w.nodes[3].server = 0
+    w.lost = lambda source, to, datagram: (source, to) == (0, 3)
+    w.ask(3, "incr", b"n", 1)
+    w.run(1.0)  # No answer comes, so the client asks elsewhere.
+    assert w.answers[3] == [(DONE, 1), (DONE, 2)]
+    assert w.items(0) == w.items(1) == {b"n": b"2"}
+
+
+def test_a_forgotten_session_does_not_run_again():
+    w = StoreWorld(clients=3, sessions_max=2)
+    for pid in (3, 4, 5):
+        w.ask(pid, "incr", b"n", 1)
+        w.run(0.3)
+    w.ask(3, "incr", b"n", 1)
+    w.run(0.3)
+    w.ask(3, "incr", b"n", 1)
+    w.run(0.3)
+    assert w.answers[3] == [(DONE, 1), (FORGOTTEN, None), (DONE, 4)]
+
+
+def test_a_server_far_behind_takes_a_snapshot_and_updates_go_on():
+    w = StoreWorld(truncate_after=1, snapshot_after=3)
+    for value in range(10):
+        w.ask(3, "set", b"%d" % value, b"v" * 9000)
+        w.run(0.05)
+    w.crash(2)
+    w.disks[2].clear()
+    w.run(0.5)
+    w.ask(3, "set", b"more", b"x")
+    w.run(0.2)
+    w.start(2)
+    w.run(1.0)
+    assert w.nodes[0].replica.log.base > 0
+    assert w.items(2) == w.items(0)
+    assert w.nodes[2].replica.has_state
+
+
+def test_a_query_waits_until_its_server_has_what_the_client_has_seen():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.nodes[3].server = 0
+    w.lost = lambda source, to, datagram: to == 1 and source < 3
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.01)
+    assert w.answers[3][1:] == [(DONE, True)]
+    assert w.items(1) == {b"a": b"1"}
+    w.nodes[3].server = 1
+    w.ask(3, "get", b"a")
+    w.run(0.01)
+    assert w.answers[3][2:] == []
+    w.part()
+    w.run(0.3)
+    assert w.answers[3][2:] == [(DONE, b"2")]
+
+
+def test_what_a_client_has_seen_is_safe_where_it_comes():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.nodes[3].server = 0
+    w.lost = lambda source, to, datagram: to == 1 and isinstance(datagram, StoreProgress)
+    w.slow = {1}
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.01)
+    assert w.items(1) == {b"a": b"1"}  # It has the update, and does not know that it is safe.
+    w.nodes[3].server = 1
+    w.ask(3, "get", b"a")
+    w.run(0.01)
+    assert w.answers[3][2:] == [(DONE, b"2")]
+
+
+def test_a_watch_is_answered_when_the_value_changes():
+    w = StoreWorld(clients=2)
+    w.ask(3, "watch", b"a", None)
+    w.run(0.3)
+    assert w.answers[3] == []
+    w.ask(4, "set", b"a", b"1")
+    w.run(0.3)
+    assert w.answers[3] == [(DONE, b"1")]
+
+
+def test_a_server_takes_no_updates_of_its_own():
+    w = StoreWorld()
+    with pytest.raises(LocalProtocolError, match="only what clients ask for"):
+        w.nodes[0].submit([Update(b"x")], w.now, Effects(recording=False))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"founders": ()}, "founders"),
+        ({"founders": (1, 1)}, "founders"),
+        ({"quorums": ((0, 1), (2,))}, "have no server in common"),
+        ({"quorums": ((0, 7),)}, "not a set of founders"),
+        ({"reads": "fast"}, "reads"),
+        ({"confirm": "some"}, "confirm"),
+        ({"pipeline": 5000}, "pipeline"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        StoreRecipe(**({"founders": (0, 1, 2)} | settings))
