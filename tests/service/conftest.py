@@ -77,6 +77,7 @@ class World:
 
     def ask(self, pid, request):
         self.enter(pid, "submit", [Update(encode_value(request))])
+        self.run(0.0)  # Servers execute what has arrived when the event loop has turned.
 
     def run(self, seconds):
         end = self.now + seconds

@@ -18,7 +18,7 @@ Departs from figure 1, which loses replies or waits for ever in five cases (docs
 from collections import deque
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -36,7 +36,7 @@ from semcast.service.replica_state import (
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.events import EXECUTE, REPLY, UPDATE, Event
-from semcast.terms.ids import NEVER, Incarnation, Pid, Seq
+from semcast.terms.ids import NEVER, SEQ_MAX, Incarnation, Pid, Seq
 from semcast.terms.machine import Command, LeaveGroup, Machine, Status, SupplyState
 from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import Delivery, Installed, Output, Room
@@ -51,6 +51,8 @@ from semcast.terms.service import (
     ServiceDatagram,
 )
 from semcast.terms.views import MEMBER, NO_VIEW, Stamped
+
+UNSENT_MAX: Final = 1024  # updates at which no more requests are executed until the group took them
 
 
 class PendingReply(msgspec.Struct):
@@ -84,12 +86,15 @@ class Replica(Machine):
         self.owes_answer = False
         # At the primary:
         self.waiting: dict[int, tuple[Request, Pid]] = {}  # by client, not executed yet
-        self.unsent: deque[Update] = deque()  # of the request that was executed last
-        self.pending: deque[PendingReply] = deque()
+        self.unsent: deque[Update] = deque()  # of requests that were executed
+        self.pending: deque[PendingReply] = deque()  # of which those that have yet to be
+        self.unnumbered: deque[PendingReply] = deque()  # multicast, and
+        self.unapplied: deque[PendingReply] = deque()  # delivered here
         self.in_progress: dict[int, PendingReply] = {}  # the same by client
         self.acknowledged: dict[Pid, Seq] = {}
         self.executed_at = now
         self.ask_at = NEVER
+        self.ask_s = recipe.retry_s  # after which backups are asked again
         self.flush_at = NEVER  # when updates have waited long enough for those of other requests
         self.deadline = self.group.deadline
 
@@ -121,6 +126,7 @@ class Replica(Machine):
                 of_group.append(datagram)
             elif isinstance(datagram, Request):
                 self._on_request(source, datagram, out)
+                self.flush_at = now  # Others may have come with it: they are executed together.
             elif isinstance(datagram, Applied):
                 self._on_applied(source, datagram)
             elif isinstance(datagram, AskApplied):
@@ -139,7 +145,6 @@ class Replica(Machine):
     def on_idle(self, now: float, out: Effects) -> None:
         """The event loop has turned."""
         mark = self._begin(out)
-        self.flush_at = now
         self._settle(mark, now, out, flushes=True)
 
     def on_time(self, now: float, out: Effects) -> None:
@@ -149,7 +154,8 @@ class Replica(Machine):
             self.group.on_time(now, out)
         if now >= self.ask_at:
             self._ask()
-            self.ask_at = now + self.recipe.retry_s
+            self.ask_at = now + self.ask_s
+            self.ask_s = min(2 * self.ask_s, self.recipe.retry_max_s)
         self._settle(mark, now, out, flushes=True)
 
     def on_command(self, command: Command, now: float, out: Effects) -> None:
@@ -190,12 +196,10 @@ class Replica(Machine):
     def _serve(self, now: float, out: Effects) -> None:
         """Lines 5 to 9: execute what waits, as long as the group has room for the updates."""
         while self.is_primary and self.group.phase == MEMBER:
-            if not self.unsent:
-                if not self.waiting or self.is_leaving:
-                    return
+            while self.waiting and not self.is_leaving and len(self.unsent) < UNSENT_MAX:
                 client = next(iter(self.waiting))
                 self._execute(*self.waiting.pop(client), now)
-            if not self._multicast(now, out):
+            if not self.unsent or not self._multicast(now, out):
                 return
 
     def _execute(self, request: Request, source: Pid, now: float) -> None:
@@ -212,20 +216,18 @@ class Replica(Machine):
         self.unsent.extend(self.executor.updates())
         self.unsent.append(Update(encode_value(fin)))
         pending = PendingReply(fin, source)
-        self.pending.append(pending)
+        for queue in (self.pending, self.unnumbered, self.unapplied):
+            queue.append(pending)
         self.in_progress[client] = pending
 
     def _multicast(self, now: float, out: Effects) -> bool:
-        """Multicast the rest of the last request; returns whether the group took all of it."""
+        """Multicast what requests have written; returns whether the group took all of it."""
         accepted = self.group.submit(list(self.unsent), now, out)
-        self.flush_at = now  # The driver comes back once it has handed over all that has arrived.
-        for _ in range(accepted):
-            self.unsent.popleft()
-        if self.unsent:
-            return False
-        self.pending[-1].seq = self.group.sent
-        self.ask_at = min(self.ask_at, now + self.recipe.retry_s)
-        return True
+        for seq in range(self.group.sent - accepted + 1, self.group.sent + 1):
+            if self.unsent.popleft().item is None:
+                self.unnumbered.popleft().seq = seq
+        self.ask_at = min(self.ask_at, now + self.ask_s)
+        return not self.unsent
 
     # Acknowledgements
 
@@ -254,11 +256,12 @@ class Replica(Machine):
 
     def _complete(self, out: Effects) -> None:
         """Lines 12 and 13: answer every request that all backups have applied."""
-        while self.pending and (first := self.pending[0]).version:
-            seq, acknowledged = first.seq, self.acknowledged
-            if any(acknowledged.get(pid, 0) < seq for pid in self._backups()):
-                return
+        if not self.pending:
+            return
+        applied = min((self.acknowledged.get(pid, 0) for pid in self._backups()), default=SEQ_MAX)
+        while self.pending and (first := self.pending[0]).version and first.seq <= applied:
             self._reply(self.pending.popleft(), out)
+            self.ask_s = self.recipe.retry_s
         if not self.pending:
             self.ask_at = NEVER
 
@@ -288,8 +291,9 @@ class Replica(Machine):
             self._take(mark, above, now, out)
             self._complete(out)
             mark = mark._replace(events=len(out.events or ()))
-            self._serve(now, out)
-            if flushes and now >= self.flush_at:
+            if flushes or self.unsent:
+                self._serve(now, out)
+            if flushes:
                 self.flush_at = NEVER
                 self.group.on_idle(now, out)
             if len(out.outputs) == mark.outputs:
@@ -335,15 +339,12 @@ class Replica(Machine):
         self._record(EXECUTE, fin, out, note=UPDATE, position=place, peer=peer)
         self.applied, self.owes_answer = message.seq, True
         if self.is_primary:
-            self._on_own(message.seq)
+            self._on_own()
 
-    def _on_own(self, seq: Seq) -> None:
-        """The group delivered a *fin* back to the primary that sent it."""
-        for pending in self.pending:
-            if pending.seq == seq:
-                pending.version = self.state.version
-                break
-        if all(pending.version for pending in self.pending):
+    def _on_own(self) -> None:
+        """The group delivered the next *fin* back to the primary that sent it."""
+        self.unapplied.popleft().version = self.state.version
+        if not self.unapplied:
             self.executor.items.catch_up()
 
     def _install(self, installed: Installed, event: Event | None, now: float, out: Effects) -> None:
@@ -358,6 +359,7 @@ class Replica(Machine):
         if not self.is_primary:
             self.waiting.clear()
         self.executed_at = now
+        self.flush_at = now  # for requests that have waited for a view
         if event is not None:
             event.version, event.digest = self.state.version, self.state.digest()
         if installed.wants_state:
@@ -371,12 +373,13 @@ class Replica(Machine):
         for pending in self.pending:
             if pending.version:
                 self._reply(pending, out)
-        self.pending.clear()
+        for queue in (self.pending, self.unnumbered, self.unapplied):
+            queue.clear()
         self.in_progress.clear()
         self.acknowledged.clear()
         self.executor.items.catch_up()
         self.applied, self.owes_answer = 0, False
-        self.ask_at = NEVER
+        self.ask_at, self.ask_s = NEVER, self.recipe.retry_s
 
     def _record(self, kind: str, fin: Fin, out: Effects, **more: Any) -> None:
         """Record an event about a request, unless it only opened or missed a session."""

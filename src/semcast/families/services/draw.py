@@ -109,7 +109,7 @@ def draw_faults(case: ServiceCase, late: int, rng: Random) -> Iterator[Fault]:
 
 def draw_lost_primary(servers: int, size: int, phase_s: float, rng: Random) -> Iterator[Partition]:
     """The first primary is cut off with all clients and fewer than half of the servers."""
-    if servers > 2 and rng.random() < 0.4:
+    if servers > 2 and rng.random() < 0.6:
         start = rng.uniform(0.1, phase_s / 2)
         with_it = range((servers - 1) // 2)
         yield Partition(start, start + rng.uniform(0.1, 0.6), ((*with_it, *range(servers, size)),))
@@ -129,7 +129,7 @@ def draw_recipe(rng: Random) -> ServiceRecipe:
     )
     return ServiceRecipe(
         group=group,
-        retry_s=rng.choice((0.01, 0.02)),
+        retry_s=rng.choice((0.002, 0.01, 0.02)),
         retry_max_s=0.1,
         sessions_max=rng.choice((2, 1000, 1000, 1000)),
         session_s=rng.choice((0.1, 3600.0, 3600.0, 3600.0)),
