@@ -1,8 +1,10 @@
 """Processor time per delivery, two members in one process: what one core spends on both sides.
 
     .venv/bin/python bench/in_one_process.py s-vsm
+    .venv/bin/python bench/in_one_process.py s-vsm --round-trips
 
-It uses the public interface alone, so that `pairs.py` can run it with any tree of Semcast.
+With `--round-trips` one member answers each message of the other, which then sends the next.  The
+script uses the public interface alone, so that `pairs.py` can run it with any tree of Semcast.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from time import process_time
 import semcast
 
 MESSAGES = 400_000
+ROUND_TRIPS = 5_000
 BATCH = 480
 UPDATES = [semcast.Update(bytes(100), f"item-{n}") for n in range(BATCH)]
 
@@ -42,13 +45,38 @@ async def take(group: semcast.Group) -> None:
             return
 
 
-async def measure(protocol: str) -> float:
-    """Microseconds for each message, sent and delivered."""
+async def join(protocol: str) -> list[semcast.Group]:
+    """Two members of a group."""
     options = {"peers": peers(), "protocol": protocol, "echo": False, "key": False}
     group = f"in-one-process-{protocol}"
-    sender, receiver = await asyncio.gather(
-        *(semcast.join(group, name=name, **options) for name in "ab")
-    )
+    return await asyncio.gather(*(semcast.join(group, name=name, **options) for name in "ab"))
+
+
+async def answer(group: semcast.Group) -> None:
+    """Send each message back."""
+    messages = aiter(group)
+    for _ in range(ROUND_TRIPS):
+        message = await anext(messages)
+        await group.multicast(message.payload, item="answer")
+
+
+async def measure_round_trips(protocol: str) -> float:
+    """Microseconds for each message that is answered."""
+    asking, answering = await join(protocol)
+    messages, answers = aiter(asking), asyncio.create_task(answer(answering))
+    before = process_time()
+    for _ in range(ROUND_TRIPS):
+        await asking.multicast(bytes(16), item="question")
+        await anext(messages)
+    spent = process_time() - before
+    await answers
+    await asyncio.gather(asking.close(), answering.close())
+    return spent / ROUND_TRIPS * 1e6
+
+
+async def measure(protocol: str) -> float:
+    """Microseconds for each message, sent and delivered."""
+    sender, receiver = await join(protocol)
     before = process_time()
     reading = asyncio.create_task(take(receiver))
     for _ in range(MESSAGES // BATCH):
@@ -65,7 +93,8 @@ def main() -> None:
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    print(json.dumps({"cpu_us_per_delivery": asyncio.run(measure(sys.argv[1]))}))
+    measured = measure_round_trips if "--round-trips" in sys.argv else measure
+    print(json.dumps({"cpu_us_per_delivery": asyncio.run(measured(sys.argv[1]))}))
 
 
 if __name__ == "__main__":

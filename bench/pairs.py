@@ -68,12 +68,12 @@ def ordered(protocol: str, senders: int) -> Callable[[Path], float]:
     return cost
 
 
-def in_one_process(protocol: str) -> Callable[[Path], float]:
-    """Processor time per delivery of two members in one process."""
+def in_one_process(*options: str) -> Callable[[Path], float]:
+    """Processor time per delivery, or round trip, of two members in one process."""
 
     def cost(tree: Path) -> float:
         script = str(ROOT / "bench" / "in_one_process.py")
-        return float(run(tree, script, protocol)["cpu_us_per_delivery"])
+        return float(run(tree, script, *options)["cpu_us_per_delivery"])
 
     return cost
 
@@ -95,6 +95,8 @@ WORK: dict[str, Callable[[Path], float]] = {
     "slow receiver": bench("slow-receiver"),
     "fixed group in one process": in_one_process("s-rm"),
     "views fifo in one process": in_one_process("s-vsm"),
+    "round trip, fixed group": in_one_process("s-rm", "--round-trips"),
+    "round trip, views fifo": in_one_process("s-vsm", "--round-trips"),
     "total order, 1 sends": ordered("s-vsm", 1),
     "total order, 4 send": ordered("s-vsm", 4),
     "total order of vs, 4 send": ordered("vs", 4),

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from semcast.core.recipe import Recipe
-from semcast.experiments.swarm_trace import recorded_swarm
 from semcast.families.case import AnyCase
 from semcast.families.fixed.mutants import MUTANTS
 from semcast.families.fixed.scenarios import SCENARIOS
 from semcast.fleet.trace_verdict import judge, judge_trace
 from semcast.sim.run import run
 from semcast.sim.swarm import draw, mutated
+from semcast.sim.swarm_trace import recorded_swarm
 from semcast.specs.verdict import FAIL, NOT_APPLICABLE, NOT_EXERCISED, PASS, CheckVerdict
 from semcast.terms.events import CRASH, DELIVER, DRAINED, LEAVE, MULTICAST, STABLE, Event
 from semcast.terms.messages import DataMessage

@@ -8,9 +8,9 @@ from shutil import copytree
 import pytest
 
 from semcast.cli.main import main
-from semcast.experiments.swarm_trace import recorded_swarm
 from semcast.pages import explain as page_module
 from semcast.pages.explain import explain
+from semcast.sim.swarm_trace import recorded_swarm
 from semcast.terms.errors import SemcastError
 
 FAILING = 4  # a seed of s-rm that the mutant breaks

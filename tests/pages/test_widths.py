@@ -3,8 +3,8 @@
 import pytest
 
 from semcast.cli.main import main
-from semcast.experiments.swarm_trace import recorded_swarm
 from semcast.pipeline.report.report import report
+from semcast.sim.swarm_trace import recorded_swarm
 
 SCRIPT = """
 const wide = [...document.querySelectorAll('h1, h2, h3, p, img, pre, .card')]

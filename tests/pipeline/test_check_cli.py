@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from semcast.experiments.swarm_trace import recorded_swarm
 from semcast.fleet import trace_verdict as judging
 from semcast.pipeline.check import verdict
+from semcast.sim.swarm_trace import recorded_swarm
 from semcast.specs.verdict import FAIL, CheckVerdict, PropertyResult
 from semcast.terms.events import DELIVER, MULTICAST, Event
 from semcast.terms.messages import DataMessage

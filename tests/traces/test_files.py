@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from semcast.experiments.swarm_trace import recorded_swarm
 from semcast.runtime.options.options import Options
 from semcast.runtime.storage.recording import check_trace
+from semcast.sim.swarm_trace import recorded_swarm
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import DELIVER, Event
 from semcast.terms.messages import DataMessage

@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 
 from semcast.bench.systems import BenchCase, systems
-from semcast.faults.limits import check_finite, check_positive, check_range
 from semcast.fleet.plan import Load, MessageTimes, WorkerPlan, WorkerResult, WorkerStatus
 from semcast.fleet.processes import WORKER, Fleet
 from semcast.fleet.stream_measurement import EventColumns, Period, StreamMeasurement
@@ -27,6 +26,7 @@ from semcast.fleet.worker import cpu_s_of
 from semcast.runtime.options.options import Options
 from semcast.terms.events import DELIVER, MULTICAST
 from semcast.terms.items import item_tag
+from semcast.terms.limits import check_finite, check_positive, check_range
 from semcast.workloads.stock import STOCK_GROUPS
 
 SENDER: Final = "sender"

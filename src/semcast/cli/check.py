@@ -72,9 +72,9 @@ def check(
     Shows the events that prove a violated property. Up to two million events are checked in this
     process, larger traces on Spark. Give --master, --remote or --conf to use Spark in any case.
     """
-    from semcast.faults.limits import check_range
     from semcast.fleet.trace_verdict import EVENTS_MAX, judge
     from semcast.specs.verdict import FAIL, check_names, facts_of
+    from semcast.terms.limits import check_range
     from semcast.traces.arrow import spare_pandas
     from semcast.traces.kept_results import CHECK, keep
     from semcast.traces.trace_files import count_events, root_of

@@ -144,7 +144,7 @@ def sub(
 
 
 def _check(count: int | None, rate: float | None) -> None:
-    from semcast.faults.limits import check_positive, check_range
+    from semcast.terms.limits import check_positive, check_range
 
     if count is not None:
         check_range("count", count, 1)

@@ -46,8 +46,8 @@ def members(
     json: Json = False,
 ) -> None:
     """List your live members on this machine, and their groups."""
-    from semcast.faults.limits import check_range
     from semcast.runtime.operations.control import survey
+    from semcast.terms.limits import check_range
 
     if count is not None:
         check_range("count", count, 1)

@@ -51,8 +51,8 @@ def throughput(
 
     Uses equations 1 to 3 of SRM.
     """
-    from semcast.faults.limits import check_positive, check_range
     from semcast.models import throughput as model
+    from semcast.terms.limits import check_positive, check_range
 
     for name, size in (("d", d), ("buffer", buffer), ("k", 1 if k is None else k)):
         check_range(name, size, 1)
@@ -95,8 +95,8 @@ def gossip(
     """
     from itertools import islice
 
-    from semcast.faults.limits import check_range
     from semcast.models import gossip as model
+    from semcast.terms.limits import check_range
 
     check_range("rounds", 0 if rounds is None else rounds, 0, model.ROUNDS_MAX)
     needed = model.rounds_for(model.uniform_recurrence(members, reached, mode), error)

@@ -90,9 +90,9 @@ def relay(
     """
     import asyncio
 
-    from semcast.faults.limits import check_positive
     from semcast.fleet.relay import Relay
     from semcast.runtime.transport.addresses import parse_peers
+    from semcast.terms.limits import check_positive
 
     if seconds is not None:
         check_positive("seconds", seconds)

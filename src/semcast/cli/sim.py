@@ -225,10 +225,10 @@ def swarm(
     """
     import msgspec
 
-    from semcast.faults.limits import check_range
     from semcast.sim.swarm import mutants as known_mutants
     from semcast.sim.swarm import swarm as run_swarm
     from semcast.terms.errors import unknown_value
+    from semcast.terms.limits import check_range
 
     check_range("seeds", seeds, 1)
     check_range("jobs", 1 if jobs is None else jobs, 1)
@@ -287,7 +287,7 @@ def _recorded(
     if trace is None:
         yield None
         return
-    from semcast.experiments.swarm_trace import recorded_swarm  # pyarrow is an extra
+    from semcast.sim.swarm_trace import recorded_swarm  # pyarrow is an extra
 
     with recorded_swarm(trace, protocol, mutant, order) as recorder:
         yield recorder.run
@@ -308,8 +308,8 @@ def mutants(
     json: Json = False,
 ) -> int:
     """Verify that checks catch deliberately broken protocols."""
-    from semcast.faults.limits import check_range
     from semcast.sim.hunt import mutants_of, run_mutant
+    from semcast.terms.limits import check_range
 
     check_range("seeds", seeds, 1)
     check_range("jobs", 1 if jobs is None else jobs, 1)

@@ -72,8 +72,8 @@ def top(
 
     Shows the live members on this machine and, as far as they know them, their peers.
     """
-    from semcast.faults.limits import check_finite, check_positive
     from semcast.runtime.operations.control import survey
+    from semcast.terms.limits import check_finite, check_positive
 
     check_finite("every", every, REFRESH_S_MIN)
     looks = 0

@@ -6,10 +6,10 @@ gives the sender-reliable ones, and it is one code [SRM §5.3].
 """
 
 from dataclasses import dataclass, field
-from math import inf
 
 from semcast.core.relation import RELATIONS
 from semcast.terms.errors import ConfigError, unknown_value
+from semcast.terms.limits import check_finite, check_positive, check_range, check_whole
 from semcast.terms.promises import check_runnable, promised
 
 PURGING = ("eager", "lazy")
@@ -72,8 +72,7 @@ class Recipe:
     replicated: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.members < 1:
-            raise ConfigError(f"members: {self.members} is not at least 1")
+        check_whole("members", self.members, 1)
         (promised if self.in_view else check_runnable)(self.protocol, self.order)
         if self.relation not in tuple(RELATIONS):  # Whatever it is, it may have no hash.
             raise unknown_value("relation", self.relation, RELATIONS)
@@ -96,34 +95,27 @@ class Recipe:
             object.__setattr__(self, "safety_period_s", self.period_s)
 
     def _check_numbers(self) -> None:
-        for name in ("members", "f", *POSITIVE):
-            if not isinstance(getattr(self, name), int):
-                raise ConfigError(f"{name}: {getattr(self, name)!r} is not a whole number")
-        if not 0 <= self.f < self.members:
-            raise ConfigError(f"f: {self.f} is not in 0..{self.members - 1} (members - 1)")
         for name in POSITIVE:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: {getattr(self, name)} is not at least 1")
+            check_whole(name, getattr(self, name), 1)
+        check_whole("f", self.f, 0)
+        if self.f >= self.members:
+            raise ConfigError(f"f: {self.f} is not in 0..{self.members - 1} (members - 1)")
         for name in ("period_s", "safety_period_s", "timeout_min_s", "timeout_max_s"):
-            if not 0 < getattr(self, name) < inf:
-                raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
+            check_positive(name, getattr(self, name))
         for name in ("coalesce_s", "nack_delay_s", "order_s"):
-            if not 0 <= getattr(self, name) < inf:
-                raise ConfigError(f"{name}: {getattr(self, name)} is not at least 0")
-        if not 0 <= self.congested_at <= 1:
-            raise ConfigError(f"congested_at: {self.congested_at} is not in 0..1")
+            check_finite(name, getattr(self, name))
+        check_range("congested_at", self.congested_at, 0, 1)
         if self.timeout_min_s > self.timeout_max_s:
             raise ConfigError(
                 f"timeout_min_s: {self.timeout_min_s} is above timeout_max_s {self.timeout_max_s}"
             )
         for name in ("chain_limit", "gossip_after", "gossip_after_bytes", "window_bytes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}: {value} is not at least 1")
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 1)
         if self.chain_limit is not None and self.relation != "item":
             raise ConfigError(f"chain_limit: needs relation item, not {self.relation}")
-        if self.bandwidth_max is not None and not 0 < self.bandwidth_max < inf:
-            raise ConfigError(f"bandwidth_max: {self.bandwidth_max} is not above 0")
+        if self.bandwidth_max is not None:
+            check_positive("bandwidth_max", self.bandwidth_max)
 
     def _check_item_order(self) -> None:
         if self.relation not in ("item", "none"):

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from semcast.faults.limits import check_finite, check_positive, check_range
 from semcast.fleet.live_run import LiveRun, run_live
 from semcast.fleet.plan import Load, WorkerPlan, WorkerStatus
 from semcast.fleet.processes import START_DELAY_S, START_S, Fleet, FleetError
@@ -40,6 +39,7 @@ from semcast.runtime.transport.sockets import probe_multicast
 from semcast.specs.verdict import FAIL, PASS
 from semcast.terms.errors import SemcastError
 from semcast.terms.items import item_tag
+from semcast.terms.limits import check_finite, check_positive, check_range
 from semcast.workloads.stock import STOCK_GROUPS
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from random import Random
 
 import msgspec
 
-from semcast.faults.limits import check_positive, check_range
 from semcast.faults.schedule import Downtime
 from semcast.terms.effects import Effects
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, MULTICAST, Event
 from semcast.terms.ids import EVERYONE
+from semcast.terms.limits import check_positive, check_range
 from semcast.terms.outputs import Delivery, Installed, Output, delivered
 
 

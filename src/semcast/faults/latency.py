@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from semcast.faults.limits import check_finite
 from semcast.terms.errors import ConfigError
+from semcast.terms.limits import check_finite
 
 
 class Constant(msgspec.Struct, frozen=True, tag="constant"):

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from semcast.faults.latency import Constant, Latency
-from semcast.faults.limits import check_finite, check_positive, check_range
+from semcast.terms.limits import check_finite, check_positive, check_range
 
 UDP_IP_BYTES: Final = 28  # headers, which take bandwidth too
 UNUSED: Final = Random(0)  # A generator takes 2.5 KB; links that draw nothing share this one.

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from semcast.faults.limits import check_finite, check_interval, check_positive, check_range
 from semcast.terms.errors import ConfigError
+from semcast.terms.limits import check_finite, check_interval, check_positive, check_range
 
 
 class Partition(msgspec.Struct, frozen=True, tag="partition"):

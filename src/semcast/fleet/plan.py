@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from semcast.faults.limits import check_finite, check_positive, check_range
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.items import item_tag
+from semcast.terms.limits import check_finite, check_positive, check_range
 from semcast.terms.messages import Update
 from semcast.workloads.game import Game
 from semcast.workloads.predecessor_lists import list_predecessors

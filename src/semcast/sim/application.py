@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from semcast.families.referee import ApplicationState
 from semcast.families.testing import Habits
 from semcast.faults import Constant, Latency
-from semcast.faults.limits import check_range
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Incarnation
+from semcast.terms.limits import check_range
 from semcast.terms.machine import SupplyState
 from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import Delivery, Ended, Installed, Output, Rival, Room

@@ -15,9 +15,9 @@ from random import Random
 from time import thread_time_ns
 from typing import Any
 
-from semcast.faults.limits import check_finite
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError
+from semcast.terms.limits import check_finite
 
 
 def rng_stream(seed: int, *purpose: object) -> Random:

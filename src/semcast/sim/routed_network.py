@@ -17,11 +17,11 @@ from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from semcast.faults import UDP_IP_BYTES, Cut, is_cut
-from semcast.faults.limits import check_finite, check_positive, check_range
 from semcast.sim.clock import VirtualClock, rng_stream
 from semcast.sim.network import Receive, TrafficCount
 from semcast.sim.topology import Topology
 from semcast.terms.ids import EVERYONE
+from semcast.terms.limits import check_finite, check_positive, check_range
 from semcast.wire import encode
 
 

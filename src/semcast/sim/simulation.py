@@ -27,7 +27,6 @@ from semcast.faults import (
     Pause,
     SlowDisk,
 )
-from semcast.faults.limits import check_range
 from semcast.sim.application import Application, Consumer, OnDeliver, OnInstall, Producer
 from semcast.sim.circumstances import Circumstances, Machines, Observer
 from semcast.sim.clock import CpuModel, VirtualClock, rng_stream
@@ -37,6 +36,7 @@ from semcast.specs.channel import UnreliableChannel
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
 from semcast.terms.ids import EVERYONE, Incarnation
+from semcast.terms.limits import check_range
 from semcast.terms.machine import ForgetMember, FoundGroup, Machine
 from semcast.terms.records import Records
 from semcast.wire import encode

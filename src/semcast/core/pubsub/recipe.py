@@ -11,6 +11,7 @@ from math import inf
 from semcast.core.recipe import OVERFLOWS, Recipe
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.ids import Rank
+from semcast.terms.limits import check_positive, check_range, check_whole
 from semcast.terms.promises import promised
 
 PROTOCOLS = ("lbrm", "pbcast", "rpbcast")
@@ -120,34 +121,25 @@ class PubsubRecipe:
 
     def _check_numbers(self) -> None:
         for name in _WHOLE:
-            value = getattr(self, name)
-            if not isinstance(value, int):
-                raise ConfigError(f"{name}: {value!r} is not a whole number")
-            if value < (name != "founders"):
-                raise ConfigError(f"{name}: {value} is not at least {int(name != 'founders')}")
-        for name in _TIMES:
-            if not 0 < getattr(self, name) < inf:
-                raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
+            check_whole(name, getattr(self, name), int(name != "founders"))
+        for name in (*_TIMES, "selection_power", "service_max"):
+            check_positive(name, getattr(self, name))
         if self.heartbeat_min_s > self.heartbeat_max_s:
             raise ConfigError(
                 f"heartbeat_min_s: {self.heartbeat_min_s} is above heartbeat_max_s "
                 f"{self.heartbeat_max_s}"
             )
-        if not 0 < self.selection_power < inf:
-            raise ConfigError(f"selection_power: {self.selection_power} is not above 0")
         if not 1 < self.heartbeat_factor < inf:
             raise ConfigError(f"heartbeat_factor: {self.heartbeat_factor} is not above 1")
-        if not 0 < self.service_max < inf:
-            raise ConfigError(f"service_max: {self.service_max} is not above 0")
         for name in ("founders", "sponsors"):
             if getattr(self, name) > self.members:
                 raise ConfigError(
                     f"{name}: {getattr(self, name)} is more than the {self.members} members"
                 )
-        if self.multicast_at is not None and self.multicast_at < 2:
-            raise ConfigError(f"multicast_at: {self.multicast_at} is not at least 2")
-        if self.age_s is not None and not 0 < self.age_s < inf:
-            raise ConfigError(f"age_s: {self.age_s} is not above 0")
+        if self.multicast_at is not None:
+            check_range("multicast_at", self.multicast_at, 2)
+        if self.age_s is not None:
+            check_positive("age_s", self.age_s)
 
     def _check_loggers(self) -> None:
         loggers = self.loggers or ()

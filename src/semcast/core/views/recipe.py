@@ -7,11 +7,11 @@ Departs: [SVS §4.2] purges by what a process knows itself; see docs/decisions/0
 """
 
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, Final
 
 from semcast.core.recipe import Recipe
 from semcast.terms.errors import ConfigError, unknown_value
+from semcast.terms.limits import check_finite, check_positive, check_range
 from semcast.terms.promises import promised
 
 PROTOCOLS: Final = ("s-vsm", "vsm", "vs")
@@ -55,11 +55,9 @@ class ViewRecipe:
         if self.order == "total" and self.relation not in ("item", "none"):
             raise ConfigError(f"order: total needs relation item or none, not {self.relation}")
         for name in ("heartbeat_s", "timeout_s", "patience_s", "retry_s", "exclude_after_s"):
-            if not 0 < getattr(self, name) < inf:
-                raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
+            check_positive(name, getattr(self, name))
         for name in ("gather_s", "order_s"):
-            if not 0 <= getattr(self, name) < inf:
-                raise ConfigError(f"{name}: {getattr(self, name)} is not at least 0")
+            check_finite(name, getattr(self, name))
         if self.timeout_s < 2 * self.heartbeat_s:
             raise ConfigError(
                 f"timeout_s: {self.timeout_s} is less than two heartbeats of {self.heartbeat_s} s"
@@ -72,8 +70,7 @@ class ViewRecipe:
             raise ConfigError(
                 "echo: cannot be turned off under vs, which delivers and confirms own messages"
             )
-        if self.chunk_bytes < 1:
-            raise ConfigError(f"chunk_bytes: {self.chunk_bytes} is not at least 1")
+        check_range("chunk_bytes", self.chunk_bytes, 1)
         self.recipe_of(1)
 
     @property

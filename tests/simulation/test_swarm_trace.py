@@ -2,9 +2,9 @@
 
 import pytest
 
-from semcast.experiments.swarm_trace import recorded_swarm
 from semcast.fleet.trace_verdict import judge
 from semcast.sim.swarm import swarm
+from semcast.sim.swarm_trace import recorded_swarm
 from semcast.terms.errors import ConfigError
 from semcast.traces.parquet import read_runs
 

@@ -12,6 +12,13 @@ def check_range(field: str, value: float, low: float, high: float = inf) -> None
         raise ConfigError(f"{field}: {value!r} is not {allowed}")
 
 
+def check_whole(field: str, value: object, low: int) -> None:
+    """Refuse what is not a whole number of at least `low`."""
+    if not isinstance(value, int):
+        raise ConfigError(f"{field}: {value!r} is not a whole number")
+    check_range(field, value, low)
+
+
 def check_finite(field: str, value: float, low: float = 0.0) -> None:
     """Refuse a value below `low`, infinity and NaN."""
     if not low <= value < inf:
