@@ -33,6 +33,7 @@ EXAMPLE = (
     "  semcast check out/trace\n"
     "  semcast check lake --property agreement --property purge_safety"
 )
+EVENTS_PER_S = 200_000  # checked in this process, about
 Source: TypeAlias = Annotated[
     Path, typer.Argument(metavar="TRACE|LAKE", help="Trace directory or lake to check.")
 ]
@@ -85,10 +86,10 @@ def check(
     spare_pandas()
     root = root_of(trace)  # A directory that is not a trace is refused here.
     target = some_target(master, remote, conf)
-    if target is None and count_events(root) <= EVENTS_MAX:
-        output.progress(f"checking {trace} in this process")
-        skew_s = None if skew_ms is None else skew_ms / 1e3
-        found, where = judge(trace, properties or None, skew_s=skew_s), "in this process"
+    if target is None and (count := count_events(root)) <= EVENTS_MAX:
+        skew_s, usual_s = None if skew_ms is None else skew_ms / 1e3, 1 + count // EVENTS_PER_S
+        with output.waiting(f"checking {count:,} events in this process, usually {usual_s} s"):
+            found, where = judge(trace, properties or None, skew_s=skew_s), "in this process"
     else:
         target = target or target_of(LOCAL)
         found, where = _on_spark(output, target, trace, properties or None, skew_ms), "on Spark"

@@ -143,8 +143,8 @@ def _profile_trace(
     from semcast.traces.trace_files import root_of
 
     if target is None and fits_trace(splits := open_trace(source)):
-        output.progress(f"reading {source} in this process")
-        return profile_trace(splits, rates), HERE
+        with output.waiting(f"reading {source} in this process"):
+            return profile_trace(splits, rates), HERE
     from semcast.pipeline.profile import spark_profile
 
     root_of(source)  # A directory that is not a trace is refused here, before anything starts.
@@ -166,8 +166,8 @@ def _profile_file(
 
     opened = open_source(source, columns)  # A missing file or column is refused here.
     if target is None and fits_files(opened):
-        output.progress(f"reading {source} in this process")
-        return (*profile_file(opened, columns, rates), HERE)
+        with output.waiting(f"reading {source} in this process"):
+            return (*profile_file(opened, columns, rates), HERE)
     from semcast.pipeline.profile import spark_profile
 
     with _spark(output, source, target) as spark:

@@ -31,7 +31,8 @@ def report(
     from semcast.pipeline.report.report import report as write
 
     output = Output(json)
-    facts = write(directory, out)
+    with output.waiting(f"reading {directory}"):
+        facts = write(directory, out)
     verdicts = count_of(facts["verdicts"], "verdict")
     output.print_text(
         f"{facts['html']}: {verdicts}, {facts['failed']} failed",

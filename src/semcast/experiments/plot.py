@@ -177,7 +177,7 @@ def _draw_panel(
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     if panel.log_x:
         _mark_values(axes, panel)
-    elif panel.x_label == "rounds":
+    elif all(isinstance(x, int) for curve in panel.curves for x in curve.xs):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.y_label == "rounds":
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))

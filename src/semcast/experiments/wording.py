@@ -158,6 +158,15 @@ def axis_label(name: str) -> str:
     return PARAMETERS[name].label if name in PARAMETERS else name.replace("_", " ")
 
 
+def setting(name: str, value: Value) -> str:
+    """A parameter with its value, short enough for the end of a curve: delay = 10 ms."""
+    unit = PARAMETERS[name].unit if name in PARAMETERS else ""
+    shown = f"{value:g}" if isinstance(value, float) else f"{value}"
+    if unit in ("", "share"):
+        return f"{name.replace('_', ' ')} = {shown}"
+    return f"{name.removesuffix(f'_{unit}').replace('_', ' ')} = {shown} {unit}"
+
+
 def is_detail(name: str) -> bool:
     """Whether a result is one of many of its kind, such as the load of one node."""
     return _DETAIL.fullmatch(name) is not None

@@ -1,7 +1,7 @@
 """A sweep as a picture: each result against the first numeric axis of the grid.
 
-Other axes are curves.  Bars are 95 % intervals.  What a model says is a dashed line beside the
-result that it is about.  What is the same everywhere is not drawn.
+Other axes are curves, with their names at their ends.  Bars are 95 % intervals.  What a model says
+is a dashed line beside the result that it is about.  What is the same everywhere is not drawn.
 """
 
 import io
@@ -22,10 +22,11 @@ from semcast.experiments.plot import (
     OTHER,
     RC_PARAMS,
     STYLES,
+    name_curves,
     new_canvas,
 )
 from semcast.experiments.vector import svg_of
-from semcast.experiments.wording import MODELS, axis_label, result_label
+from semcast.experiments.wording import MODELS, axis_label, result_label, setting
 
 if TYPE_CHECKING:
     from semcast.pipeline.sweep.results import Estimate
@@ -64,7 +65,7 @@ def _canvas(
         panel = canvas.add_subplot(rows, columns, place)
         models = [m for m in results if m != result and _drawn_with(m, results) == result]
         _draw_panel(panel, x, [result, *models], estimates)
-    entries = _legend(x, shown[0], estimates, len(shown) < len(results))
+    entries = _legend(len(_curves(x, shown[0], estimates)), len(shown) < len(results))
     if entries:
         canvas.legend(handles=entries, loc="outside lower center", ncols=2 * columns)
     return canvas
@@ -99,19 +100,21 @@ def _draw_panel(
     panel.set_xlabel(axis_label(x))
     if panel.dataLim.y0 >= 0:
         panel.set_ylim(0, 1.05 * panel.get_ylim()[1])
+    curves = _curves(x, results[0], estimates)[:CURVES_MAX]
+    ends = {
+        name: (_ordered(x, curve)[-1].mean, _colour(n)) for n, (name, curve) in enumerate(curves)
+    }
+    name_curves(panel, {name: end for name, end in ends.items() if name})
 
 
-def _legend(x: str, result: str, estimates: Sequence["Estimate"], has_models: bool) -> list[Line2D]:
-    """One for all panels, whose curves are the same."""
-    labels = [label for label, _ in _curves(x, result, estimates) if label]
-    entries = [
-        Line2D([], [], color=_colour(n), label=label, **_look(n))
-        for n, label in enumerate(labels[:CURVES_MAX])
-    ]
+def _legend(curves: int, has_models: bool) -> list[Line2D]:
+    """One for all panels, whose curves are the same and have their names at their ends."""
+    entries = []
     if has_models:
+        entries.append(Line2D([], [], color=INK, label="simulation", **STYLES["simulation"]))
         entries.append(Line2D([], [], color=INK, label="model", **STYLES["model"]))
-    if labels[CURVES_MAX:]:
-        left = f"{len(labels) - CURVES_MAX} more are not drawn"
+    if curves > CURVES_MAX:
+        left = f"{curves - CURVES_MAX} more are not drawn"
         entries.append(Line2D([], [], linestyle="none", label=left))
     return entries
 
@@ -128,14 +131,13 @@ def _curves(
 
 
 def _label(x: str, place: Mapping[str, Value]) -> str:
-    values = {n: f"{v:g}" if isinstance(v, float) else v for n, v in place.items() if n != x}
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
+    return ", ".join(setting(name, value) for name, value in place.items() if name != x)
 
 
 def _draw_curve(
     panel: Axes, x: str, curve: Sequence["Estimate"], number: int, style: dict[str, Any]
 ) -> None:
-    ordered = sorted(curve, key=lambda estimate: float(estimate.place[x] or 0))
+    ordered = _ordered(x, curve)
     xs = [float(estimate.place[x] or 0) for estimate in ordered]
     means = [estimate.mean for estimate in ordered]
     # An interval that is not known has no bar.
@@ -144,6 +146,10 @@ def _draw_curve(
     panel.plot(xs, means, color=_colour(number), **look)
     if any(halves):
         panel.errorbar(xs, means, halves, fmt="none", ecolor=_colour(number), capsize=3)
+
+
+def _ordered(x: str, curve: Sequence["Estimate"]) -> list["Estimate"]:
+    return sorted(curve, key=lambda estimate: float(estimate.place[x] or 0))
 
 
 def _colour(number: int) -> str:
