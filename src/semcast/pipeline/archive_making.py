@@ -36,6 +36,7 @@ from semcast.pipeline.lake.lake import Lake
 from semcast.pipeline.profile import spark_profile
 from semcast.pipeline.reading.trace import read_trace
 from semcast.pipeline.spark_session import (
+    DRIVER_MEMORY,
     JAVA_OPTIONS,
     JAVA_SMALL,
     SparkTarget,
@@ -46,7 +47,6 @@ from semcast.terms.errors import ConfigError
 from semcast.traces.files import UNFINISHED
 
 CORES: Final = 2
-MEMORY: Final = "2g"  # as a session has: Java lays out objects by it
 _ABANDONED_S: Final = 3600.0  # An unfinished archive of this age belongs to nobody.
 
 
@@ -72,7 +72,7 @@ def make_archive(tell: Callable[[str], None] = lambda line: None) -> Path:
 
 def _make_base(installed: SparkInstallation, path: Path) -> Path:
     """An archive of the classes of Java itself, without which there can be none of others."""
-    options = [f"-Xmx{MEMORY}", "-Xshare:dump", f"-XX:SharedArchiveFile={path}"]
+    options = [f"-Xmx{DRIVER_MEMORY}", "-Xshare:dump", f"-XX:SharedArchiveFile={path}"]
     done = subprocess.run([installed.java, *options], capture_output=True, text=True, check=False)
     if done.returncode or not path.exists():
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
@@ -93,7 +93,10 @@ def _archive_classes(work: Path, base: list[Path], path: Path, tell: Callable[[s
         end_java(at_once=True)
         raise
     if not path.exists():
-        raise ConfigError("archive: Java wrote none; it may lack memory or disk space")
+        raise ConfigError(
+            "archive: Java wrote none; it does so if SPARK_CONF_DIR has files, or if memory or "
+            "disk space is short"
+        )
 
 
 def _use_all(spark: SparkSession, work: Path, tell: Callable[[str], None]) -> None:

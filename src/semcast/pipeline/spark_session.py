@@ -31,6 +31,8 @@ CONNECT_TIMEOUT_S: Final = 5.0
 CONNECT_PORT: Final = 15002
 _PARTITIONS_PER_CORE: Final = 8  # Merged again where they turn out small.
 
+DRIVER_MEMORY: Final = "2g"  # Java lays out objects, and its archive of classes, by it.
+
 # Settings of a session, and those that only a JVM of our own takes.
 _CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -38,7 +40,7 @@ _CONF: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 _CONF_JVM: Final = {
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": DRIVER_MEMORY,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
