@@ -20,6 +20,7 @@ from semcast.experiments import (
     convergence,
     game,
     perturbed,
+    primary_backup,
     pubsub_figures,
     scale,
     slow_receiver,
@@ -42,6 +43,7 @@ FIGURES: dict[str, Figure] = {
         buffers,
         scale,
         game,
+        primary_backup,
         convergence,
         pubsub_figures,
     )

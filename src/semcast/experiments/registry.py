@@ -5,6 +5,7 @@ from semcast.experiments.convergence import CONVERGENCE
 from semcast.experiments.experiment import Experiment
 from semcast.experiments.game import GAME, GAME_TRAFFIC
 from semcast.experiments.perturbed import PERTURBED_RECEIVER
+from semcast.experiments.primary_backup import PRIMARY_BACKUP_SERVICE
 from semcast.experiments.pubsub import PUBSUB
 from semcast.experiments.replay import REPLAY
 from semcast.experiments.scale import SCALE
@@ -23,6 +24,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         GAME,
         GAME_TRAFFIC,
         REPLAY,
+        PRIMARY_BACKUP_SERVICE,
         CONVERGENCE,
         PUBSUB,
     )

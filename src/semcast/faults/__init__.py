@@ -30,6 +30,7 @@ from semcast.faults.schedule import (
     SlowDisk,
     is_cut,
 )
+from semcast.faults.stops import Stops
 
 Fault: TypeAlias = (
     Partition
@@ -73,6 +74,7 @@ __all__ = [
     "Partition",
     "Pause",
     "SlowDisk",
+    "Stops",
     "Uniform",
     "is_cut",
     "truncate_effects",

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from semcast.core.views.recipe import PROTOCOLS as VIEW_PROTOCOLS
+from semcast.families import find
 from semcast.fleet.plan import WorkerPlan, WorkerResult
 from semcast.fleet.processes import QUIET_S, Fleet
 from semcast.fleet.trace_verdict import judge
@@ -88,7 +88,7 @@ def record(
     from semcast.traces.parquet import read_runs  # pyarrow is an extra, and slow to import
 
     [run] = read_runs(directory)
-    if run.protocol in VIEW_PROTOCOLS:
+    if find(run.protocol).group_type != "fixed":
         pids = {member: pid_of_name(member) for member in names}
     else:
         pids = {member: rank for rank, member in enumerate(sorted(names))}

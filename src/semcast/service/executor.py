@@ -1,7 +1,9 @@
 """The service of a user, as the primary runs it: a request in, a reply and updates out."""
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from semcast.service.replica_state import Items, decode_value, encode_value
 from semcast.terms.messages import DataMessage, Update
@@ -10,7 +12,9 @@ from semcast.terms.service import DONE, FAILED
 _SET: Final = b"\x01"  # before the value of an update
 _DELETED: Final = b"\x00"
 _MARGIN_BYTES: Final = 256  # of a message, for what stands beside the value or the reply
+_WRITE_BYTES: Final = 10  # of a message with many values, for the lengths of a name and its value
 _ERROR_CHARACTERS: Final = 1000
+_ALL_ITEMS: Final = "*"  # what a message with all updates of a request is about
 
 
 class Service(Protocol):
@@ -25,13 +29,16 @@ class Service(Protocol):
 
 class Executor:
     """Runs requests of one service over its items; no message that comes of them is larger than
-    `message_bytes`."""
+    `message_bytes`.  With `packs` all updates of a request are one message."""
 
-    __slots__ = ("_service", "items", "message_bytes")
+    __slots__ = ("_service", "items", "message_bytes", "packs")
 
-    def __init__(self, service: Service, applied: dict[str, bytes], message_bytes: int) -> None:
+    def __init__(
+        self, service: Service, applied: dict[str, bytes], message_bytes: int, packs: bool
+    ) -> None:
         self.items = Items(applied)
         self.message_bytes = message_bytes
+        self.packs = packs
         self._service = service
         service.items = self.items
 
@@ -48,16 +55,32 @@ class Executor:
 
     def _check_sizes(self, reply: bytes) -> None:
         bound = self.message_bytes - _MARGIN_BYTES
-        for name, size in (("the reply", len(reply)), *self.items.write_sizes()):
+        writes = list(self.items.write_sizes())
+        if self.packs:
+            beside = _WRITE_BYTES * len(writes)
+            writes = [("all that it wrote", sum(size for _, size in writes) + beside)]
+        for name, size in (("the reply", len(reply)), *writes):
             if size > bound:
                 raise ValueError(f"{name} has {size} bytes, maximum is {bound}")
 
-    def updates(self) -> Iterator[Update]:
-        """What the last request wrote, one message for each item [SVS §5.2]."""
-        for name, value in self.items.take_writes().items():
-            yield Update(_DELETED if value is None else _SET + value, item=name)
+    def updates(self) -> tuple[list[Update], list[str]]:
+        """What the last request wrote, one message for each item or one for all [SVS §5.2], and the
+        names of the items."""
+        writes = self.items.take_writes()
+        if self.packs:
+            whole = [Update(encode_value(writes), item=_ALL_ITEMS)] if writes else []
+            return whole, list(writes)
+        return [
+            Update(_DELETED if value is None else _SET + value, item=name)
+            for name, value in writes.items()
+        ], list(writes)
+
+    def written(self, message: DataMessage) -> Iterable[tuple[str, bytes | None]]:
+        """The items in an update and their values, None if the item is deleted."""
+        if self.packs:
+            return _decode_writes(message.payload).items()
+        is_set = message.payload[:1] == _SET
+        return ((message.name, message.payload[1:] if is_set else None),)
 
 
-def written(message: DataMessage) -> bytes | None:
-    """The value in an update, None if the item is deleted."""
-    return message.payload[1:] if message.payload[:1] == _SET else None
+_decode_writes = msgspec.msgpack.Decoder(dict[str, bytes | None]).decode

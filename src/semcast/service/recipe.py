@@ -19,10 +19,12 @@ def default_group() -> ViewRecipe:
 class ServiceRecipe:
     """The settings of a service; times are seconds.
 
-    `group` is the group of its servers: fifo order, and relation `update-fin`, or the reliable
-    protocol.  What was not answered is asked for again after `retry_s`, which a client doubles each
-    time up to `retry_max_s`; after `give_up_s` it stops.  The servers remember the last reply to
-    each of the `sessions_max` clients that asked last, unless that was more than `session_s` ago.
+    `group` is the group of its servers: fifo order, and one of the relations of a service, or the
+    reliable protocol.  With `update-fin` each update is a message; with `list` all updates of a
+    request are one, which is fewer messages, but fewer of them become obsolete [SVS §5.2].  What
+    was not answered is asked for again after `retry_s`, which a client doubles each time up to
+    `retry_max_s`; after `give_up_s` it stops.  The servers remember the last reply to each of the
+    `sessions_max` clients that asked last, unless that was more than `session_s` ago.
     """
 
     protocol: str = PRIMARY_BACKUP
@@ -42,9 +44,9 @@ class ServiceRecipe:
                 raise ConfigError(f"order: {self.protocol} needs fifo, not {order}")
         if not self.group.is_primary:
             raise ConfigError(f"group: {self.protocol} needs s-vsm or vsm, not vs")
-        if self.relation not in ("update-fin", "none"):
+        if self.relation not in ("update-fin", "list", "none"):
             raise ConfigError(
-                f"relation: {self.protocol} needs update-fin or none, not {self.relation}"
+                f"relation: {self.protocol} needs update-fin, list or none, not {self.relation}"
             )
         if not self.group.multicast.get("echo", True):
             raise ConfigError(
@@ -65,3 +67,8 @@ class ServiceRecipe:
     def relation(self) -> str:
         """The relation of the group."""
         return self.group.relation
+
+    @property
+    def packs_updates(self) -> bool:
+        """Whether all updates of a request are one message."""
+        return self.relation == "list"

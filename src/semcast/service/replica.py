@@ -24,8 +24,9 @@ import msgspec
 
 from semcast.core.views.member import ViewMember
 from semcast.service.event_cursor import EventCursor, Mark
-from semcast.service.executor import Executor, Service, written
+from semcast.service.executor import Executor, Service
 from semcast.service.recipe import ServiceRecipe
+from semcast.service.replaced_requests import ReplacedRequests
 from semcast.service.replica_state import (
     Fin,
     ReplicaState,
@@ -76,7 +77,7 @@ class Replica(Machine):
         self.group = ViewMember(recipe.group, life, rng, now)
         self.state = ReplicaState(recipe)
         message_bytes = recipe.group.recipe_of(1).message_bytes
-        self.executor = Executor(service, self.state.items, message_bytes)
+        self.executor = Executor(service, self.state.items, message_bytes, recipe.packs_updates)
         self.view = NO_VIEW
         self.primary: Incarnation | None = None
         self.is_leaving = False
@@ -90,6 +91,7 @@ class Replica(Machine):
         self.pending: deque[PendingReply] = deque()  # of which those that have yet to be
         self.unnumbered: deque[PendingReply] = deque()  # multicast, and
         self.unapplied: deque[PendingReply] = deque()  # delivered here
+        self.replaced = ReplacedRequests()  # if each request is one message
         self.in_progress: dict[int, PendingReply] = {}  # the same by client
         self.acknowledged: dict[Pid, Seq] = {}
         self.executed_at = now
@@ -213,8 +215,11 @@ class Replica(Machine):
         elapsed_ms = max(0, int((now - self.executed_at) * 1000))
         self.executed_at += elapsed_ms / 1000
         fin = Fin(client, number, status, reply, elapsed_ms)
-        self.unsent.extend(self.executor.updates())
-        self.unsent.append(Update(encode_value(fin)))
+        updates, names = self.executor.updates()
+        obsoletes: tuple[Seq, ...] = ()
+        if self.recipe.packs_updates and names:
+            obsoletes = self.replaced.replace(names, self.group.sent + len(self.unsent) + 1)
+        self.unsent.extend((*updates, Update(encode_value(fin), obsoletes=obsoletes)))
         pending = PendingReply(fin, source)
         for queue in (self.pending, self.unnumbered, self.unapplied):
             queue.append(pending)
@@ -331,7 +336,8 @@ class Replica(Machine):
         if self.view.members[message.sender] != self.primary:
             raise RemoteProtocolError(f"{self.view.members[message.sender]} is not the primary")
         if message.item is not None:
-            self.state.gather(message.name, written(message))
+            for name, value in self.executor.written(message):
+                self.state.gather(name, value)
             return
         fin = decode_fin(message.payload)
         self.state.finish(fin)
@@ -370,6 +376,7 @@ class Replica(Machine):
         """All survivors have applied the same requests of the view, and none of the others."""
         self.state.drop_gathered()
         self.unsent.clear()
+        self.replaced.clear()
         for pending in self.pending:
             if pending.version:
                 self._reply(pending, out)

@@ -4,6 +4,7 @@ An application that holds a state enters views with it and hands it over where i
 A new incarnation begins with a new state; what an application had still to send it sends then.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from math import inf
@@ -35,7 +36,8 @@ class Consumer:
     """An application that asks for `take` messages and spends `service` on each in turn.
 
     Without both it is always ready.  It asks again when it has served all it asked for.
-    Invariant: `waiting` (delivered, not yet served) <= `asked` (asked for, not yet served).
+    Invariant: `waiting` has no more messages (delivered, not yet served) than it has `asked` for
+    and not yet served.
     """
 
     __slots__ = ("asked", "is_always_ready", "service", "take", "waiting")
@@ -45,12 +47,18 @@ class Consumer:
         check_range("take", 1 if take is None else take, 1)
         self.is_always_ready = take is None and self.service == Constant(0.0)
         self.take = take or (ALWAYS_READY if self.is_always_ready else 1)
-        self.asked = self.waiting = 0
+        self.asked = 0
+        self.waiting: deque[DataMessage] = deque()
 
     def begin(self) -> int:
         """How many messages a new incarnation asks for."""
-        self.asked, self.waiting = self.take, 0
+        self.asked = self.take
+        self.waiting.clear()
         return self.take
+
+    def service_s(self, message: DataMessage, now: float, rng: Random) -> float:
+        """How long it spends on a message that it begins to serve now."""
+        return self.service.draw(rng)
 
 
 class Producer:
@@ -184,18 +192,24 @@ class Application:
         consumer = self.consumer
         if consumer.is_always_ready:
             return
-        if not consumer.waiting:
-            process.after(consumer.service.draw(self._rng), self._serve)
-        consumer.waiting += run.count
-        self.unasked = max(self.unasked, consumer.waiting - consumer.asked)
+        is_idle = not consumer.waiting
+        consumer.waiting.extend(run.messages())
+        self.unasked = max(self.unasked, len(consumer.waiting) - consumer.asked)
+        if is_idle:
+            self._begin_to_serve()
+
+    def _begin_to_serve(self) -> None:
+        process, consumer = self._process, self.consumer
+        spent_s = consumer.service_s(consumer.waiting[0], process.clock.now, self._rng)
+        process.after(spent_s, self._serve)
 
     def _serve(self, now: float, out: Effects) -> None:
         """The application is done with one message."""
         consumer = self.consumer
-        consumer.waiting -= 1
+        consumer.waiting.popleft()
         consumer.asked -= 1
         if consumer.waiting:
-            self._process.after(consumer.service.draw(self._rng), self._serve)
+            self._begin_to_serve()
         elif consumer.asked <= 0:
             consumer.asked += consumer.take
             self._process.machine.on_ready(consumer.take, now, out)

@@ -78,7 +78,11 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         has_last_words=True,
     )
     faults = (*draw_faults(case, late, rng), *draw_silences(size, phase_s, rng))
-    return draw_surroundings(case, faults, rng)
+    surrounded = draw_surroundings(case, faults, rng)
+    if recipe.relation == "none" or rng.random() >= 0.25:
+        return surrounded
+    packing = replace(recipe, group=replace(recipe.group, relation="list"))
+    return msgspec.structs.replace(surrounded, recipe=packing)
 
 
 def draw_faults(case: ServiceCase, late: int, rng: Random) -> Iterator[Fault]:

@@ -10,6 +10,7 @@ from semcast.families.fixed.annotator_mutants import every_update_supersedes
 from semcast.families.testing import MutantTable
 from semcast.families.views.mutants import deliver_in_the_next_view
 from semcast.service.recipe import PRIMARY_BACKUP
+from semcast.service.replaced_requests import ReplacedRequests
 from semcast.service.replica import Replica
 from semcast.service.replica_state import ReplicaState
 from semcast.terms.effects import Effects
@@ -209,3 +210,19 @@ MUTANTS.add(
     scenario="slow-replica",
     swarm=PRIMARY_BACKUP,
 )(every_update_supersedes)
+
+
+@MUTANTS.add(
+    "replaced-in-part",
+    ReplacedRequests,
+    "_is_replaced",
+    scenario="slow-replica-packed",
+    swarm=PRIMARY_BACKUP,
+)
+def replaced_in_part(original: Any) -> Callable[..., Any]:
+    """A message with all updates of a request is purged once one of its items was overwritten."""
+
+    def is_replaced(self: ReplacedRequests, wrote: frozenset[str], items: frozenset[str]) -> bool:
+        return not wrote.isdisjoint(items)
+
+    return is_replaced

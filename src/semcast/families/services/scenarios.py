@@ -10,11 +10,13 @@ from semcast.faults import Constant, Crash, Failpoint, FailpointCrash, Fault, Li
 from semcast.service.recipe import ServiceRecipe
 
 
-def recipe(*, datagram_bytes: int = 1400, **changes: Any) -> ServiceRecipe:
+def recipe(
+    *, datagram_bytes: int = 1400, relation: str = "update-fin", **changes: Any
+) -> ServiceRecipe:
     """Servers are suspected after 100 ms; clients ask again after 20."""
     multicast: dict[str, Any] = {"buffer": 30, "period_s": 0.02, "timeout_max_s": 0.25}
     multicast["datagram_bytes"] = datagram_bytes
-    group = group_recipe(relation="update-fin", multicast=multicast)
+    group = group_recipe(relation=relation, multicast=multicast)
     settings: dict[str, Any] = {"group": group, "retry_s": 0.02, "retry_max_s": 0.1}
     return ServiceRecipe(**(settings | changes))
 
@@ -85,4 +87,6 @@ SCENARIOS: dict[str, ServiceCase] = {
     "alone": case(recipe(), servers=1),
     # A backup is slow, and much of what it has not applied yet is overwritten.
     "slow-replica": case(recipe(), Crash(0, 0.7), slow={2: 0.02}, clients=8),
+    # The same, and all updates of a request are one message.
+    "slow-replica-packed": case(recipe(relation="list"), Crash(0, 0.7), slow={2: 0.02}, clients=8),
 }

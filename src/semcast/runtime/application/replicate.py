@@ -4,6 +4,7 @@ The service runs in the event loop of the server: while `execute` computes, noth
 so a request that takes longer than the failure-detection timeout gets the server excluded.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from semcast.families import joinable
@@ -18,13 +19,19 @@ from semcast.terms.errors import ConfigError
 class PendingServer(Pending[Server]):
     """A server to be started."""
 
-    def __init__(self, options: Options, service: Service) -> None:
+    def __init__(
+        self,
+        options: Options,
+        service: Service,
+        session: Callable[[Options, Service], ServiceSession] = ServiceSession,
+    ) -> None:
         self._options = options
         self._service = service
+        self._session = session
 
     async def start(self) -> Server:
         """Start it; returns when it is in the view of the servers."""
-        session = ServiceSession(self._options, self._service)
+        session = self._session(self._options, self._service)
         await session.open()
         driver, port = session.driver, session.server_port
         assert driver is not None
@@ -64,8 +71,15 @@ def replicate(service: Any, *, group: str, **options: Any) -> PendingServer:
 
     Options are those of `semcast.join`, without `protocol`, `order`, `echo`, `snapshot` and
     `restore`.  With relation "update-fin", the default, a slow server skips updates that a later
-    request has replaced; with "none" it skips nothing and slows the others down.
+    request has replaced; with "none" it skips nothing and slows the others down.  With "list" all
+    updates of a request are one message: fewer messages, and a slow server skips one only when a
+    later request has replaced all that is in it.
     """
+    return PendingServer(server_options(service, group, options), service)
+
+
+def server_options(service: Any, group: str, options: Mapping[str, Any]) -> Options:
+    """The options of a server, those included that are not the user's to set."""
     for name in ("protocol", "order", "echo"):
         if name in options:
             raise ConfigError(f"{name}: semcast.replicate sets it; remove it")
@@ -73,5 +87,4 @@ def replicate(service: Any, *, group: str, **options: Any) -> PendingServer:
         raise ConfigError(f"service: {type(service).__name__} has no method execute(request)")
     settings = {"relation": "update-fin", **options, "echo": True, "order": "fifo"}
     (protocol,) = joinable(SERVERS)
-    resolved = Options.resolve(group, {**settings, "protocol": protocol}, role="server")
-    return PendingServer(resolved, service)
+    return Options.resolve(group, {**settings, "protocol": protocol}, role="server")
