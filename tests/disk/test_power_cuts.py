@@ -1,7 +1,7 @@
 """Whatever happens to the disk: what was reported durable is read back, in order, and nothing else.
 
-A history is drawn: appends, commits, forgetting, closing, power cuts between any two operations on
-files, damaged bytes.  A model knows what may be missing.
+A history is drawn: appends, commits, forgetting, closing, power cuts and killed processes between
+any two operations on files, damaged bytes.  A model knows what may be missing.
 """
 
 from random import Random
@@ -125,6 +125,11 @@ class History:
         self.files.cut_power(self.rng)
         self.reopen()
 
+    def kill(self) -> None:
+        """The process dies, the machine does not: what was written is there, synced or not."""
+        self.files.fuse = None
+        self.reopen()
+
     def append(self, count: int) -> None:
         for _ in range(count):
             self.fresh += 1
@@ -177,8 +182,8 @@ steps = st.lists(
         st.tuples(st.just("commit"), st.none()),
         st.tuples(st.just("forget"), st.none()),
         st.tuples(st.just("damage"), st.none()),
-        st.tuples(st.just("close"), st.none()),
-        st.tuples(st.just("cut"), st.integers(1, 8)),
+        st.tuples(st.sampled_from(("close", "crash", "kill")), st.none()),
+        st.tuples(st.sampled_from(("cut", "fail")), st.integers(1, 8)),
     ),
     max_size=25,
 )
@@ -187,18 +192,32 @@ steps = st.lists(
 @settings(deadline=None, max_examples=300)
 @given(steps=steps, seed=st.integers(0, 2**32), segment_bytes=st.sampled_from([1, 150, 1 << 20]))
 def test_any_history(steps, seed, segment_bytes):
-    history = History(seed, segment_bytes)
+    history, die = History(seed, segment_bytes), None
     for name, argument in steps:
         try:
             if name == "append":
                 history.append(argument)
-            elif name == "cut":
+            elif name in ("cut", "fail"):
                 history.files.fuse = argument
+                die = history.crash if name == "cut" else history.kill
             else:
                 getattr(history, name)()
         except PowerCut:
-            history.crash()
+            die()
     before = {name: history.files.read(name) for name in history.files.names()}
     verify_log(history.files)
     assert before == {name: history.files.read(name) for name in history.files.names()}
     history.crash()
+
+
+def test_what_is_forgotten_for_must_be_durable():
+    queue = CommitQueue(open_log(SimFiles(), OWNER, SALT).next_batch())
+    queue.add([(7, "a"), (9, "b")])
+    queue.forget_before(2)
+    assert queue.take_forgotten() == 0
+    batch = queue.begin()
+    queue.add([(11, "c")])
+    assert (queue.begin(), queue.take_forgotten()) == (None, 0)
+    assert (queue.end(batch), queue.durable) == (9, 2)
+    assert (queue.take_forgotten(), queue.take_forgotten()) == (2, 0)
+    assert queue.begin().first == 3

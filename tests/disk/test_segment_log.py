@@ -183,6 +183,28 @@ def test_after_a_close_even_the_last_batch_is_known_to_have_been_whole() -> None
     assert [(each.first, each.last) for each in log.damage] == [(3, 3)]
 
 
+def test_after_it_was_opened_the_last_batch_is_known_to_be_whole() -> None:
+    files = SimFiles()
+    commit(reopened(files), b"a", b"b", b"c")
+    reopened(files)
+    files._files[segment_name(1)].data[2 * HEAD.size + 1] ^= 1
+    log = reopened(files)
+    assert bodies(log) == [(1, b"a"), (3, b"c")]
+    assert [(each.first, each.last, each.is_torn) for each in log.damage] == [(2, 2, False)]
+
+
+def test_a_number_that_is_forgotten_is_never_given_again() -> None:
+    files = SimFiles()
+    log = reopened(files)
+    commit(log, b"a")
+    log.forget_before(2)
+    files._files[segment_name(1)].data[-1] ^= 1
+    log = reopened(files)
+    assert (log.last, log.damage) == (1, [])
+    commit(log, b"b")
+    assert bodies(reopened(files)) == [(2, b"b")]
+
+
 def test_a_segment_that_is_gone_is_reported() -> None:
     files = SimFiles()
     log = reopened(files, segment_bytes=1)

@@ -23,6 +23,7 @@ from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import LeaveGroup, Machine, Status
 from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import ROOM, Delivery, Ended, PhaseChanged
+from semcast.terms.records import ReadRequest, ReadResult
 from semcast.terms.views import CHANGING, EXCLUDED, LEFT, MEMBER
 
 
@@ -458,6 +459,9 @@ class MemoryDisk:
     def forget_before(self, number):
         self.forgotten = number
 
+    def read(self, requests):
+        self.requests = requests
+
 
 async def test_records_go_to_the_disk_and_their_durability_comes_back():
     disk = MemoryDisk()
@@ -486,6 +490,18 @@ async def test_what_a_machine_needs_no_longer_is_told_to_its_disk_and_its_succes
     assert disk.forgotten == 0
     run.driver.replace(run.machine)
     assert disk.connected == 2
+
+
+async def test_records_that_a_machine_asks_for_come_back_as_an_input():
+    disk = MemoryDisk()
+    run = Run(disk=disk)
+    request, answers = ReadRequest((3,), "why"), []
+    run.machine.on["submit"] = lambda now, out: out.read.append(request)
+    run.machine.on_read = lambda result, now, out: answers.append(result)
+    run.driver.submit([Update()])
+    assert disk.requests == [request]
+    run.driver.on_read(ReadResult({3: "record"}, "why"))
+    assert answers == [ReadResult({3: "record"}, "why")]
 
 
 async def test_a_machine_that_persists_without_a_disk_is_an_error_of_ours():

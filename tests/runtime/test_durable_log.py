@@ -23,6 +23,7 @@ from semcast.runtime.storage.directory_files import DirectoryFiles
 from semcast.runtime.storage.durable_log import DurableLog
 from semcast.sim.files import SimFiles
 from semcast.terms.errors import ConfigError, StorageError
+from semcast.terms.records import ReadRequest, ReadResult
 
 OWNER = LogOwner("quotes", "a")
 
@@ -37,10 +38,15 @@ class User:
     def __init__(self) -> None:
         self.tickets: list[int] = []
         self.errors: list[Exception] = []
+        self.results: list[ReadResult] = []
         self.changed = asyncio.Event()
 
     def on_persisted(self, ticket: int) -> None:
         self.tickets.append(ticket)
+        self.changed.set()
+
+    def on_read(self, result: ReadResult) -> None:
+        self.results.append(result)
         self.changed.set()
 
     def on_disk_failed(self, error: Exception) -> None:
@@ -184,6 +190,39 @@ async def test_forgetting_deletes_segments_once_the_record_is_durable(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*.segment")) == [f"{6:020d}.segment"]
     log, _ = await opened(tmp_path)
     assert [*log.records.numbered()] == [(6, Note("6"))]
+    await log.close()
+
+
+async def test_records_are_read_between_two_syncs(tmp_path):
+    log, user = await opened(tmp_path, segment_bytes=100)
+    for first in range(1, 40, 4):
+        log.append(notes(*range(first, first + 4)))
+        await user.until(first + 3)
+    log.forget_before(3)
+    log.append(notes(41))
+    log.read([ReadRequest((1, 3, 40, 99), "some"), ReadRequest((17,), "one")])
+    assert user.results == []  # never from inside
+    async with asyncio.timeout(10):
+        while len(user.results) < 2 or user.tickets[-1] < 41:
+            user.changed.clear()
+            await user.changed.wait()
+    assert user.results == [
+        ReadResult({3: Note("3"), 40: Note("40")}, "some"),
+        ReadResult({17: Note("17")}, "one"),
+    ]
+    await log.close()
+
+
+async def test_a_machine_that_is_replaced_gets_no_answer(tmp_path):
+    log, user = await opened(tmp_path)
+    log.append(notes(1))
+    await user.until(1)
+    log.read([ReadRequest((1,), "first"), ReadRequest((1,), "second")])
+    other = User()
+    log.connect(other)
+    log.append(notes(2))
+    await other.until(2)
+    assert (user.results, other.results) == ([], [])
     await log.close()
 
 

@@ -180,7 +180,7 @@ async def test_a_disk_that_fails_ends_the_member_with_a_clear_error(
     )
     monkeypatch.setattr(DirectoryFiles, "append", full)
     await member.multicast(b"1")
-    with pytest.raises(StorageError, match="cannot write to stable storage: No space left"):
+    with pytest.raises(StorageError, match="stable storage failed: No space left"):
         await member.receive()
     with pytest.raises(StorageError):
         await member.multicast(b"2")

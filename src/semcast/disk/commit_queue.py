@@ -12,7 +12,7 @@ import msgspec
 from semcast.disk.entries import Batch
 from semcast.disk.segment_log import SegmentLog
 from semcast.terms.errors import StorageError
-from semcast.terms.records import Records
+from semcast.terms.records import ReadRequest, ReadResult, Records
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -39,6 +39,12 @@ class StoredRecords(Records):
     def missing(self) -> Sequence[tuple[int, int]]:
         """Records that were durable and cannot be read; complete once all records were read."""
         return [(hole.first, hole.last) for hole in self._log.damage if not hole.is_torn]
+
+    def fetch(self, request: ReadRequest) -> ReadResult:
+        """The records that a machine asks for."""
+        bodies = zip(request.numbers, self._log.read(request.numbers), strict=True)
+        found = {n: self.decode(n, body) for n, body in bodies if body is not None}
+        return ReadResult(found, request.purpose)
 
     def decode(self, number: int, body: bytes) -> Any:
         """The record that these bytes are."""

@@ -120,7 +120,7 @@ class SegmentLog:
     def _find_end(self, segment: Segment) -> None:
         scan = SegmentScan(self._files.read(segment.name), self._key, segment.first)
         numbers = [number for number, _, _ in scan]
-        synced = max(scan.synced, self.header.synced)
+        synced = max(scan.synced, self.header.synced, self.base - 1)
         size, segment.size = segment.size, scan.end
         self.last = max(scan.last, synced)
         for hole in scan.holes:
@@ -259,7 +259,7 @@ class SegmentLog:
         if self._unsynced is not None or number > self.last + 1:
             raise ValueError(f"forget before {number}: not durable yet")
         if number > self.base:
-            self._write_header(msgspec.structs.replace(self.header, base=number, synced=self.last))
+            self._write_header(msgspec.structs.replace(self.header, base=number))
             while len(self.segments) > 1 and self.segments[1].first <= number:
                 self._files.remove(self.segments.pop(0).name)
 

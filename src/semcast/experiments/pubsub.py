@@ -146,6 +146,7 @@ def recipe_of(p: Parameters, topology: Topology) -> PubsubRecipe:
         heartbeat_factor=p.number("heartbeat_factor"),
         service_max=p.number("repairs_per_s"),
         buffer=100_000,  # What no logger acknowledged yet never stalls a sender here.
+        log_buffer=1 << 40,  # Loggers keep everything in memory: nobody has a disk.
     )
 
 

@@ -17,6 +17,7 @@ from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
 from semcast.runtime.clock import DriverClock, Timer
+from semcast.runtime.storage.stable_storage import StableStorage
 from semcast.terms.effects import Effects
 from semcast.terms.errors import (
     InternalError,
@@ -30,6 +31,7 @@ from semcast.terms.ids import Pid
 from semcast.terms.machine import Command, Machine, Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Output
+from semcast.terms.records import ReadResult
 
 log = logging.getLogger("semcast")
 
@@ -45,17 +47,6 @@ class EventSink(Protocol):
     """Where a member's events are recorded."""
 
     def record(self, events: list[Event], ts_ns: int) -> None: ...
-
-
-class StableStorage(Protocol):
-    """Where a machine's records become durable.  After `connect` it calls `Driver.on_persisted`, or
-    once `Driver.on_disk_failed`, later and never from inside `append`."""
-
-    def connect(self, user: "Driver") -> None: ...
-
-    def append(self, records: Sequence[tuple[int, Any]]) -> None: ...
-
-    def forget_before(self, number: int) -> None: ...
 
 
 class DatagramChannel(Protocol):
@@ -177,10 +168,14 @@ class Driver:
         """Every record up to `ticket` is on stable storage."""
         self._try(self.machine.on_persisted, ticket)
 
+    def on_read(self, result: ReadResult) -> None:
+        """The disk has the records that the machine asked for."""
+        self._try(self.machine.on_read, result)
+
     def on_disk_failed(self, error: Exception) -> None:
         """Nobody knows what is on the disk after a failed sync, so nothing is tried again."""
         reason = error.strerror if isinstance(error, OSError) else repr(error)
-        self.end(StorageError(f"cannot write to stable storage: {reason}"))
+        self.end(StorageError(f"stable storage failed: {reason}"))
 
     def on_datagram(self, source: Pid, body: bytes) -> None:
         """A datagram of a member; raises RemoteProtocolError if it cannot be decoded."""
@@ -262,8 +257,8 @@ class Driver:
         out, port = self._out, self._port
         ready = 0
         while True:
-            if out.persist or out.forget_before:
-                self._persist(out)
+            if out.persist or out.forget_before or out.read:
+                self._use_disk(out)
             if out.events:
                 self._record(out.events)
             if out.send:
@@ -285,7 +280,7 @@ class Driver:
         if self.machine.deadline < self._armed and not self.sent_since_yield:
             self._arm()  # else when the loop has turned, and much of it was done
 
-    def _persist(self, out: Effects) -> None:
+    def _use_disk(self, out: Effects) -> None:
         if self._disk is None:
             raise LocalProtocolError("this machine needs stable storage, and has none")
         if out.persist:
@@ -294,6 +289,9 @@ class Driver:
         if out.forget_before:
             number, out.forget_before = out.forget_before, 0
             self._disk.forget_before(number)
+        if out.read:
+            requests, out.read = out.read, []
+            self._disk.read(requests)
 
     def _record(self, events: list[Event]) -> None:
         """Before anything leaves; a disk that is full ends the recording, not the member."""

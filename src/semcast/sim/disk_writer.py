@@ -15,7 +15,8 @@ from semcast.disk.segment_log import SegmentLog, open_log
 from semcast.faults import Latency
 from semcast.sim.files import SimFiles
 from semcast.terms.effects import Effects
-from semcast.terms.records import Records
+from semcast.terms.errors import LocalProtocolError
+from semcast.terms.records import ReadRequest, Records
 
 if TYPE_CHECKING:
     from semcast.sim.process import SimProcess
@@ -32,6 +33,7 @@ class DiskWriter:
         self.files = SimFiles()
         self._record, self._latency, self._rng, self._process = record, latency, rng, process
         self._log: SegmentLog | None = None
+        self._records: StoredRecords | None = None
         self._slow_until = 0.0
 
     def begin(self) -> Records:
@@ -44,7 +46,8 @@ class DiskWriter:
             self.files, LogOwner("simulated", str(process.pid)), SALT, SEGMENT_BYTES
         )
         self._queue = CommitQueue(self._log.next_batch())
-        return StoredRecords(self._log, self._record)
+        self._records = StoredRecords(self._log, self._record)
+        return self._records
 
     def crash(self, *, is_lost: bool, is_old: bool) -> None:
         """Lose what was not synced, or all, or what was written since some earlier time."""
@@ -91,4 +94,21 @@ class DiskWriter:
             self._log.sync()
         ticket = self._queue.end(batch)
         self._begin_sync()
-        process.on_synced(ticket)
+        process.enter(process.machine.on_persisted, ticket)
+
+    def read(self, requests: list[ReadRequest]) -> None:
+        """Answer each request after the time that a sync takes."""
+        process = self._process
+        for request in requests:
+            ends = process.clock.now + self._latency.draw(self._rng)
+            arguments = (process.life.inc, request)
+            process.clock.at(max(ends, self._slow_until), self._end_read, arguments)
+        requests.clear()
+
+    def _end_read(self, inc: int, request: ReadRequest) -> None:
+        process = self._process
+        if inc != process.life.inc or not process.is_up:
+            return
+        if self._records is None:
+            raise LocalProtocolError("this machine reads from its disk, and has none")
+        process.enter(process.machine.on_read, self._records.fetch(request))

@@ -78,10 +78,6 @@ class SimProcess:
         self.timer = DeadlineTimer(self)
         self._is_idle_due = False
 
-    def on_synced(self, ticket: int) -> None:
-        """Everything up to `ticket` is on stable storage."""
-        self.enter(self.machine.on_persisted, ticket)
-
     def __repr__(self) -> str:
         return f"SimProcess({self.life}, {self._held}, inbox={len(self._inbox)}, {self.machine})"
 
@@ -326,6 +322,8 @@ class SimProcess:
         if out.events:
             self._observe(out.events)
             out.events.clear()
+        if out.read:
+            self._writer.read(out.read)
         if out.send:
             if not self._cut:
                 self._network.send(self.pid, out.send)

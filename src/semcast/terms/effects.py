@@ -6,6 +6,7 @@ from typing import Any
 from semcast.terms.events import Event
 from semcast.terms.ids import Rank
 from semcast.terms.outputs import Output
+from semcast.terms.records import ReadRequest
 
 
 class Effects:
@@ -15,6 +16,7 @@ class Effects:
     says so by the highest ticket.  What must not happen before leaves the machine only then.
     A log numbers its records from 1, through all lives of its process.  `forget_before` is the
     number of a record: those before it are needed no longer, once it is durable; 0: nothing.
+    `read` asks for records that are durable; the answer is an input of its own.
 
     `events` is None when nobody records.  `send` has an audience with each datagram, EVERYONE or
     some, and each kind of machine has its datagrams; one entry is encoded and sealed once however
@@ -24,11 +26,12 @@ class Effects:
     `RemoteProtocolError` if no correct peer sends that, else it is a mistake of this program.
     """
 
-    __slots__ = ("events", "forget_before", "outputs", "persist", "refused", "send")
+    __slots__ = ("events", "forget_before", "outputs", "persist", "read", "refused", "send")
 
     def __init__(self, *, recording: bool) -> None:
         self.persist: list[tuple[int, Any]] = []
         self.forget_before = 0
+        self.read: list[ReadRequest] = []
         self.events: list[Event] | None = [] if recording else None
         self.send: list[tuple[Sequence[Rank], Any]] = []
         self.outputs: list[Output] = []

@@ -15,6 +15,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import Incarnation, Lineage, Pid, Rank, Seq, ViewId
 from semcast.terms.messages import Update
+from semcast.terms.records import ReadResult
 from semcast.terms.views import MEMBER, NO_VIEW, GroupView
 
 
@@ -140,6 +141,10 @@ class Machine(Protocol):
 
     def on_persisted(self, ticket: int, now: float, out: Effects) -> None:
         """Everything up to `ticket` is on stable storage."""
+        return
+
+    def on_read(self, result: ReadResult, now: float, out: Effects) -> None:
+        """The disk answers what `out.read` asked for."""
         return
 
     def on_command(self, command: Command, now: float, out: Effects) -> None:

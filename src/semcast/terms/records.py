@@ -1,7 +1,23 @@
-"""What the disk of a process holds from its earlier lives, as the next machine gets it."""
+"""What the disk of a process holds: from its earlier lives, and what a machine asks for later."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
+
+import msgspec
+
+
+class ReadRequest(msgspec.Struct, frozen=True):
+    """A machine wants durable records again; `purpose` comes back with them."""
+
+    numbers: tuple[int, ...]
+    purpose: Any
+
+
+class ReadResult(msgspec.Struct, frozen=True):
+    """By number, the records that could be read: the others are forgotten or damaged."""
+
+    records: dict[int, Any]
+    purpose: Any
 
 
 class Records(Iterable[Any]):
@@ -31,3 +47,6 @@ class Records(Iterable[Any]):
         """Records that were durable and cannot be read, first and last of each gap; complete once
         all records were read."""
         return ()
+
+
+NO_RECORDS: Final = Records()

@@ -18,6 +18,7 @@ from semcast.terms.ids import EVERYONE
 from semcast.terms.machine import Command, JoinGroup
 from semcast.terms.messages import Update
 from semcast.terms.outputs import ROOM, PassedOver, delivered
+from semcast.terms.records import ReadRequest, ReadResult, Records
 from semcast.wire import PUBSUB_CODEC, encode
 
 LATENCY_S = 0.001
@@ -48,6 +49,7 @@ class Group:
         self.events: list[Event] = []
         self.delivered: list[list[Any]] = [[] for _ in range(recipe.members)]
         self.passed_over: list[list[Any]] = [[] for _ in range(recipe.members)]
+        self.reads = 0  # records that were read from disks
         self.records: list[list[Any]] = [[] for _ in range(recipe.members)]  # (ticket, record)
         self.durable: list[list[Any]] = [[] for _ in range(recipe.members)]
         self.inc = [0] * recipe.members
@@ -70,10 +72,12 @@ class Group:
             rng,
             self.now,
             inc=self.inc[pid],
-            records=self.durable[pid],
+            records=Records([*self.durable[pid]]),
             **self.given,
         )
-        person.on_ready(self.ready, self.now, Effects(recording=False))
+        out = Effects(recording=True)
+        person.on_ready(self.ready, self.now, out)
+        self.carry_out(pid, out)
         return person
 
     def do(self, pid: int, what: str, *args: Any) -> Any:
@@ -107,6 +111,8 @@ class Group:
         if out.persist:
             self.records[pid] += out.persist
             self.at(self.now + self.sync_s, "sync", (pid, self.inc[pid], out.persist[-1][0]))
+        for request in out.read:
+            self.at(self.now + self.sync_s, "fetch", (pid, self.inc[pid], request))
         self.delivered[pid] += delivered(out.outputs)
         self.passed_over[pid] += [each for each in out.outputs if isinstance(each, PassedOver)]
         self.events += out.events or ()
@@ -137,6 +143,12 @@ class Group:
         self.records[pid] = [pair for pair in self.records[pid] if pair[0] > ticket]
         self.durable[pid] += done
         self.do(pid, "on_persisted", ticket)
+
+    def fetch(self, pid: int, inc: int, request: ReadRequest) -> None:
+        if pid not in self.down and inc == self.inc[pid]:
+            found = {number: self.durable[pid][number - 1] for number in request.numbers}
+            self.reads += len(found)
+            self.do(pid, "on_read", ReadResult(found, request.purpose))
 
     def crash(self, pid: int, *, disk: bool = True) -> None:
         """`disk=False` takes the disk as well."""

@@ -1,6 +1,8 @@
 """What loggers keep, give, purge, reclaim and get back."""
 
+from semcast.core.pubsub.logger import READING_MAX
 from semcast.core.pubsub.recipe import PubsubRecipe
+from semcast.terms.effects import Effects
 from semcast.terms.machine import LeaveGroup
 from semcast.terms.messages import PurgeNotice
 from semcast.terms.outputs import PassedOver
@@ -13,6 +15,7 @@ from semcast.terms.pubsub import (
     StreamSpans,
     StreamStatus,
 )
+from semcast.terms.records import ReadResult
 
 
 def away(wire, pid: int) -> None:
@@ -115,6 +118,90 @@ def test_a_claim_counts_only_in_the_life_and_membership_that_the_logger_knows(gr
     assert 2 not in keeping.collector.acknowledged.get(1, {}), "it knows other members"
     wire.hand(2, 0, StatusList(0, signature, (StreamStatus(1, 1, 1),), False))
     assert keeping.collector.acknowledged[1][2] == 1
+
+
+def payloads(wire, pid: int) -> set[int]:
+    """The numbers of process 1 whose payloads a logger has in memory."""
+    volume = wire.people[pid].logger_role.log.volumes[1]
+    return {seq for seq, message in volume.messages.items() if message.payload}
+
+
+def test_a_logger_answers_from_its_disk_what_it_has_no_longer_in_memory(group) -> None:
+    wire = group(PubsubRecipe(members=3, protocol="lbrm", log_buffer=2), sync_s=0.01)
+    away(wire, 2)
+    for number in range(6):
+        wire.send(1, None, payload=b"%d" % number)
+        wire.run(0.1)
+    assert payloads(wire, 0) == {5, 6}
+    back(wire)
+    wire.run(5)
+    assert {m.payload for m in wire.delivered[2] if m.sender == 1} == {b"%d" % n for n in range(6)}
+    assert wire.reads == 4
+
+
+def test_what_is_not_durable_stays_in_memory(group) -> None:
+    wire = group(PubsubRecipe(members=3, protocol="lbrm", log_buffer=1), sync_s=0.0)
+    wire.send(1, None, payload=b"x")  # Its block of numbers is on disk.
+    wire.run(0.1)
+    wire.sync_s = 9.0
+    for _ in range(4):
+        wire.send(1, None, payload=b"x")
+    wire.run(1)
+    assert payloads(wire, 0) == {1, 2, 3, 4, 5}
+    wire.run(10)
+    assert payloads(wire, 0) == {5}
+
+
+def test_a_logger_that_restarts_leaves_old_payloads_on_the_disk(group) -> None:
+    wire = group(PubsubRecipe(members=3, protocol="lbrm", log_buffer=2), sync_s=0.0)
+    away(wire, 2)
+    for number in range(6):
+        wire.send(1, None, payload=b"%d" % number)
+    wire.run(0.1)
+    wire.crash(0)
+    wire.recover(0)
+    assert payloads(wire, 0) == {5, 6}
+    back(wire)
+    wire.run(5)
+    assert {m.payload for m in wire.delivered[2] if m.sender == 1} == {b"%d" % n for n in range(6)}
+
+
+def test_the_last_word_may_be_on_the_disk_and_what_is_reclaimed_meanwhile_is_said_so(group) -> None:
+    recipe = PubsubRecipe(
+        members=3, protocol="lbrm", relation="item", retain="latest", log_buffer=1
+    )
+    wire = group(recipe, sync_s=0.0)
+    away(wire, 2)
+    for item in (7, 7, 8, 9):
+        wire.send(1, item, payload=b"x")
+        wire.run(0.01)
+    logger = wire.people[0].logger_role
+    out = wire.hand(2, 0, RepairRequest((StreamSpans(1, ((1, 1), (4, 4))),)))
+    [request] = out.read
+    assert request.purpose == (2, 1, (1,))
+    [(_, here)] = [entry for entry in out.send if isinstance(entry[1], Repair)]
+    assert [m.seq for m in here.messages] == [4]
+    durable = {number: wire.durable[0][number - 1] for number in request.numbers}
+    out = Effects(recording=True)
+    logger.logger.on_read(ReadResult(durable, request.purpose), wire.now, out)
+    [(_, repair)] = out.send
+    assert [(m.seq, m.payload) for m in repair.messages] == [(2, b"x")]
+    assert [(p.first, p.last, p.witness) for p in repair.purged] == [(1, 1, 2)]
+    logger.log.reclaim(1, 2)
+    out = Effects(recording=True)
+    logger.logger.on_read(ReadResult({}, request.purpose), wire.now, out)
+    assert [datagram for _, datagram in out.send] == [LostSeqs(StreamSpans(1, ((1, 1),)))]
+
+
+def test_reads_under_way_are_bounded(group) -> None:
+    wire = group(PubsubRecipe(members=3, protocol="lbrm", log_buffer=1), sync_s=0.0)
+    away(wire, 2)
+    for _ in range(3):
+        wire.send(1, None, payload=b"x")
+        wire.run(0.01)
+    wire.people[0].logger_role.logger.reading = READING_MAX - 1
+    assert not wire.hand(2, 0, RepairRequest((StreamSpans(1, ((1, 2),)),))).read
+    assert wire.hand(2, 0, RepairRequest((StreamSpans(1, ((1, 1),)),))).read
 
 
 def test_loggers_catch_up_with_each_other(group) -> None:

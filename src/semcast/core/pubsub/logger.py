@@ -6,6 +6,9 @@ still lacks it is told.  A request for a purged message is answered by one datag
 message of its item and the notice, so nobody holds a notice without the last word.
 """
 
+from collections.abc import Mapping
+from typing import Final
+
 from semcast.core.pubsub.collector import Collector
 from semcast.core.pubsub.message_log import LogStream, MessageLog
 from semcast.core.pubsub.publisher import Publisher
@@ -26,6 +29,7 @@ from semcast.terms.messages import DataMessage, PurgeNotice
 from semcast.terms.pubsub import (
     SPANS_MAX,
     Ack,
+    Appended,
     LostSeqs,
     NotHeld,
     Reclaimed,
@@ -34,12 +38,15 @@ from semcast.terms.pubsub import (
     StreamSpans,
     UnusedSeqs,
 )
+from semcast.terms.records import ReadRequest, ReadResult
+
+READING_MAX: Final = 4 * ANSWERS_MAX
 
 
 class LoggerAnswer:
     """What a logger has to say to one part of a request."""
 
-    __slots__ = ("absent", "dropped", "gaps", "messages", "superseded")
+    __slots__ = ("absent", "dropped", "gaps", "messages", "superseded", "unread")
 
     def __init__(self) -> None:
         self.messages: list[DataMessage] = []
@@ -47,15 +54,23 @@ class LoggerAnswer:
         self.gaps = SpanSet()
         self.dropped = SpanSet()
         self.absent = SpanSet()
+        self.unread: dict[Seq, int] = {}  # and the record that has the message
 
-    def look_up(self, volume: LogStream, seq: Seq) -> None:
-        """What became of one number above the floor."""
-        message = volume.messages.get(seq)
-        witness = None if message is not None else volume.witness(seq)
-        if message is not None:
+    def look_up(self, volume: LogStream, seq: Seq, fetched: Mapping[int, Appended]) -> None:
+        """What became of one number; `fetched` has the records that were read for it."""
+        message = volume.messages.get(seq) or volume.witness(seq)
+        number = None if message is None else volume.evicted.get(message.seq)
+        if number is not None:
+            if number not in fetched:
+                self.unread[seq] = number
+                return
+            message = fetched[number].message
+        if seq <= volume.floor:
+            self.dropped.add(seq, seq)
+        elif message is not None and message.seq == seq:
             self.messages.append(message)
-        elif witness is not None:
-            self.superseded.setdefault(witness.seq, (witness, []))[1].append(seq)
+        elif message is not None:
+            self.superseded.setdefault(message.seq, (message, []))[1].append(seq)
         elif seq in volume.gaps:
             self.gaps.add(seq, seq)
         elif seq in volume.lost:
@@ -84,6 +99,7 @@ class Logger:
         self.loggers = frozenset(recipe.logger_pids)
         self.request_counts = RequestCounter(recipe.multicast_at)
         self.acks: dict[Rank, SpanSet] = {}  # to be sent when the input has been handled
+        self.reading = 0  # numbers that wait for the disk
         self.served = 0  # since `window_at`
         self.window_at = 0.0
         self.rate = 0.0  # repairs a second, in the window before
@@ -190,10 +206,29 @@ class Logger:
                 first = volume.floor + 1
             last = min(last, first + budget - 1)
             for seq in range(first, last + 1):
-                answer.look_up(volume, seq)
+                answer.look_up(volume, seq, {})
             budget -= max(0, last - first + 1)
         self._send(peer, part.sender, answer, load, out)
+        self._read(peer, part.sender, answer.unread, out)
         return budget
+
+    def _read(self, peer: Rank, sender: Rank, unread: Mapping[Seq, int], out: Effects) -> None:
+        """Have messages read that are on the disk alone; those beyond the bound are asked for
+        again."""
+        if not unread or self.reading + len(unread) > READING_MAX:
+            return
+        self.reading += len(unread)
+        numbers = tuple(dict.fromkeys(unread.values()))
+        out.read.append(ReadRequest(numbers, (peer, sender, tuple(unread))))
+
+    def on_read(self, result: ReadResult, now: float, out: Effects) -> None:
+        """The disk has what a peer asked for; what became obsolete meanwhile is left out."""
+        peer, sender, seqs = result.purpose
+        self.reading -= len(seqs)
+        volume, answer = self.log.stream(sender), LoggerAnswer()
+        for seq in seqs:
+            answer.look_up(volume, seq, result.records)
+        self._send(peer, sender, answer, self._load(now), out)
 
     def _send(
         self, peer: Rank, sender: Rank, answer: LoggerAnswer, load: int, out: Effects

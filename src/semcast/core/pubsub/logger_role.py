@@ -1,6 +1,5 @@
 """What a participant has more if it is a logger: log, collector, resynchronisation."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from semcast.core.pubsub.collector import Collector
@@ -17,11 +16,11 @@ from semcast.terms.ids import Rank, Seq
 from semcast.terms.pubsub import (
     SPANS_MAX,
     Gossip,
-    Record,
     StatusList,
     StreamSpans,
     Synchronised,
 )
+from semcast.terms.records import Records
 
 
 class LoggerRole:
@@ -36,7 +35,7 @@ class LoggerRole:
         publisher: Publisher,
         roster: MemberTable,
         delivery: SubscriberDelivery,
-        records: Iterable[Record],
+        records: Records,
         left: RestoredState,
         now: float,
     ) -> None:
@@ -45,8 +44,8 @@ class LoggerRole:
         self.roster = roster
         self.delivery = delivery
         self.log = MessageLog(recipe, pid, storage)
-        for record in records:
-            self.log.restore(record, now)
+        for number, record in records.numbered():
+            self.log.restore(number, record, now)
         self.log.on_restored(now)
         for entry in left.entries:
             roster.merge(entry)

@@ -10,6 +10,8 @@ index sees a stream in order whatever came late.
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from semcast.core.pubsub.recipe import PubsubRecipe
 from semcast.core.pubsub.seq_tracker import SeqTracker
 from semcast.core.pubsub.storage import Storage
@@ -35,6 +37,7 @@ class LogStream:
     `messages`."""
 
     __slots__ = (
+        "evicted",
         "floor",
         "gaps",
         "index",
@@ -48,6 +51,7 @@ class LogStream:
 
     def __init__(self, recipe: PubsubRecipe) -> None:
         self.messages: dict[Seq, DataMessage] = {}
+        self.evicted: dict[Seq, int] = {}  # those without payload, and their numbers on the disk
         self.pending = SpanSet()  # not yet durable
         self.superseded_by: dict[Seq, Seq] = {}  # purged, and the message it was purged for
         self.gaps = SpanSet()
@@ -65,6 +69,11 @@ class LogStream:
         if last - first < len(self.messages):
             return [seq for seq in range(first, last + 1) if seq in self.messages]
         return sorted(seq for seq in self.messages if first <= seq <= last)
+
+    def drop(self, seq: Seq) -> DataMessage | None:
+        """Keep a message no longer."""
+        self.evicted.pop(seq, None)
+        return self.messages.pop(seq, None)
 
     def witness(self, seq: Seq) -> DataMessage | None:
         """The message that made a purged one obsolete, or the one that did so to that."""
@@ -87,6 +96,7 @@ class MessageLog:
         self.volumes: dict[Rank, LogStream] = {}
         self.tickets: deque[tuple[int, Rank, Seq, Seq]] = deque()
         self.arrivals: deque[tuple[float, Rank, Seq]] = deque()  # oldest first
+        self.cached: deque[tuple[int, Rank, Seq]] = deque()  # with payload, by number on the disk
         self.obsolete: deque[tuple[float, Rank, Seq, Seq]] = deque()  # when to purge what for what
         self.dropped: list[
             StreamSpans
@@ -119,14 +129,15 @@ class MessageLog:
             return dict.fromkeys(self.tracker.streams)
         return self.tracker.gaps | {s: None for s, v in self.volumes.items() if v.pending}
 
-    def restore(self, record: Record, now: float) -> None:
+    def restore(self, number: int, record: Record, now: float) -> None:
         """Take back what an earlier life wrote."""
         if isinstance(record, Appended):
             if self.tracker.receive(record.message.sender, record.message.seq):
-                self._keep(record.message, now)
+                self._keep(record.message, number, now)
+                self._evict()
         elif isinstance(record, Superseded):
             volume = self.stream(record.sender)
-            volume.messages.pop(record.seq, None)
+            volume.drop(record.seq)
             volume.superseded_by[record.seq] = record.by
             self.tracker.resolve(record.sender, record.seq, record.seq)
         elif isinstance(record, ResolvedSeqs):
@@ -154,21 +165,35 @@ class MessageLog:
         """Keep a message that is new here; whether it was."""
         if not self.tracker.receive(message.sender, message.seq):
             return False
-        self._keep(message, now)
-        self._write(Appended(message), message.sender, [(message.seq, message.seq)], out)
+        spans = [(message.seq, message.seq)]
+        number = self._write(Appended(message), message.sender, spans, out)
+        self._keep(message, number, now)
         return True
 
-    def _write(self, record: Record, sender: Rank, spans: list[Span], out: Effects) -> None:
+    def _write(self, record: Record, sender: Rank, spans: list[Span], out: Effects) -> int:
         ticket = self.storage.write(record, out)
         pending = self.stream(sender).pending
         for first, last in spans:
             pending.add(first, last)
             self.tickets.append((ticket, sender, first, last))
+        return ticket
 
-    def _keep(self, message: DataMessage, now: float) -> None:
+    def _keep(self, message: DataMessage, number: int, now: float) -> None:
         self.stream(message.sender).messages[message.seq] = message
+        self.cached.append((number, message.sender, message.seq))
         if self.recipe.age_s is not None:
             self.arrivals.append((now, message.sender, message.seq))
+
+    def _evict(self) -> None:
+        """Leave the payloads of the oldest messages to the disk."""
+        cached = self.cached
+        while len(cached) > self.recipe.log_buffer and cached[0][0] <= self.storage.durable:
+            number, sender, seq = cached.popleft()
+            volume = self.volumes[sender]
+            message = volume.messages.get(seq)
+            if message is not None:  # else it was purged or reclaimed meanwhile
+                volume.messages[seq] = replace(message, payload=b"")
+                volume.evicted[seq] = number
 
     def is_durable(self, sender: Rank, seq: Seq) -> bool:
         """Whether this number needs nothing more here."""
@@ -212,6 +237,7 @@ class MessageLog:
         for sender in dict.fromkeys(sender for sender, _, _ in done):
             self._index(sender, now)
         self.purge(now, out)
+        self._evict()
         return done
 
     def _index(self, sender: Rank, now: float) -> None:
@@ -238,7 +264,7 @@ class MessageLog:
         while self.obsolete and self.obsolete[0][0] <= now:
             _, sender, seq, by = self.obsolete.popleft()
             volume = self.volumes[sender]
-            if volume.messages.pop(seq, None) is None:
+            if volume.drop(seq) is None:
                 continue  # It was reclaimed meanwhile.
             volume.superseded_by[seq] = by
             self.storage.write(Superseded(sender, seq, by), out)
@@ -251,8 +277,8 @@ class MessageLog:
         if volume is None or upto <= volume.floor:
             return False
         for seq in volume.held(volume.floor + 1, upto):
-            message = volume.messages.pop(seq)
-            if seq in volume.indexed:
+            message = volume.drop(seq)
+            if message is not None and seq in volume.indexed:
                 del volume.indexed[seq]
                 volume.index.remove(message)
         for seq in [seq for seq in volume.superseded_by if seq <= upto]:

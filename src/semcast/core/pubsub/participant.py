@@ -1,7 +1,4 @@
-"""One process of a publish/subscribe group: the machines of a recipe, wired together.
-
-A driver calls it as any `Machine`.  No protocol rule is here.
-"""
+"""One process of a publish/subscribe group: the machines of a recipe, wired together."""
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -48,7 +45,6 @@ from semcast.terms.pubsub import (
     NotHeld,
     Publication,
     PublisherHeartbeat,
-    Record,
     RecoveryQuery,
     RecoveryReply,
     Repair,
@@ -59,6 +55,7 @@ from semcast.terms.pubsub import (
     UnusedSeqs,
     Welcome,
 )
+from semcast.terms.records import NO_RECORDS, ReadResult, Records
 from semcast.terms.views import JOINING, MEMBER
 
 
@@ -78,26 +75,25 @@ class Participant(Machine):
         now: float,
         *,
         inc: int = 0,
-        records: Iterable[Record] = (),
+        records: Records = NO_RECORDS,
         interest: Callable[[Rank, Seq], bool] | None = None,
         unaware_of: Iterable[Rank] = (),
     ) -> None:
         if not 0 <= pid < recipe.members:
             raise ConfigError(f"pid: {pid} is not in 0..{recipe.members - 1}")
-        records = tuple(records)
         left = RestoredState(records)
         self.recipe, self.pid = recipe, pid
         self.loggers = frozenset(recipe.logger_pids)
         self.vetting = PubsubValidator(recipe, pid)
-        self.storage = storage = Storage(inc)
+        self.storage = storage = Storage(inc, records.last)
         self.delivery = SubscriberDelivery(recipe, pid, storage)
         self.roster = MemberTable(recipe, pid, unaware_of if pid not in self.loggers else ())
         is_lost = pid in self.loggers and inc > 0 and not left.is_synchronised
         self.publisher = Publisher(recipe, pid, self.storage, left, now, lost_disk=is_lost)
         self.logger_role: LoggerRole | None = None
         if pid in self.loggers:
-            role = LoggerRole(self.publisher, self.roster, self.delivery, records, left, now)
-            self.logger_role = role
+            own = self.publisher, self.roster, self.delivery
+            self.logger_role = LoggerRole(*own, records, left, now)
         account = self.delivery if self.logger_role is None else self.logger_role.log
         self.tracker = account.tracker
         self.membership = JoinProtocol(recipe, pid, self.roster, self.tracker, storage, rng, inc)
@@ -324,10 +320,15 @@ class Participant(Machine):
             self.logger_role.logger.on_persisted(now, out)
         self._settle(now, out)
 
+    def on_read(self, result: ReadResult, now: float, out: Effects) -> None:
+        """A logger's disk has what somebody asked for."""
+        assert self.logger_role is not None
+        self.logger_role.logger.on_read(result, now, out)
+        self._settle(now, out)
+
     def _settle(self, now: float, out: Effects) -> None:
         """After every input: what follows from it at once, and when to be called next."""
-        own = self.publisher.take_unread()
-        if own:
+        if own := self.publisher.take_unread():
             self._take(own, self.pid, now, out)
         if self.logger_role is not None:
             self._settle_logger(now, out)

@@ -21,7 +21,8 @@ RECOVERY_FIRST = ("gossip", "logger", "adaptive")
 
 _WHOLE = (
     "members", "founders", "sponsors", "copies", "rounds", "buffer", "buffer_bytes",
-    "gossip_buffer", "gossip_buffer_bytes", "block", "datagram_bytes", "message_bytes",
+    "gossip_buffer", "gossip_buffer_bytes", "log_buffer", "block", "datagram_bytes",
+    "message_bytes",
 )  # fmt: skip
 _TIMES = ("period_s", "period_max_s", "retry_s", "heartbeat_min_s", "heartbeat_max_s")
 
@@ -39,7 +40,8 @@ class PubsubRecipe:
     keep messages for each other over `rounds` periods, at most `gossip_buffer` of them and
     `gossip_buffer_bytes`.  Loggers are asked again every `retry_s`.  They keep messages until every
     member that is owed them has them, at most `age_s`; with retain="latest" they purge what is
-    obsolete, with a number of seconds what has been for that long.
+    obsolete, with a number of seconds what has been for that long.  Of older ones than the last
+    `log_buffer` a logger has the payloads on disk alone.
 
     After a crash a subscriber goes on at most once or at least once, by `recovery`; with "none" it
     keeps nothing on disk and comes back as a new one.  `recovery_first` says whom rpbcast asks
@@ -77,6 +79,7 @@ class PubsubRecipe:
     buffer_bytes: int = 64 << 20
     gossip_buffer: int = 100_000
     gossip_buffer_bytes: int = 64 << 20
+    log_buffer: int = 65_536
     block: int = 256
     overflow: str = "block"
     datagram_bytes: int = 1400

@@ -21,14 +21,15 @@ from semcast.terms.pubsub import (
 
 
 class Storage:
-    """The way of one life, the `inc`-th, to the disk.  Invariant: `durable` <= `last`."""
+    """The way of one life, the `inc`-th, to the disk.  Tickets are the numbers of records, which
+    follow the `last` of the life before.  Invariant: `durable` <= `last`."""
 
     __slots__ = ("durable", "inc", "last")
 
-    def __init__(self, inc: int) -> None:
+    def __init__(self, inc: int, last: int) -> None:
         self.inc = inc
-        self.last = 0
-        self.durable = 0
+        self.last = last
+        self.durable = last
 
     def __repr__(self) -> str:
         return f"Storage(durable={self.durable}, last={self.last})"

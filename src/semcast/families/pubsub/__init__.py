@@ -1,6 +1,5 @@
 """Publish/subscribe with gossip and loggers [RPB §3-6]."""
 
-from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +9,7 @@ from semcast.families.family import Family
 from semcast.terms.ids import Incarnation
 from semcast.terms.promises import promised
 from semcast.terms.pubsub import Record
+from semcast.terms.records import Records
 from semcast.wire import PUBSUB_CODEC
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def machine(
-    recipe: PubsubRecipe, life: Incarnation, rng: Random, now: float, records: Iterable[Record]
+    recipe: PubsubRecipe, life: Incarnation, rng: Random, now: float, records: Records
 ) -> Participant:
     """A participant that goes on from its records; participants count incarnations from 0."""
     return Participant(recipe, life.pid, rng, now, inc=life.inc - 1, records=records)

@@ -6,6 +6,7 @@ that nothing could be acknowledged any more, or that a publisher could not find 
 every publisher is there in the end, to say which of its numbers are nobody's.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from random import Random
 
@@ -124,9 +125,14 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     case = draw_surroundings(case, draw_others(members, phase_s, rng), rng)
     if seed % 2 and recipe.recovery == "at-least-once":
         case = replace(case, faults=(*case.faults, *draw_cursor_crash(case, rng)))
-    case = draw_slow_subscribers(case, rng)
-    disks = draw_slow_disks(range(members), phase_s, rng)
-    return replace(case, faults=(*case.faults, *disks))
+    return draw_disks(draw_slow_subscribers(case, rng), rng)
+
+
+def draw_disks(case: AnyCase, rng: Random) -> AnyCase:
+    """Some disks are slow for a while, and loggers have more or less of their logs there alone."""
+    slow = tuple(draw_slow_disks(range(case.processes), case.phase_s, rng))
+    recipe = dataclasses.replace(case.recipe, log_buffer=rng.choice((1, 3, 20, 1000)))
+    return replace(case, recipe=recipe, faults=(*case.faults, *slow))
 
 
 def draw_slow_subscribers(case: AnyCase, rng: Random) -> AnyCase:

@@ -8,9 +8,9 @@ from semcast.core.pubsub.collector import Collector
 from semcast.core.pubsub.gossiper import Gossiper
 from semcast.core.pubsub.join_protocol import JoinProtocol
 from semcast.core.pubsub.log_resync import LogResync
-from semcast.core.pubsub.logger import Logger
+from semcast.core.pubsub.logger import Logger, LoggerAnswer
 from semcast.core.pubsub.logger_role import LoggerRole
-from semcast.core.pubsub.message_log import MessageLog
+from semcast.core.pubsub.message_log import LogStream, MessageLog
 from semcast.core.pubsub.publisher import Publisher
 from semcast.core.pubsub.publisher_recovery import PublisherRecovery
 from semcast.core.pubsub.recovery import Recovery
@@ -22,6 +22,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import DataMessage
 from semcast.terms.pubsub import DISCONNECTED, LEFT, Gossip, RecoveryReply, StreamSpans, Welcome
+from semcast.terms.records import ReadResult
 
 MUTANTS = MutantTable()
 
@@ -341,3 +342,27 @@ def reclaim_before_own_delivery(original: Any) -> Callable[..., Any]:
         original(self, SeqTracker(), out)
 
     return collect
+
+
+@MUTANTS.add(
+    "answer-without-payload", LoggerAnswer, "look_up", scenario="small-log-buffer", swarm="lbrm"
+)
+def answer_without_payload(original: Any) -> Callable[..., Any]:
+    """A logger answers with what is left in memory of a message whose payload is on the disk."""
+
+    def look_up(self: LoggerAnswer, volume: LogStream, *args: Any) -> None:
+        evicted, volume.evicted = volume.evicted, {}
+        original(self, volume, *args)
+        volume.evicted = evicted
+
+    return look_up
+
+
+@MUTANTS.add("ignore-what-was-read", Logger, "on_read", scenario="small-log-buffer", swarm="lbrm")
+def ignore_what_was_read(original: Any) -> Callable[..., Any]:
+    """A logger has messages read, and gives them to nobody."""
+
+    def on_read(self: Logger, result: ReadResult, now: float, out: Effects) -> None:
+        self.reading -= len(result.purpose[2])
+
+    return on_read

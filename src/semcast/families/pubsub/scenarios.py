@@ -132,5 +132,7 @@ SCENARIOS: dict[str, PubsubCase] = {
     # Repairs, duplicates and reordering, for a protocol that promises little.
     "doubled": case(recipe(protocol="pbcast"), link=SLUGGISH),
     "doubled-in-order": case(recipe(protocol="pbcast", order="fifo"), link=SLUGGISH),
+    # A logger whose disk has nearly everything that it is asked for.
+    "small-log-buffer": case(recipe(protocol="lbrm", log_buffer=1), link=LOSSY),
     "lossy": case(recipe(protocol="lbrm"), link=LOSSY),
 }

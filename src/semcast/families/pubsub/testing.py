@@ -1,6 +1,6 @@
 """What the simulator needs of publish/subscribe."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -13,11 +13,11 @@ from semcast.families.pubsub.scenarios import SCENARIOS
 from semcast.families.testing import Testing
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Command, JoinGroup
-from semcast.terms.pubsub import Record
+from semcast.terms.records import Records
 
 
 def machine(
-    case: AnyCase, life: Incarnation, rng: Random, now: float, records: Iterable[Record]
+    case: AnyCase, life: Incarnation, rng: Random, now: float, records: Records
 ) -> Participant:
     """A participant that may decline messages, or not know of founders."""
     k = case.more.declines.get(life.pid)

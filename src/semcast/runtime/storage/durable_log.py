@@ -1,19 +1,20 @@
 """Stable storage of a live machine: its log, and the one thread that waits for the disk.
 
 The event loop never does: it encodes records and hands over a batch when the disk is free.  The
-thread writes and syncs it; then the loop tells the driver.  Forgetting runs in the same thread,
-between two batches.  A write or sync that fails is the last thing that happens: the driver ends.
+thread writes and syncs it; then the loop tells the driver.  Reading and forgetting run in the same
+thread, between two batches.  After anything that fails nothing else is done: the driver ends.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from secrets import token_bytes
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
 from semcast.disk.commit_queue import CommitQueue, StoredRecords
 from semcast.disk.entries import SALT_BYTES, Batch
@@ -21,17 +22,11 @@ from semcast.disk.files import Files
 from semcast.disk.log_header import LogOwner
 from semcast.disk.segment_log import SEGMENT_BYTES, SegmentLog, open_log
 from semcast.runtime.storage.directory_files import DirectoryFiles
+from semcast.runtime.storage.stable_storage import DiskUser
 from semcast.terms.errors import StorageError
+from semcast.terms.records import ReadRequest, ReadResult
 
 log = logging.getLogger("semcast")
-
-
-class DiskUser(Protocol):
-    """Who is told what became of its records."""
-
-    def on_persisted(self, ticket: int) -> None: ...
-
-    def on_disk_failed(self, error: Exception) -> None: ...
 
 
 class DurableLog:
@@ -43,10 +38,11 @@ class DurableLog:
         self.syncs = 0
         self._segments = segments
         self._queue = CommitQueue(segments.next_batch())
+        self._requests: deque[ReadRequest] = deque()
         self._user: DiskUser | None = None
         self._life = 0  # Tickets of an earlier one mean nothing to the next.
         self._failure: Exception | None = None
-        self._is_telling = False
+        self._is_telling = self._has_read = False
         self._reported = 0  # how much of the damage
         self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
@@ -91,6 +87,7 @@ class DurableLog:
         """From here on another machine's records come, and it is told of them alone."""
         self._user = user
         self._life += 1
+        self._requests.clear()
         for damage in self._segments.damage[self._reported :]:
             log.warning("stable storage: %s", damage)
         self._reported = len(self._segments.damage)
@@ -104,6 +101,11 @@ class DurableLog:
     def forget_before(self, number: int) -> None:
         """Records before this one are needed no longer, once it is durable."""
         self._queue.forget_before(number)
+        self._commit()
+
+    def read(self, requests: Sequence[ReadRequest]) -> None:
+        """Records that are durable; each request is answered by `on_read`."""
+        self._requests += requests
         self._commit()
 
     async def flush(self) -> None:
@@ -129,19 +131,36 @@ class DurableLog:
             return
         if forgotten := self._queue.take_forgotten():
             self._submit(lambda: self._segments.forget_before(forgotten), self._commit)
+        elif self._requests and not self._has_read:
+            self._has_read = True  # The next turn is for what waits to be written.
+            self._read(self._requests.popleft(), self._life)
         elif (batch := self._queue.begin()) is not None:
+            self._has_read = False
             life = self._life
             self._submit(
                 lambda: self._segments.commit(batch), lambda: self._on_durable(batch, life)
             )
 
+        elif self._requests:
+            self._read(self._requests.popleft(), self._life)
+
+    def _read(self, request: ReadRequest, life: int) -> None:
+        results: list[ReadResult] = []
+        self._submit(
+            lambda: results.append(self.records.fetch(request)),
+            lambda: self._tell(life, lambda user: user.on_read(results[0])),
+        )
+
     def _on_durable(self, batch: Batch, life: int) -> None:
         self.syncs += 1
         ticket = self._queue.end(batch)
+        self._tell(life, lambda user: user.on_persisted(ticket))
+
+    def _tell(self, life: int, tell: Callable[[DiskUser], None]) -> None:
         if self._user is not None and life == self._life:
             self._is_telling = True  # What it answers with shares the next sync.
             try:
-                self._user.on_persisted(ticket)
+                tell(self._user)
             finally:
                 self._is_telling = False
         self._commit()
