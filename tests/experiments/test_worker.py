@@ -1,9 +1,16 @@
 """What a worker notes while time counts."""
 
 import os
+import secrets
+import subprocess
 from time import monotonic_ns, process_time
 
+import msgspec
+import pytest
+
 from semcast.fleet import worker as module
+from semcast.fleet.plan import WorkerPlan
+from semcast.fleet.processes import WORKER, Fleet
 from semcast.fleet.worker import LATENCIES_MAX, LatencySample, cpu_s, cpu_s_of
 from semcast.runtime.application.mailbox import Message
 
@@ -38,3 +45,33 @@ def test_processor_time_of_a_process():
     while process_time() < until:
         pass
     assert before < cpu_s_of(os.getpid()) <= cpu_s() + 0.02
+
+
+PLAN = WorkerPlan(
+    group=f"test-{secrets.token_hex(4)}", name="a", options={"members": 2, "key": False}
+)
+
+
+@pytest.mark.parametrize("line", [b"", msgspec.json.encode(PLAN) + b"\n"], ids=["idle", "joining"])
+def test_a_worker_ends_without_a_word_when_its_launcher_is_gone(line, tmp_path):
+    """Also while it waits for members that will not come."""
+    done = subprocess.run(
+        WORKER,
+        input=line,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == module.LEFT_ALONE
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_a_fleet_that_cannot_be_launched_leaves_no_process():
+    plans = [PLAN, msgspec.structs.replace(PLAN, name="b")]
+    fleet = Fleet(plans, {"b": ("/no/such/program",)})
+    with pytest.raises(FileNotFoundError), fleet:
+        pass
+    assert list(fleet.pids) == ["a"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(fleet.pids["a"], 0)
