@@ -223,6 +223,9 @@ def test_the_last_check_and_profile_of_a_trace_are_on_its_card(write, tmp_path: 
     told, page = write()
     assert told["verdicts"] == 0
     assert "Not checked" in page.text
+    html = (tmp_path / "report.html").read_text()
+    advice, fold = html.index("No buffer suffices. 65 % is needed"), html.index(">Profile<")
+    assert advice < fold, "the advice is seen without a click"
 
 
 def test_a_long_table_is_folded_and_no_number_has_nineteen_digits(write) -> None:

@@ -106,13 +106,23 @@ def _proof(name: str, found: PropertyRow) -> str:
 def _profile(each: CommandOutput) -> str:
     answer = each.answer
     assert isinstance(answer, ProfileResult)
+    return _heading(each.source) + _advice(answer) + _numbers(each)
+
+
+def _advice(answer: ProfileResult) -> str:
+    """The buffer that was advised, and why."""
     advice = answer.advice
     if advice is None:
-        return _heading(each.source) + _facts(each.facts)
+        return ""
     size = "No buffer suffices" if advice.buffer is None else f"Buffer: {advice.buffer:,} messages"
-    curves = f'<p class="verdict">{size}. {escape(advice.reason)}</p>\n'
-    numbers = {n: v for n, v in each.facts["advice"].items() if n != "reason"}
-    return _heading(each.source) + curves + _facts({**each.facts, "advice": numbers})
+    return f'<p class="verdict">{size}. {escape(advice.reason)}</p>\n'
+
+
+def _numbers(each: CommandOutput) -> str:
+    """The numbers of a profile."""
+    advice = each.facts.get("advice") or {}
+    numbers = {name: value for name, value in advice.items() if name != "reason"}
+    return _facts({**each.facts, **({"advice": numbers} if numbers else {})})
 
 
 def _sweep(sweep: SweepFound) -> str:
@@ -192,7 +202,9 @@ def _checked(each: CommandOutput) -> str:
 
 
 def _profiled(each: CommandOutput) -> str:
-    return _folded("Profile", _profile(each)) if each.answer else ""
+    if not isinstance(each.answer, ProfileResult):
+        return ""
+    return _advice(each.answer) + _folded("Profile", _numbers(each))
 
 
 def _count(number: int, noun: str) -> str:
