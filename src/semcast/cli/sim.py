@@ -125,7 +125,9 @@ def run_experiment(
     run = experiment.live if live else experiment.run
     if run is None:
         raise ConfigError(f"live: {experiment.name} cannot run live; remove --live")
-    with output.waiting(f"running {experiment.name}"):
+    kind = "live" if live else "of simulated time"
+    length = f", {parameters['seconds']:g} s {kind}" if "seconds" in parameters else ""
+    with output.waiting(f"running {experiment.name}{length}"):
         row = run(parameters, seed, trace)
     results = {name: value for name, value in row.items() if name != "violations"}
     violations = int(row.get("violations") or 0)
