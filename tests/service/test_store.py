@@ -251,6 +251,31 @@ def test_a_watch_is_answered_when_the_value_changes():
     assert w.answers[3] == [(DONE, b"1")]
 
 
+def test_a_server_says_how_it_is_doing():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.ask(3, "get", b"a")
+    w.run(0.3)
+    status = w.nodes[0].status(w.now)
+    assert status.is_primary
+    assert status.has_state
+    assert (status.version, status.updates) == (2, 2)  # The first opened the session.
+    assert sum(w.nodes[pid].status(w.now).queries_served for pid in range(3)) == 1
+    assert len(status.view.members) == 3
+    w.part((0,), (1, 2))
+    w.run(1.0)
+    assert not w.nodes[0].status(w.now).is_primary
+    w.part()
+    w.run(1.0)
+    w.crash(2)
+    w.run(1.0)
+    w.ask(3, "set", b"a", b"2")
+    w.ask(3, "set", b"a", b"3")
+    w.run(1.0)
+    assert w.nodes[0].status(w.now).slowest == 2
+
+
 def test_a_server_takes_no_updates_of_its_own():
     w = StoreWorld()
     with pytest.raises(LocalProtocolError, match="only what clients ask for"):

@@ -9,6 +9,7 @@ few of them have a state, all count: nothing is known that is not there.  That i
 begins, in a view of all founders.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from semcast.service.store_messages import Expertise
@@ -34,43 +35,6 @@ class ExchangePlan(NamedTuple):
     starts: dict[Pid, int | None]
 
 
-def cumulative(recipe: StoreRecipe, view: GroupView, found: dict[Pid, Expertise]) -> ExchangePlan:
-    """max_X over the members that count [VSD def. 1], and who has to do what for it."""
-    stateful = {pid for pid in found if found[pid].has_state and not _went_back(pid, found)}
-    is_all = set(found) == set(recipe.founders)
-    is_quorum = recipe.has_quorum(stateful)
-    is_primary = is_quorum or is_all
-    core = frozenset(found) if is_primary and not is_quorum else frozenset(stateful)
-    if not core:
-        return ExchangePlan(False, None, 0, 0, 0, core, {})
-    level = max(found[pid].level for pid in core)
-    experts = [life for life in view.members if life.pid in core and found[life.pid].level == level]
-    donor = max(experts, key=lambda life: found[life.pid].length)
-    best = found[donor.pid]
-    safe = max(found[pid].safe for pid in core)
-    starts: dict[Pid, int | None] = {}
-    for pid, mine in found.items():
-        if pid in core and (mine.level, mine.length) == (level, best.length):
-            continue
-        if pid not in core and not is_primary:
-            continue  # It has nothing to count with, and gets nothing here.
-        start = mine.length if mine.level == level else mine.safe
-        is_far = start < best.base or best.length - start > recipe.tail_max
-        starts[pid] = None if pid not in stateful or is_far else start
-    return ExchangePlan(is_primary, donor, level, best.length, safe, core, starts)
-
-
-def _went_back(pid: Pid, found: dict[Pid, Expertise]) -> bool:
-    """Whether somebody knows that the server had more on its disk than it has now."""
-    had = [
-        (level, length)
-        for other in found.values()
-        for known, level, length in other.known
-        if known == pid
-    ]
-    return max(had, default=(0, 0)) > (found[pid].level, found[pid].length)
-
-
 class Exchange:
     """Lives as long as the view."""
 
@@ -92,7 +56,7 @@ class Exchange:
         self.position = position
         if len(self.found) < len(self.view.members):
             return False
-        self.plan = cumulative(self.recipe, self.view, self.found)
+        self.plan = self._cumulative()
         return True
 
     def on_in_place(self, pid: Pid, position: int) -> None:
@@ -108,3 +72,41 @@ class Exchange:
         if plan is None or self.confirmed < self.position:
             return False
         return plan.core & plan.starts.keys() <= self.in_place
+
+    def _cumulative(self) -> ExchangePlan:
+        """max_X over the members that count [VSD def. 1], and who has to do what for it."""
+        recipe, found = self.recipe, self.found
+        stateful = {pid for pid in found if self._counts(pid)}
+        is_quorum = recipe.has_quorum(stateful)
+        is_primary = is_quorum or set(found) == set(recipe.founders)
+        core = frozenset(found) if is_primary and not is_quorum else frozenset(stateful)
+        if not core:
+            return ExchangePlan(False, None, 0, 0, 0, core, {})
+        donor = self._most_expert([life for life in self.view.members if life.pid in core])
+        best = found[donor.pid]
+        safe = max(found[pid].safe for pid in core)
+        starts: dict[Pid, int | None] = {}
+        for pid, mine in found.items():
+            if pid in core and (mine.level, mine.length) == (best.level, best.length):
+                continue
+            if pid not in core and not is_primary:
+                continue  # It has nothing to count with, and gets nothing here.
+            start = mine.length if mine.level == best.level else mine.safe
+            is_far = start < best.base or best.length - start > recipe.tail_max
+            starts[pid] = None if pid not in stateful or is_far else start
+        return ExchangePlan(is_primary, donor, best.level, best.length, safe, core, starts)
+
+    def _most_expert(self, lives: Sequence[Incarnation]) -> Incarnation:
+        """The one with the longest history among those of the highest level."""
+        found = self.found
+        return max(lives, key=lambda life: (found[life.pid].level, found[life.pid].length))
+
+    def _counts(self, pid: Pid) -> bool:
+        """Whether the server has a state, and nobody knows that it had more on its disk than it has
+        now."""
+        found = self.found
+        if not found[pid].has_state:
+            return False
+        every = (entry for other in found.values() for entry in other.known)
+        had = [(level, length) for known, level, length in every if known == pid]
+        return max(had, default=(0, 0)) <= (found[pid].level, found[pid].length)

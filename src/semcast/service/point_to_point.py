@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from semcast.terms.effects import Effects
+from semcast.terms.events import COLLECT, POST, Event
 from semcast.terms.ids import NEVER, Incarnation, Pid
 from semcast.terms.store import Parcel, ParcelReceipt
 
@@ -61,13 +63,14 @@ class PointToPoint:
         channel = self._to.get(to)
         return channel is None or len(channel.unconfirmed) < WINDOW
 
-    def send(self, to: Incarnation, body: bytes) -> None:
+    def send(self, to: Incarnation, body: bytes, out: Effects) -> None:
         """Hand over a parcel; `poll` sends it."""
         channel = self._to.setdefault(to, _Channel())
         channel.last += 1
+        self._record(POST, to, channel.last, out)
         channel.unconfirmed.append(Parcel(self.life.inc, to.inc, channel.last, body))
 
-    def on_parcel(self, source: Pid, parcel: Parcel) -> bytes | None:
+    def on_parcel(self, source: Pid, parcel: Parcel, out: Effects) -> bytes | None:
         """A parcel came; returns its body if it is the next of its channel."""
         if parcel.to_inc != self.life.inc:
             return None
@@ -80,7 +83,16 @@ class PointToPoint:
         last += is_next
         self._from[source] = parcel.inc, last
         self._receipts[source] = ParcelReceipt(self.life.inc, parcel.inc, last)
-        return parcel.body if is_next else None
+        if not is_next:
+            return None
+        self._record(COLLECT, Incarnation(source, parcel.inc), parcel.number, out)
+        return parcel.body
+
+    def _record(self, kind: str, peer: Incarnation, number: int, out: Effects) -> None:
+        if out.events is not None:
+            event = Event(kind, self.life.pid, seq=number, note=str(peer.inc), peer=peer.pid)
+            event.inc = self.life.inc
+            out.events.append(event)
 
     def on_receipt(self, source: Pid, receipt: ParcelReceipt) -> None:
         """A server has every parcel up to a number."""

@@ -212,8 +212,11 @@ class StoreDesk:
         return found
 
     def on_queries(self, batch: QueryBatch, origin: Incarnation, out: Effects) -> None:
-        """gprcv: the members answer in turn; the counter goes up before the test."""
-        members = self.replica.view.members
+        """gprcv: the members that have the state answer in turn; the counter goes up before the
+        test."""
+        plan = self.replica.plan
+        assert plan is not None
+        members = [life for life in self.replica.view.members if life.pid in plan.core]
         for query in batch.queries:
             self.query_counter += 1
             if members[self.query_counter % len(members)] == self.life:
@@ -236,7 +239,7 @@ class StoreDesk:
             if origin == self.life:
                 self.on_answer(answer, out)
             else:
-                self.channels.send(origin, encode_message(answer))
+                self.channels.send(origin, encode_message(answer), out)
 
     def on_answer(self, answer: QueryAnswer, out: Effects) -> None:
         """ptprcv: an answer of another view is not for this server any more."""

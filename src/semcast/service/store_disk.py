@@ -28,14 +28,15 @@ class StoreDisk:
     """Numbers what is to be persisted, and knows what is.  Without `durable` there is no disk, and
     everything counts as persisted at once."""
 
-    __slots__ = ("_lengths", "durable", "length", "persisted", "records", "ticket")
+    __slots__ = ("_lengths", "appended", "durable", "length", "persisted", "records", "ticket")
 
     def __init__(self, durable: bool, length: int, records: int) -> None:
         """`records` is the number of the last record of the lives before."""
         self.durable = durable
         self.records = records
         self.ticket = self.persisted = 0
-        self.length = length  # of the log that is on disk
+        self.length = length  # of the log that is on disk, as far as it counts
+        self.appended = length  # of the log that was last known to be on disk
         self._lengths: deque[tuple[int, int]] = deque()  # by ticket, how many updates there are
 
     @property
@@ -71,7 +72,7 @@ class StoreDisk:
         """Everything up to `ticket` is on stable storage."""
         self.persisted = max(self.persisted, ticket)
         while self._lengths and self._lengths[0][0] <= ticket:
-            self.length = self._lengths.popleft()[1]
+            self.length = self.appended = self._lengths.popleft()[1]
 
 
 class SnapshotWriter:

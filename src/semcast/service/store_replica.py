@@ -151,7 +151,8 @@ class StoreReplica:
         if self.life.pid in plan.starts:
             self._receiver = StateReceiver()
             self.disk.write(StagingRecord(False), out)
-            self.channels.send(plan.donor, encode_message(HandoverRequest(self.view.id)))
+            request = encode_message(HandoverRequest(self.view.id))
+            self.channels.send(plan.donor, request, out)
         elif self.life.pid in plan.core:
             self._settle_in(plan, self.log.length, out)
 
@@ -305,7 +306,7 @@ class StoreReplica:
                     if sender.reader is not None:
                         self.state.forget(sender.reader)
                     break
-                self.channels.send(sender.to, encode_message(handed))
+                self.channels.send(sender.to, encode_message(handed), out)
                 budget -= 1
         self._write_snapshot(out)
 

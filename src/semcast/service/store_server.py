@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from semcast.core.views.member import ViewMember
 from semcast.service.group_service import GroupService
 from semcast.service.point_to_point import PointToPoint
@@ -32,7 +34,7 @@ from semcast.service.store_recipe import StoreRecipe
 from semcast.service.store_replica import StoreReplica
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
-from semcast.terms.events import JOIN, NOT_PRIMARY, Event
+from semcast.terms.events import APPEND, JOIN, LOG, NOT_PRIMARY, RECLAIM, Event
 from semcast.terms.ids import NEVER, Incarnation, Pid
 from semcast.terms.machine import Status
 from semcast.terms.messages import Update
@@ -42,6 +44,18 @@ from semcast.terms.store import Parcel, ParcelReceipt, StoreProgress, StoreReque
 from semcast.terms.views import MEMBER, Stamped
 
 IN_FLIGHT_MAX: Final = 2  # own batches that the group has not delivered: the rest gathers
+
+
+class StoreStatus(Status, frozen=True, kw_only=True):
+    """Also whether it may update, whether it counts in a quorum, how many updates it has (`version`
+    of them are executed), how many queries it answered, and which founder is known to be furthest
+    behind."""
+
+    is_primary: bool
+    has_state: bool
+    updates: int
+    queries_served: int
+    slowest: Pid
 
 
 class StoreServer(GroupService):
@@ -81,34 +95,54 @@ class StoreServer(GroupService):
         """Requests, what servers say to each other, and what the group has to say."""
         of_group: list[Stamped] = []
         for datagram in datagrams:
-            kind = type(datagram)
-            if kind is Stamped:
+            if type(datagram) is Stamped:
                 of_group.append(datagram)
-            elif kind is StoreRequest:
-                self.desk.on_request(source, datagram, out)
-            elif kind is StoreProgress:
-                if self.replica.on_progress(source, datagram) and datagram.asks:
-                    self.owes_progress.add(source)
-            elif kind is Parcel:
-                body = self.channels.on_parcel(source, datagram)
-                if body is not None:
-                    self._on_parcel(source, body, out)
-            elif kind is ParcelReceipt:
-                self.channels.on_receipt(source, datagram)
+                continue
+            try:
+                self._on_datagram(source, datagram, out)
+            except Exception as error:
+                out.refused.append(error)
         mark = self._begin(out)
         if of_group:
             self.group.on_datagrams(source, of_group, now, out)
         self._settle(mark, now, out)
 
+    def _on_datagram(self, source: Pid, datagram: Any, out: Effects) -> None:
+        """What is not said in the group."""
+        kind = type(datagram)
+        if kind is StoreRequest:
+            self.desk.on_request(source, datagram, out)
+        elif kind is StoreProgress:
+            if self.replica.on_progress(source, datagram) and datagram.asks:
+                self.owes_progress.add(source)
+        elif kind is Parcel:
+            body = self.channels.on_parcel(source, datagram, out)
+            if body is not None:
+                self._on_parcel(source, body, out)
+        elif kind is ParcelReceipt:
+            self.channels.on_receipt(source, datagram)
+
     def on_persisted(self, ticket: int, now: float, out: Effects) -> None:
         """Everything up to `ticket` is on stable storage."""
         mark = self._begin(out)
-        self.replica.disk.on_persisted(ticket)
+        disk = self.replica.disk
+        before = disk.appended
+        disk.on_persisted(ticket)
+        if disk.appended > before:
+            self._note_disk(out)
         self._settle(mark, now, out)
 
-    def status(self, now: float) -> Status:
-        """How its group is doing."""
-        return self.group.status(now)
+    def status(self, now: float) -> StoreStatus:
+        """How its group is doing, and how far it is itself."""
+        replica = self.replica
+        return StoreStatus(
+            **(asdict(self.group.status(now)) | {"version": replica.executed}),
+            is_primary=replica.is_primary,
+            has_state=replica.has_state,
+            updates=replica.log.length,
+            queries_served=self.desk.queries_served,
+            slowest=min(replica.done, key=lambda pid: (replica.done[pid], pid)),
+        )
 
     def _on_parcel(self, source: Pid, body: bytes, out: Effects) -> None:
         content = decode_parcel(body)
@@ -163,7 +197,14 @@ class StoreServer(GroupService):
         if not self.has_begun:
             self.has_begun = True
             self._note_version(out)
+            self._note_disk(out)
+        base = replica.log.base
         replica.settle(out)
+        if replica.log.base > base and out.events is not None:
+            pid, inc = self.life
+            event = Event(RECLAIM, pid, inc=inc, note=LOG, position=replica.log.base)
+            event.view = replica.view.id
+            out.events.append(event)
         if replica.has_taken_over:
             replica.has_taken_over = False
             self._note_version(out)
@@ -177,6 +218,14 @@ class StoreServer(GroupService):
         if out.events is not None:
             pid, inc = self.life
             out.events.append(Event(JOIN, pid, inc=inc, version=self.replica.executed))
+
+    def _note_disk(self, out: Effects) -> None:
+        """How many updates are on the disk."""
+        length = self.replica.disk.appended
+        if out.events is not None and length and self.recipe.durable:
+            pid, inc = self.life
+            view = self.replica.view.id
+            out.events.append(Event(APPEND, pid, inc=inc, view=view, position=length))
 
     def _multicast(self, now: float, out: Effects) -> None:
         """gpsnd: first what the exchange needs, then requests in batches."""

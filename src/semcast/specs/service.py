@@ -23,8 +23,10 @@ from semcast.terms.events import (
     INSTALL,
     JOIN,
     PASSED,
+    QUERY,
     RECOVER,
     REPLY,
+    REQUEST,
     TAKEN,
     UPDATE,
     Event,
@@ -114,6 +116,30 @@ class ExactlyOnceRequests:
         self._ledger.add("exactly_once_requests", what, before, event)
 
 
+class NeverBlocked:
+    """A server that shall answer a query has all updates that the query's client has seen."""
+
+    __slots__ = ("_ledger", "checked")
+
+    def __init__(self, ledger: ViolationLog) -> None:
+        self._ledger = ledger
+        self.checked = 0  # queries that were assigned to a server
+
+    def handlers(self) -> Mapping[str, EventHandler]:
+        """The events it judges."""
+        return {REQUEST: self.on_request}
+
+    def on_request(self, event: Event) -> None:
+        """Judge a query that one server has given to another, or to itself."""
+        if event.note != QUERY or event.peer < 0:
+            return
+        self.checked += 1
+        if event.position < event.version:
+            has = f"with {event.position} updates, and its client has seen {event.version}"
+            what = f"process {event.pid} was given request {_name(event)} {has}"
+            self._ledger.add("never_blocked", what, event)
+
+
 class SequentialConsistency:
     """There is one sequence of states; each server goes through it, and each client sees it move
     forward only, its own updates included.
@@ -124,8 +150,8 @@ class SequentialConsistency:
     """
 
     __slots__ = (
-        *("_at", "_found", "_ledger", "_placed", "_read", "_replied", "_accepted", "_version"),
-        *("checked", "reason"),
+        *("_accepted", "_asked", "_at", "_found", "_ledger", "_placed", "_read", "_replied"),
+        *("_version", "checked", "reason"),
     )
 
     def __init__(self, ledger: ViolationLog) -> None:
@@ -137,12 +163,14 @@ class SequentialConsistency:
         self._at: dict[int, Event] = {}
         self._placed: dict[RequestId, Event] = {}
         self._read: set[tuple[RequestId, int]] = set()
+        self._asked: dict[tuple[Rank, RequestId], int] = {}  # what the client had seen by then
         self._replied: dict[RequestId, list[Event]] = {}
         self._accepted: dict[RequestId, Event] = {}
 
     def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
         return {
+            REQUEST: self.on_request,
             EXECUTE: self.on_execute,
             REPLY: self.on_reply,
             JOIN: self.on_take_over,
@@ -153,6 +181,12 @@ class SequentialConsistency:
         """A server got, or kept, a state."""
         if event.version >= 0:
             self._version[event.pid] = event.version
+
+    def on_request(self, event: Event) -> None:
+        """A client says which state it has seen."""
+        if event.peer < 0:
+            asked = event.pid, (event.client, event.request)
+            self._asked[asked] = max(self._asked.get(asked, 0), event.version)
 
     def on_execute(self, event: Event) -> None:
         """An update makes the next state, a query reads the one that is there."""
@@ -185,6 +219,10 @@ class SequentialConsistency:
             self._accepted[request] = event
         else:
             self._replied.setdefault(request, []).append(event)
+            seen = self._asked.get((event.pid, request), 0)
+            if event.version < seen and request not in self._placed:
+                what = f"answered by version {event.version}, and its client had seen {seen}"
+                self._add(event, what)
 
     def on_end(self) -> None:
         """Follow each client through its answers."""

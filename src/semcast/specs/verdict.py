@@ -23,6 +23,7 @@ from semcast.terms.events import (
     PURGE,
     RECLAIM,
     REPLY,
+    REQUEST,
     SAFE,
     SKIP,
     STABLE,
@@ -50,6 +51,7 @@ _NO_OBLIGATIONS: Final[Mapping[str, str]] = {
     "reliable_delivery": "no subscriber was owed a message",
     "acknowledged_survives": "no server entered a view after an answer",
     "replica_equality": "no two servers entered the same view",
+    "never_blocked": "no query was given to a server in turn",
     "collection_safety": "nothing that a subscriber was owed was reclaimed",
 }
 
@@ -77,6 +79,7 @@ EXERCISED_BY: Final[Mapping[str, frozenset[str]]] = {
     "exactly_once_requests": frozenset((EXECUTE, REPLY)),
     "acknowledged_survives": frozenset((REPLY,)),
     "replica_equality": frozenset((INSTALL,)),
+    "never_blocked": frozenset((REQUEST,)),
     "sequential_consistency": frozenset((EXECUTE, REPLY)),
 }
 

@@ -40,6 +40,8 @@ REPAIR: Final = "repair"
 REQUEST: Final = "request"
 EXECUTE: Final = "execute"
 REPLY: Final = "reply"
+POST: Final = "post"
+COLLECT: Final = "collect"
 
 KIND_MEANINGS: Final = {
     MULTICAST: "the application sent the message",
@@ -65,13 +67,15 @@ KIND_MEANINGS: Final = {
     REQUEST: "a request of a client arrived",
     EXECUTE: "the server executed the request",
     REPLY: "the server answered the request",
+    POST: "the server sent the parcel seq to the incarnation note of peer",
+    COLLECT: "the server took the parcel seq that the incarnation note of peer sent",
 }
 KINDS: Final = frozenset(KIND_MEANINGS)
 _SHOWN: Final = 60  # characters of an unknown kind
 _OF_A_MESSAGE: Final = frozenset(
     (
         *(MULTICAST, RECEIVE, DELIVER, PURGE, SKIP, RECLAIM, DISCARD, STABLE, SAFE, CONFIRM),
-        *(APPEND, ACKNOWLEDGE, NACK, REPAIR),
+        *(APPEND, ACKNOWLEDGE, NACK, REPAIR, POST, COLLECT),
     )
 )
 _OF_A_REQUEST: Final = frozenset((REQUEST, EXECUTE, REPLY))
@@ -88,6 +92,7 @@ NOT_PRIMARY: Final = "0"
 UPDATE: Final = "update"
 QUERY: Final = "query"
 TAKEN: Final = "taken"  # of a reply: the client took it
+LOG: Final = "log"  # of a reclaim: a server dropped updates that all founders have
 PASSED: Final = "passed"  # of an execute: the update has its place and changed nothing
 
 # Types of columns; `traces/schema.py` maps them to Arrow, `pipeline/reading/spark_schema.py` to
@@ -236,8 +241,9 @@ class Event(msgspec.Struct, gc=False):
         int,
         _number(
             "the position in the total order of the view or of the service, from 1; request: how "
-            "many updates the server has that shall answer a query",
-            kinds=frozenset((DELIVER, PURGE, EXECUTE, REQUEST)),
+            "many updates the server has that shall answer a query; append: how many it has on "
+            "disk; reclaim: how many it has dropped",
+            kinds=frozenset((DELIVER, PURGE, EXECUTE, REQUEST, APPEND, RECLAIM)),
             journal=VIEWS,
         ),
     ] = 0

@@ -54,7 +54,7 @@ _BY_PROTOCOL: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
         ("fifo",),
     ),
     "replicated-data": (
-        _PARTITIONABLE | _SERVICE | {"primary_order", "sequential_consistency"},
+        _PARTITIONABLE | _SERVICE | {"primary_order", "sequential_consistency", "never_blocked"},
         ("total",),
     ),
 }

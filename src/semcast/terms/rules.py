@@ -167,6 +167,7 @@ GUARANTEE_RULES: Final[Mapping[str, Rule]] = {
     "exactly_once_requests": Rule("a request was executed twice or not at all", "SVS §5.1"),
     "acknowledged_survives": Rule("an answered request is missing in a later view", "SVS §5.1"),
     "replica_equality": Rule("replicas entered a view with different states", "SVS §5.3"),
+    "never_blocked": Rule("a query was given to a server that lacked updates", "VSD §5.1"),
     "sequential_consistency": Rule("a client saw the state go back", "VSD §3"),
 }
 

@@ -3,10 +3,13 @@
 Guarantees: ids are unique and increase at each member; nothing else, since VS asks for no
 agreement between views.  The lowest process in reach invites all in reach; whoever consents
 installs nothing lower any more and sends nothing until the view is formed or given up, so that the
-count of its messages stays what it said.  Who does not answer in time is left out.
+count of its messages stays what it said.  Who does not answer in time is left out.  Under overflow
+"exclude" so is, for a while, a member that holds up a full buffer.
 Departs: *createview* wants ids above all others; concurrent components cannot know them, and no
 process could tell the difference.
 """
+
+from collections.abc import Collection
 
 from semcast.core.member import Member
 from semcast.core.views.failure_detector import FailureDetector
@@ -31,6 +34,7 @@ from semcast.terms.views import (
 # Of a view id: below the count of views, who named it.
 _NAMER_BITS = 39
 _SPREAD = (1 << 31) + 1
+EXCLUSIONS = 4  # times `exclude_after_s`, for which no view is made with a member that was put out
 
 
 class PartitionableViews(ViewPolicy):
@@ -58,8 +62,9 @@ class PartitionableViews(ViewPolicy):
         self.mismatch_since = NEVER  # when the view was first not what is in reach
         self.merge_since = NEVER  # when somebody in reach was first in another view
         self.is_leaving = False
-        self.has_quorum = False  # That is for primary views,
-        self.to_exclude: tuple[Incarnation, ...] = ()  # and so is this.
+        self.has_quorum = False  # That is for primary views.
+        self.to_exclude: tuple[Incarnation, ...] = ()
+        self.excluded: dict[Incarnation, float] = {}  # and until when no view is made with it
         self.next_view: GroupView | None = None  # to be installed now
 
     def __repr__(self) -> str:
@@ -133,6 +138,7 @@ class PartitionableViews(ViewPolicy):
             Incarnation(pid, heartbeat.inc)
             for pid, heartbeat in self.heartbeats.items()
             if self.suspicion.is_alive(pid) and not heartbeat.leaving
+            if Incarnation(pid, heartbeat.inc) not in self.excluded
         ]
         return sorted([*lives, self.life])
 
@@ -153,6 +159,14 @@ class PartitionableViews(ViewPolicy):
         if known is None or heartbeat.inc >= known.inc:
             self.heartbeats[source] = heartbeat
             self.highest = max(self.highest, heartbeat.view)
+            if heartbeat.to_exclude and heartbeat.view == self.view.id:
+                self._exclude(heartbeat.to_exclude, now)
+
+    def _exclude(self, lives: Collection[Incarnation], now: float) -> None:
+        """Go on without members that hold up the view; after a while they may come back."""
+        for life in lives:
+            if life != self.life:
+                self.excluded.setdefault(life, now + EXCLUSIONS * self.recipe.exclude_after_s)
 
     def on_datagram(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
         """What is said about a new view."""
@@ -169,6 +183,8 @@ class PartitionableViews(ViewPolicy):
         self.highest = max(self.highest, invite.view)
         if self.life not in invite.members or invite.view <= self.view.id:
             return
+        if any(life in self.excluded for life in invite.members):
+            return  # Not yet.
         if invite.view < self.promised:
             return
         if invite.view > self.promised:
@@ -192,6 +208,8 @@ class PartitionableViews(ViewPolicy):
 
     def on_time(self, now: float, out: Effects) -> None:
         """Invite, ask again, or go on without those who do not answer."""
+        self._exclude(self.to_exclude, now)
+        self.excluded = {life: until for life, until in self.excluded.items() if now < until}
         if self.has_consented and now >= self.consented_until:
             self.consented_until = -NEVER
         if self.forming is not None:

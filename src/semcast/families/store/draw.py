@@ -25,7 +25,16 @@ from semcast.families.draws import (
 )
 from semcast.families.testing import Choice
 from semcast.families.views import draw as of_views
-from semcast.faults import Constant, Crash, FailpointCrash, Fault, LateJoin, Latency, Uniform
+from semcast.faults import (
+    Constant,
+    Crash,
+    FailpointCrash,
+    Fault,
+    LateJoin,
+    Latency,
+    Partition,
+    Uniform,
+)
 from semcast.service.store_recipe import StoreRecipe
 
 KINDS = (
@@ -86,11 +95,38 @@ def draw_faults(case: StoreCase, rng: Random) -> Iterator[Fault]:
     yield from draw_jumps(size, phase_s, rng)
     if rng.random() < 0.1:
         yield LateJoin(rng.randrange(servers), rng.uniform(0, phase_s))
-    yield from draw_outages(case, rng)
+    if servers == 3 and case.recipe.durable and rng.random() < 0.25:
+        yield from draw_lost_witness(phase_s, rng)
+    else:
+        yield from draw_outages(case, rng)
+    if servers > 2 and rng.random() < 0.25:
+        yield from draw_long_minority(servers, size, phase_s, rng)
     yield from draw_isolations((*of_views.kinds_of(group), *KINDS), servers, rng, share=0.2)
     for pid in range(servers, size):
         if rng.random() < 0.1:
             yield Crash(pid, rng.uniform(0, phase_s), back_after_s=0.1)
+
+
+def draw_lost_witness(phase_s: float, rng: Random) -> Iterator[Fault]:
+    """Two servers have what the third lacks; one of them loses its disk, the other is cut off."""
+    cut_off, loser, lacking = rng.sample(range(3), 3)
+    start = rng.uniform(0.15, phase_s / 2)
+    middle = start + rng.uniform(0.15, 0.3)
+    yield Partition(start, middle, ((lacking,),))
+    yield Crash(loser, middle - 0.02, back_after_s=0.04, loses_disk=True)
+    yield Partition(middle, middle + rng.uniform(0.2, 0.5), ((cut_off,),))
+
+
+def draw_long_minority(servers: int, size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
+    """A minority is cut off with most clients; when it meets the others, these clients are cut
+    off."""
+    start = rng.uniform(0.15, phase_s / 2)
+    middle = start + rng.uniform(0.2, 0.35)
+    minority = rng.sample(range(servers), (servers - 1) // 2)
+    clients = range(servers + 1, size)
+    yield Partition(start, middle, ((*minority, *clients),))
+    if clients:
+        yield Partition(middle, middle + 0.3, (tuple(clients),))
 
 
 def draw_outages(case: StoreCase, rng: Random) -> Iterator[Fault]:
@@ -116,7 +152,9 @@ def draw_outages(case: StoreCase, rng: Random) -> Iterator[Fault]:
 def draw_recipe(servers: int, rng: Random) -> StoreRecipe:
     """The settings of a partitionable group, and of the store on it."""
     drawn = of_views.draw_recipe(Choice("vs", "total"), rng)
-    group: ViewRecipe = replace(drawn, overflow="block")
+    # Who is put out for a full buffer is far behind when it comes back: it has to hold an exchange.
+    overflow = drawn.overflow if drawn.multicast["buffer"] >= 20 else "block"
+    group: ViewRecipe = replace(drawn, overflow=overflow)
     founders = tuple(range(servers))
     quorums: tuple[tuple[int, ...], ...] = ()
     if servers > 2 and rng.random() < 0.15:  # The first server, and any other.

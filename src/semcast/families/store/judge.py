@@ -6,7 +6,7 @@ the service, on a dictionary, and every answer that a client took must be what c
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from semcast.families.case import AnyCase
@@ -14,8 +14,84 @@ from semcast.families.referee import Player
 from semcast.families.store.script import command_of
 from semcast.families.views.judge import ViewReferee
 from semcast.service.replica_state import digest_of, encode_value
-from semcast.terms.events import CRASH, DISK, EXECUTE, QUERY, REPLY, TAKEN, UPDATE, Event
-from semcast.terms.ids import Pid
+from semcast.service.store_messages import QueryBatch, decode_group
+from semcast.specs.monitors import EventMonitor
+from semcast.specs.replicated_data import Refinement
+from semcast.specs.store import ReliableChannels, ReplyOnDisk, Truncation
+from semcast.specs.violations import ViolationLog
+from semcast.terms.events import (
+    CRASH,
+    DELIVER,
+    DISK,
+    EXECUTE,
+    INSTALL,
+    QUERY,
+    REPLY,
+    REQUEST,
+    TAKEN,
+    UPDATE,
+    Event,
+)
+from semcast.terms.ids import Incarnation, Pid
+
+
+class Rotation:
+    """Queries that were multicast in a view are answered in turn [VSD fig. 7]: those of its members
+    that have a state, m of them, by rank; of the n-th query the one with rank n modulo m."""
+
+    def __init__(self, ledger: ViolationLog) -> None:
+        self._ledger = ledger
+        self._ranks: dict[int, tuple[Pid, ...]] = {}
+        self._count: defaultdict[tuple[Incarnation, int], int] = defaultdict(int)
+        self._turns: dict[tuple[Incarnation, int, Pid, int, int], int] = {}
+        self._answered: defaultdict[int, dict[int, set[int]]] = defaultdict(dict)  # turn: ranks
+
+    def handlers(self) -> Mapping[str, Callable[[Event], None]]:
+        """The events it learns from."""
+        return {INSTALL: self.on_install, DELIVER: self.on_deliver, REQUEST: self.on_request}
+
+    def on_install(self, event: Event) -> None:
+        """Learn who is in a view."""
+        self._ranks[event.view] = event.members
+
+    def on_deliver(self, event: Event) -> None:
+        """Count the queries in a message."""
+        if event.message is None:
+            return
+        message = decode_group(event.message.payload)
+        if isinstance(message, QueryBatch):
+            life = Incarnation(event.pid, event.inc)
+            for client, number, *_ in message.queries:
+                self._count[life, event.view] += 1
+                key = life, event.view, event.sender, client, number
+                self._turns[key] = self._count[life, event.view]
+
+    def on_request(self, event: Event) -> None:
+        """A server takes a query as its own."""
+        life = Incarnation(event.pid, event.inc)
+        turn = self._turns.get((life, event.view, event.peer, event.client, event.request))
+        if turn is not None:  # A crash may have cut the delivery off.
+            rank = self._ranks[event.view].index(event.pid)
+            self._answered[event.view].setdefault(turn, set()).add(rank)
+
+    def on_end(self) -> None:
+        """Is there a number of servers that explains who answered?"""
+        for view, answered in self._answered.items():
+            sizes = range(1, len(self._ranks[view]) + 1)
+            if not any(_is_in_turn(answered, size) for size in sizes):
+                what = f"queries of view {view} were not answered in turn: {answered}"
+                self._ledger.add("rotation", what[:300])
+
+
+def _is_in_turn(answered: dict[int, set[int]], size: int) -> bool:
+    """Whether each place in the turn belongs to one server, and a later place to a higher rank."""
+    ranks: defaultdict[int, set[int]] = defaultdict(set)
+    for turn, by in answered.items():
+        ranks[turn % size] |= by
+    if any(len(each) > 1 for each in ranks.values()):
+        return False
+    in_order = [next(iter(ranks[place])) for place in sorted(ranks)]
+    return in_order == sorted(set(in_order))
 
 
 class StoreReferee(ViewReferee):
@@ -24,6 +100,19 @@ class StoreReferee(ViewReferee):
 
     def __init__(self, case: AnyCase) -> None:
         super().__init__(case)
+        recipe = case.recipe
+        self._channels = ReliableChannels(self.ledger)
+        self._refinement = Refinement(self.ledger)
+        self._rotation = Rotation(self.ledger)
+        beside: list[EventMonitor] = [
+            self._channels,
+            self._refinement,
+            self._rotation,
+            Truncation(self.ledger, recipe.founders, durable=recipe.durable),
+        ]
+        if recipe.durable:
+            beside.append(ReplyOnDisk(self.ledger, recipe.has_quorum))
+        self._beside = [monitor.handlers() for monitor in beside]
         self._placed: dict[int, Event] = {}  # by place, the first execution there
         self._accepted: defaultdict[int, list[Event]] = defaultdict(list)  # by version
         self._stateful: set[Pid] = set()
@@ -31,6 +120,10 @@ class StoreReferee(ViewReferee):
     def on_event(self, event: Event) -> None:
         """Judge one event, and keep what is executed again at the end."""
         super().on_event(event)
+        for handlers in self._beside:
+            watch = handlers.get(event.kind)
+            if watch is not None:
+                watch(event)
         if event.kind == EXECUTE:
             self._stateful.add(event.pid)
             if event.note != QUERY:
@@ -43,6 +136,10 @@ class StoreReferee(ViewReferee):
     def verdict(self, players: Sequence[Player], quiet: bool) -> tuple[list[str], int]:
         """Also, what does not come of the requests before."""
         self.found += self._different_answers()
+        self._refinement.on_end()
+        self._rotation.on_end()
+        if quiet and self.is_settled(players):
+            self._channels.on_quiet([one.life for one in players if one.is_up])
         return super().verdict(players, quiet)
 
     def _different_answers(self) -> Iterator[str]:
@@ -55,13 +152,13 @@ class StoreReferee(ViewReferee):
                 return
             if placed is not None and placed.note == UPDATE:
                 request = placed.client, placed.request
-                replies[request] = digest_of(encode_value(_expected(items, *request)))
+                replies[request] = digest_of(encode_value(expected(items, *request)))
             for event in self._accepted.get(version, ()):
                 request = event.client, event.request
-                expected = replies.get(request)
-                if expected is None:
-                    expected = digest_of(encode_value(_expected(dict(items), *request)))
-                if event.digest != expected:
+                digest = replies.get(request)
+                if digest is None:
+                    digest = digest_of(encode_value(expected(dict(items), *request)))
+                if event.digest != digest:
                     name = f"{event.client}:{event.request}"
                     yield f"replies: request {name} was answered as by another past, at {version}"
 
@@ -105,7 +202,7 @@ class StoreReferee(ViewReferee):
         return [one for one in self._clients(players) if one.is_up and one.status.is_blocked]
 
 
-def _expected(items: dict[bytes, bytes], client: int, number: int) -> Any:
+def expected(items: dict[bytes, bytes], client: int, number: int) -> Any:
     """What one server would answer; an update changes the items."""
     name, *rest = command_of(client, number)
     if name == "flush":

@@ -1,5 +1,178 @@
-"""Deliberately broken servers of the store."""
+"""Deliberately broken servers of the store: what is easily got wrong."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from semcast.families.testing import MutantTable
+from semcast.service.exchange import Exchange
+from semcast.service.point_to_point import PointToPoint
+from semcast.service.store_desk import StoreDesk
+from semcast.service.store_disk import StoreDisk
+from semcast.service.store_messages import QueryBatch, UpdateEntry
+from semcast.service.store_recipe import REPLICATED_DATA, StoreRecipe
+from semcast.service.store_replica import StoreReplica
+from semcast.service.store_state import Executed, StoreState
+from semcast.service.update_log import LogBatch
+from semcast.terms.effects import Effects
+from semcast.terms.ids import Incarnation, Pid
+from semcast.terms.store import Parcel
 
 MUTANTS = MutantTable()
+
+
+@MUTANTS.add(
+    "quorum-of-the-view", StoreReplica, "_reached", scenario="few-know", swarm=REPLICATED_DATA
+)
+def quorum_of_the_view(original: Any) -> Callable[..., Any]:
+    """An update is safe when a majority of the members of the view has it."""
+
+    def reached(self: StoreReplica) -> int:
+        numbers = [self.reached.get(life.pid, 0) for life in self.view.members]
+        return sorted(numbers, reverse=True)[len(numbers) // 2]
+
+    return reached
+
+
+@MUTANTS.add(
+    "every-view-is-primary", StoreRecipe, "has_quorum", scenario="all-alone", swarm=REPLICATED_DATA
+)
+def every_view_is_primary(original: Any) -> Callable[..., Any]:
+    """Updates are executed in minorities."""
+
+    def has_quorum(self: StoreRecipe, pids: Collection[Pid]) -> bool:
+        return bool(pids)
+
+    return has_quorum
+
+
+@MUTANTS.add(
+    "longer-history-wins", Exchange, "_most_expert", scenario="long-minority", swarm=REPLICATED_DATA
+)
+def longer_history_wins(original: Any) -> Callable[..., Any]:
+    """Components that merge take the longest history, whatever its level."""
+
+    def most_expert(self: Exchange, lives: Sequence[Incarnation]) -> Incarnation:
+        return max(lives, key=lambda life: self.found[life.pid].length)
+
+    return most_expert
+
+
+@MUTANTS.add(
+    "old-reads", StoreDesk, "_is_new_enough", scenario="slow-server", swarm=REPLICATED_DATA
+)
+def old_reads(original: Any) -> Callable[..., Any]:
+    """A server answers from the state it has, whatever the client has seen."""
+
+    def is_new_enough(self: StoreDesk, last: int) -> bool:
+        return self.replica.has_state
+
+    return is_new_enough
+
+
+@MUTANTS.add(
+    "acknowledge-before-the-disk",
+    StoreDisk,
+    "write_batch",
+    scenario="power-cut",
+    swarm=REPLICATED_DATA,
+)
+def acknowledge_before_the_disk(original: Any) -> Callable[..., Any]:
+    """An update counts as persisted as soon as it is written."""
+
+    def write_batch(self: StoreDisk, batch: LogBatch, safe: int, out: Effects) -> None:
+        original(self, batch, safe, out)
+        self.length = batch.last
+
+    return write_batch
+
+
+@MUTANTS.add(
+    "expertise-before-the-disk",
+    StoreReplica,
+    "_tell",
+    scenario="power-cut-of-two",
+    swarm=REPLICATED_DATA,
+)
+def expertise_before_the_disk(original: Any) -> Callable[..., Any]:
+    """A server says what it knows before it is on its disk."""
+
+    def tell(self: StoreReplica) -> None:
+        self._awaited = 0
+        original(self)
+
+    return tell
+
+
+@MUTANTS.add(
+    "execute-repetitions", StoreState, "execute", scenario="lost-answers", swarm=REPLICATED_DATA
+)
+def execute_repetitions(original: Any) -> Callable[..., Any]:
+    """An update that comes again runs again."""
+
+    def execute(self: StoreState, entry: UpdateEntry) -> Executed:
+        session = self.sessions.get(entry[0])
+        if session is not None and entry[1] <= session.number and entry[4]:
+            session.number = entry[1] - 1
+        result: Executed = original(self, entry)
+        return result
+
+    return execute
+
+
+@MUTANTS.add(
+    "drop-what-founders-lack",
+    StoreReplica,
+    "_droppable",
+    scenario="founder-away",
+    swarm=REPLICATED_DATA,
+)
+def drop_what_founders_lack(original: Any) -> Callable[..., Any]:
+    """Updates are dropped as soon as they are executed here."""
+
+    def droppable(self: StoreReplica) -> int:
+        return self.executed
+
+    return droppable
+
+
+@MUTANTS.add(
+    "parcels-come-twice", PointToPoint, "on_parcel", scenario="rotation", swarm=REPLICATED_DATA
+)
+def parcels_come_twice(original: Any) -> Callable[..., Any]:
+    """A parcel that comes again is delivered again."""
+
+    def on_parcel(self: PointToPoint, source: Pid, parcel: Parcel, out: Effects) -> bytes | None:
+        inc, last = self._from.get(source, (parcel.inc, 0))
+        if (parcel.to_inc, parcel.inc) == (self.life.inc, inc) and 0 < parcel.number <= last:
+            self._from[source] = inc, parcel.number - 1
+        body: bytes | None = original(self, source, parcel, out)
+        self._from[source] = inc, max(last, self._from.get(source, (inc, 0))[1])
+        return body
+
+    return on_parcel
+
+
+@MUTANTS.add(
+    "count-after-the-test", StoreDesk, "on_queries", scenario="rotation", swarm=REPLICATED_DATA
+)
+def count_after_the_test(original: Any) -> Callable[..., Any]:
+    """The first query of a view goes to the first member."""
+
+    def on_queries(self: StoreDesk, batch: QueryBatch, origin: Incarnation, out: Effects) -> None:
+        self.query_counter -= 1
+        original(self, batch, origin, out)
+        self.query_counter += 1
+
+    return on_queries
+
+
+@MUTANTS.add(
+    "count-without-a-state", Exchange, "_counts", scenario="lost-disk-counts", swarm=REPLICATED_DATA
+)
+def count_without_a_state(original: Any) -> Callable[..., Any]:
+    """A server whose disk was lost counts in a quorum at once."""
+
+    def counts(self: Exchange, pid: Pid) -> bool:
+        return True
+
+    return counts

@@ -31,6 +31,8 @@ NAMES: Final = (
     "exactly_once_requests",
     "acknowledged_survives",
     "replica_equality",
+    "never_blocked",
+    "sequential_consistency",
 )
 IN_VIEWS: Final = ("purge_safety",)  # Without views, columns judge them.
 HAVE_VIEWS: Final = ("s-vsm", "vsm", "primary-backup")
