@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from semcast.runtime.application.join import join as join
     from semcast.runtime.application.mailbox import Message as Message
     from semcast.runtime.application.replicate import replicate as replicate
+    from semcast.runtime.application.serve import serve as serve
     from semcast.runtime.application.server import Server as Server
     from semcast.runtime.application.server import ServerChange as ServerChange
+    from semcast.runtime.application.store import Store as Store
+    from semcast.runtime.application.store import open_store as open_store
     from semcast.runtime.membership.gathering import GroupComplete as GroupComplete
     from semcast.runtime.operations.snapshot import Peer as Peer
     from semcast.runtime.operations.snapshot import Snapshot as Snapshot
@@ -55,11 +58,14 @@ _HOMES = {
     "Server": "runtime.application.server",
     "ServerChange": "runtime.application.server",
     "Snapshot": "runtime.operations.snapshot",
+    "Store": "runtime.application.store",
     "Update": "terms.messages",
     "View": "runtime.application.group_events",
     "ViewChange": "runtime.application.group_events",
     "join": "runtime.application.join",
+    "open_store": "runtime.application.store",
     "replicate": "runtime.application.replicate",
+    "serve": "runtime.application.serve",
 }
 
 __all__ = [  # noqa: PLE0604

@@ -230,7 +230,7 @@ async def test_a_member_with_other_settings_is_no_server(bank):
         (lambda: semcast.replicate(object(), group="b"), "object has no method execute"),
         (lambda: semcast.replicate(Bank(), group="b", relation="item"), "relation: primary-backup"),
         (lambda: semcast.replicate(Bank(), group="b", bufer=3), "did you mean buffer"),
-        (lambda: semcast.join("b", protocol="primary-backup"), "semcast.replicate starts"),
+        (lambda: semcast.join("b", protocol="primary-backup"), "is for servers"),
         (lambda: semcast.Client("b", buffer=3), "buffer: not for a client, which takes peers"),
         (lambda: semcast.Client("b", give_up=0), "give_up: 0 is not above 0"),
     ],

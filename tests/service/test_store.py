@@ -3,11 +3,12 @@
 import pytest
 from tests.service.store_world import StoreWorld
 
+from semcast.service.commands import encode_request
 from semcast.service.store_recipe import StoreRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.messages import Update
-from semcast.terms.service import DONE, FAILED, FORGOTTEN
+from semcast.terms.service import DONE, FAILED, FORGOTTEN, MINORITY_ROLE, PRIMARY
 from semcast.terms.store import REFUSED, UNKNOWN, StoreProgress
 
 PAPER = {"reads": "rotate", "confirm": "all"}
@@ -52,6 +53,37 @@ def test_a_store_begins_when_all_founders_are_there():
     w.run(1.0)
     assert w.answers[2] == [(REFUSED, None)]
     assert not w.nodes[0].replica.has_state
+
+
+def test_updates_behind_an_opening_that_failed_are_refused_in_their_order():
+    w = StoreWorld(clients=2)
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.part((0,), (1, 2))
+    w.run(1.0)
+    w.nodes[4].server = 0
+    requests = (("set", b"a", b"2"), ("incr", b"n", 1), ("get", b"a"), ("incr", b"n", 1))
+    w.enter(4, "submit", [Update(encode_request(request)) for request in requests])
+    w.run(0.5)  # The client goes to another server, and opens its session there.
+    assert w.answers[4] == [(REFUSED, None), (REFUSED, None), (DONE, b"1"), (REFUSED, None)]
+
+
+def test_a_refusal_says_nothing_of_a_server_that_was_asked_before():
+    w = StoreWorld()
+    w.ask(3, "incr", b"n", 1)
+    w.run(0.3)
+    w.part((0,), (1, 2))
+    is_parted = w.lost
+    w.lost = lambda source, to, datagram: to == 3 or is_parted(source, to, datagram)
+    w.run(1.0)
+    w.nodes[3].server, w.nodes[3].route = 1, [1, 0, 0]
+    w.ask(3, "incr", b"n", 1)  # Server 1 makes the update, and its answer is lost.
+    w.run(0.05)
+    w.lost = is_parted
+    w.nodes[3].server = 0
+    w.run(2.0)
+    assert w.answers[3][1:] == [(UNKNOWN, None)]
+    assert w.items(1) == {b"n": b"2"}
 
 
 def test_an_update_in_a_minority_is_refused_and_queries_go_on():
@@ -258,14 +290,13 @@ def test_a_server_says_how_it_is_doing():
     w.ask(3, "get", b"a")
     w.run(0.3)
     status = w.nodes[0].status(w.now)
-    assert status.is_primary
-    assert status.has_state
-    assert (status.version, status.updates) == (2, 2)  # The first opened the session.
-    assert sum(w.nodes[pid].status(w.now).queries_served for pid in range(3)) == 1
+    assert status.role == PRIMARY
+    assert status.version == 2  # The first update opened the session.
+    assert sum(w.nodes[pid].status(w.now).queries for pid in range(3)) == 1
     assert len(status.view.members) == 3
     w.part((0,), (1, 2))
     w.run(1.0)
-    assert not w.nodes[0].status(w.now).is_primary
+    assert w.nodes[0].status(w.now).role == MINORITY_ROLE
     w.part()
     w.run(1.0)
     w.crash(2)

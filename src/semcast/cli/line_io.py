@@ -282,7 +282,7 @@ async def run_in_group(
         began = monotonic()
         on_joined(group.snapshot())
         main = asyncio.create_task(work(group))
-        with _stopping(main):
+        with ends_on_signals(main):
             await _until_done(main, [asyncio.create_task(other(group)) for other in beside])
             await group.close()
     return GroupStay(group.snapshot(), monotonic() - began)
@@ -304,7 +304,7 @@ async def _until_done(main: asyncio.Task[None], beside: list[asyncio.Task[None]]
 
 
 @contextmanager
-def _stopping(work: asyncio.Task[None]) -> Iterator[None]:
+def ends_on_signals(work: asyncio.Task[None]) -> Iterator[None]:
     """The first signal ends the work; a second one ends the process."""
     loop = asyncio.get_running_loop()
 

@@ -38,8 +38,10 @@ from semcast.cli import (
     relay,
     report,
     request,
+    serve,
     sim,
     spark_archive,
+    store,
     sweep,
     top,
 )
@@ -62,7 +64,7 @@ class RootCommands(CommandGroup):
     headings: ClassVar[Mapping[str, Sequence[str]]] = {
         "Try": ("demo", "doctor"),
         "Live groups": ("join", "pub", "sub", "members", "top", "keys", "relay"),
-        "Replicated services": ("request",),
+        "Replicated services": ("serve", "store", "request"),
         "Check and measure": ("sim", "check", "explain", "bench"),
         "Data": ("profile", "lake", "sweep", "report"),
         "Papers": ("figures", "model"),
@@ -82,6 +84,7 @@ for function, example in (
     (members.members, members.EXAMPLE),
     (top.top, top.EXAMPLE),
     (relay.relay, relay.EXAMPLE),
+    (serve.serve, serve.EXAMPLE),
     (request.request, request.EXAMPLE),
     (check.check, check.EXAMPLE),
     (explain.explain, explain.EXAMPLE),
@@ -93,7 +96,7 @@ for function, example in (
     (completion.completion, completion.EXAMPLE),
 ):
     app.command(epilog=example)(function)
-for group in (keys, bench, sim, model, lake):
+for group in (keys, store, bench, sim, model, lake):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 

@@ -198,7 +198,7 @@ def state_of(snapshot: "Snapshot") -> str:
         states.append(f"waits for {snapshot.blocked_by}" if snapshot.blocked_by else "blocked")
     if snapshot.view is not None and snapshot.view.status != "member":
         states.append(snapshot.view.status)
-    return ", ".join(states) or "ok"
+    return ", ".join(states) or (snapshot.server.role if snapshot.server else "ok")
 
 
 def duration(seconds: float) -> str:

@@ -13,7 +13,6 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
 from random import Random
 from time import monotonic
 from typing import Any
@@ -31,7 +30,7 @@ from semcast.runtime.application.server import ServerPort
 from semcast.runtime.driver import Driver, EventSink
 from semcast.runtime.event_loop import run
 from semcast.runtime.membership.incarnations import pid_of_name
-from semcast.runtime.membership.service_session import ServiceSession
+from semcast.runtime.membership.service_session import ReplicaSession
 from semcast.runtime.membership.view_session import ViewSession
 from semcast.runtime.options.options import Options
 from semcast.service.executor import Service
@@ -128,7 +127,7 @@ class PacedPort(ServerPort):
         return super()._app_messages(delivery)
 
 
-class PacedSession(ServiceSession):
+class PacedSession(ReplicaSession):
     """Of one server that takes its time."""
 
     def __init__(self, options: Options, service: Service, *, pace: Pace) -> None:
@@ -186,7 +185,7 @@ async def serve(plan: ServicePlan, stdin: asyncio.StreamReader) -> int:
     pace = Pace(plan)
     service = QuoteService(lambda items: time.sleep(items * plan.execute_s))
     options = server_options(service, plan.group, {"name": plan.name, **plan.options})
-    async with PendingServer(options, service, partial(PacedSession, pace=pace)) as server:
+    async with PendingServer(lambda: PacedSession(options, service, pace=pace)) as server:
         send_report(WorkerReport(is_ready=True))
         pace.begin(await start_of(stdin))
         await stdin.readline()  # to stop

@@ -12,7 +12,7 @@ from semcast.core.views.member import ViewMember
 from semcast.service.event_cursor import EventCursor, Mark
 from semcast.terms.effects import Effects
 from semcast.terms.events import Event
-from semcast.terms.ids import Pid, Seq
+from semcast.terms.ids import NEVER, Pid, Seq
 from semcast.terms.machine import Command, Machine
 from semcast.terms.outputs import Confirmed, Delivery, Installed, Output, Room
 
@@ -23,6 +23,7 @@ class GroupService(Machine):
     def __init__(self, group: ViewMember) -> None:
         self.group = group
         self.to_send: list[tuple[Sequence[Pid], Any]] = []
+        self.flush_at = NEVER  # when what waits to be multicast has waited for company
         self.deadline = group.deadline
 
     @property
@@ -39,15 +40,14 @@ class GroupService(Machine):
     def on_idle(self, now: float, out: Effects) -> None:
         """The event loop has turned."""
         mark = self._begin(out)
-        self.group.on_idle(now, out)
-        self._settle(mark, now, out)
+        self._settle(mark, now, out, flushes=True)
 
     def on_time(self, now: float, out: Effects) -> None:
         """Time has passed."""
         mark = self._begin(out)
         if now >= self.group.deadline:
             self.group.on_time(now, out)
-        self._settle(mark, now, out)
+        self._settle(mark, now, out, flushes=True)
 
     def on_command(self, command: Command, now: float, out: Effects) -> None:
         """Found the group, or leave it."""
@@ -61,15 +61,21 @@ class GroupService(Machine):
         before, out.send = out.send, []
         return Mark(before, len(out.outputs), len(out.events or ()))
 
-    def _settle(self, mark: Mark, now: float, out: Effects) -> None:
-        """Take what the group had to say, and work until it has nothing more to say."""
+    def _settle(self, mark: Mark, now: float, out: Effects, *, flushes: bool = False) -> None:
+        """Take what the group had to say, and work until it has nothing more to say.
+
+        `flushes`: all that arrived has been handled, so nothing waits for company any more.
+        """
         while True:
             self._take(mark, now, out)
             self._work(now, out)
             mark = mark._replace(outputs=len(out.outputs), events=len(out.events or ()))
-            self._multicast(now, out)
+            waits = self._multicast(now, out, flushes=flushes)
+            if flushes:
+                self.group.on_idle(now, out)
             if len(out.outputs) == mark.outputs:
                 break
+        self.flush_at = now if waits else NEVER  # The driver comes back once it has turned.
         self._finish(now, out)
         mark.send.extend((*out.send, *self.to_send))
         out.send = mark.send
@@ -114,8 +120,9 @@ class GroupService(Machine):
         """Do what can be done now, but for what needs the group."""
 
     @abstractmethod
-    def _multicast(self, now: float, out: Effects) -> None:
-        """Submit to the group what there is room for."""
+    def _multicast(self, now: float, out: Effects, *, flushes: bool) -> bool:
+        """Submit to the group what there is room for.  Returns whether something waits to be
+        flushed; nothing does if this `flushes`."""
 
     @abstractmethod
     def _finish(self, now: float, out: Effects) -> None:

@@ -42,9 +42,11 @@ from semcast.terms.machine import Command, LeaveGroup, Machine, Status, SupplySt
 from semcast.terms.messages import DataMessage, Update
 from semcast.terms.outputs import Delivery, Installed, Output, Room
 from semcast.terms.service import (
+    BACKUP,
     DONE,
     FORGOTTEN,
     OPENING,
+    PRIMARY,
     Applied,
     AskApplied,
     Reply,
@@ -170,8 +172,12 @@ class Replica(Machine):
     def status(self, now: float) -> Status:
         """How its group is doing, and who is primary in the view that it has entered."""
         primary = None if self.primary is None else self.primary.pid
-        version = self.state.version
-        return msgspec.structs.replace(self.group.status(now), primary=primary, version=version)
+        of_service = {
+            "role": PRIMARY if self.is_primary else BACKUP,
+            "primary": primary,
+            "version": self.state.version,
+        }
+        return msgspec.structs.replace(self.group.status(now), **of_service)
 
     # Requests, at the primary
 

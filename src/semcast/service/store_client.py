@@ -29,6 +29,7 @@ from semcast.terms.store import REFUSED, UNKNOWN, StoreAnswer, StoreReply, Store
 from semcast.terms.views import LEFT
 
 TRIES_MAX: Final = 2  # at one server, before the next one
+ROUNDS_MAX: Final = 16  # after which waits do not get longer
 REQUEST_BYTES: Final = 60_000  # of one datagram
 OPENING_BODY: Final = b""
 
@@ -39,6 +40,7 @@ class SentRequest(msgspec.Struct, gc=False):
     number: int
     body: bytes
     is_update: bool
+    sends: int = 0
 
 
 class StoreClient(Machine):
@@ -48,9 +50,10 @@ class StoreClient(Machine):
     def __init__(self, recipe: StoreRecipe, life: Incarnation, rng: Random, now: float) -> None:
         self.recipe = recipe
         self.life = life
-        self.rng = rng
         self.client = rng.randint(1, SEQ_MAX)
-        self.server: Pid = rng.choice(recipe.founders)
+        self.route = rng.sample(recipe.founders, len(recipe.founders))
+        self.moves = 0  # along the route since the last answer
+        self.server: Pid = self.route[0]
         self.opened = self.last = self.level = 0  # the token
         self.number = 0  # of the last request
         self.asked = 0  # requests of the application
@@ -103,7 +106,7 @@ class StoreClient(Machine):
         size = 0
         has_query = False
         for sent in self.pending:
-            if has_query and sent.is_update:
+            if sent.is_update and (has_query or self._lacks_opening(sent)):
                 break
             has_query |= not sent.is_update
             if sent.number > self.sent_upto:
@@ -111,6 +114,7 @@ class StoreClient(Machine):
                     self._send_bodies(bodies, out)
                     bodies, size = [], 0
                 bodies.append(sent.body)
+                sent.sends += 1
                 size += len(sent.body) + 8
                 self.sent_upto = sent.number
             if not sent.body:
@@ -132,7 +136,6 @@ class StoreClient(Machine):
         if now < self.deadline:
             return
         self.tries += 1
-        self.wait_s = min(2 * self.wait_s, self.recipe.retry_max_s)
         self.deadline = NEVER
         if self.tries >= TRIES_MAX:
             self._move()
@@ -140,9 +143,12 @@ class StoreClient(Machine):
         self._send(now, out)
 
     def _move(self) -> None:
-        """From now on talk to another server, if there is one."""
-        others = [pid for pid in self.recipe.founders if pid != self.server]
-        self.server = self.rng.choice(others or [self.server])
+        """From now on talk to the next server; if none has answered, more slowly in every round."""
+        self.moves += 1
+        place = (self.route.index(self.server) + 1) % len(self.route)
+        self.server = self.route[place]
+        rounds = min(self.moves // len(self.route), ROUNDS_MAX)
+        self.wait_s = min(self.recipe.retry_s * 2**rounds, self.recipe.retry_max_s)
         self.tries = self.sent_upto = 0
         self.early.clear()
 
@@ -163,14 +169,18 @@ class StoreClient(Machine):
             if not self.pending[0].is_update and answer.index < self.last:
                 break  # This client has seen more since, at another server.
             if is_first:
-                self.tries, self.wait_s, self.deadline = 0, self.recipe.retry_s, NEVER
+                self.tries = self.moves = 0
+                self.wait_s, self.deadline = self.recipe.retry_s, NEVER
                 is_first = False
             self._take(self.pending.popleft(), answer, reply.level, out)
+            self._refuse_without_session(out)
         self._send(now, out)
 
     def _take(self, sent: SentRequest, answer: StoreAnswer, level: int, out: Effects) -> None:
         """An answer, in the order of the requests."""
         status = answer.status
+        if status == REFUSED and sent.sends > 1:
+            status = UNKNOWN  # A server that did not answer may have multicast it.
         if status in (REFUSED, UNKNOWN):
             self._move()
         elif status == FORGOTTEN:
@@ -181,8 +191,16 @@ class StoreClient(Machine):
             self._answer(sent, status, answer, out)
         elif status == DONE:
             self.opened = answer.index
-        elif self.pending:  # Its session could not be opened, so this one was never sent.
-            self._answer(self.pending.popleft(), REFUSED, answer, out)
+
+    def _refuse_without_session(self, out: Effects) -> None:
+        """Updates behind an opening that failed were not sent: refuse them when it is their turn."""
+        while self.pending and self._lacks_opening(self.pending[0]):
+            sent = self.pending.popleft()
+            self._answer(sent, REFUSED, StoreAnswer(sent.number, REFUSED, b"", 0), out)
+
+    def _lacks_opening(self, sent: SentRequest) -> bool:
+        """Of a request before which no opening waits."""
+        return sent.is_update and bool(sent.body) and not self.opened and not sent.sends
 
     def _answer(self, sent: SentRequest, status: str, answer: StoreAnswer, out: Effects) -> None:
         out.outputs.append(Answered(status, answer.body))

@@ -254,6 +254,11 @@ class StoreDesk:
 
     # Batches
 
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether there may be something for `next_batch`."""
+        return bool(self.outgoing) or (self.recipe.reads == "rotate" and bool(self.asking))
+
     def next_batch(self) -> tuple[bytes, list[PendingRequest]] | None:
         """The payload of the next multicast, and which requests it has; `on_sent` follows."""
         entries: list[UpdateEntry] = []

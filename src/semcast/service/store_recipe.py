@@ -34,10 +34,11 @@ class StoreRecipe:
     disk ("quorum"), or every member of the view ("all").  Without `durable` nothing is on disk: a
     server that restarts counts in no quorum until it has taken the state.
 
-    What was not answered is asked for again after `retry_s`, which a client doubles up to
-    `retry_max_s`.  A client has up to `pipeline` requests on their way.  Servers remember the last
-    replies to the `sessions_max` clients that updated last.  They drop updates that all founders
-    have from memory once there are `truncate_after` of them, write a snapshot to disk after
+    What was not answered is asked for again after `retry_s`.  A client tries twice at each
+    server; when it has tried all of them in vain, it doubles the time, up to `retry_max_s`.  A
+    client has up to `pipeline` requests on their way.  Servers remember the last replies to the
+    `sessions_max` clients that updated last.  They drop updates that all founders have from
+    memory once there are `truncate_after` of them, write a snapshot to disk after
     `snapshot_after` updates, and send the state instead of more than `tail_max` updates.
     """
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
-from msgspec.structs import asdict
+import msgspec
 
 from semcast.core.views.member import ViewMember
 from semcast.service.group_service import GroupService
@@ -40,22 +40,11 @@ from semcast.terms.machine import Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Confirmed, Delivery, Installed
 from semcast.terms.records import Records
+from semcast.terms.service import MINORITY_ROLE, PRIMARY, RECOVERING
 from semcast.terms.store import Parcel, ParcelReceipt, StoreProgress, StoreRequest
 from semcast.terms.views import MEMBER, Stamped
 
 IN_FLIGHT_MAX: Final = 2  # own batches that the group has not delivered: the rest gathers
-
-
-class StoreStatus(Status, frozen=True, kw_only=True):
-    """Also whether it may update, whether it counts in a quorum, how many updates it has (`version`
-    of them are executed), how many queries it answered, and which founder is known to be furthest
-    behind."""
-
-    is_primary: bool
-    has_state: bool
-    updates: int
-    queries_served: int
-    slowest: Pid
 
 
 class StoreServer(GroupService):
@@ -132,17 +121,25 @@ class StoreServer(GroupService):
             self._note_disk(out)
         self._settle(mark, now, out)
 
-    def status(self, now: float) -> StoreStatus:
-        """How its group is doing, and how far it is itself."""
+    def status(self, now: float) -> Status:
+        """How its group is doing, and what this server can do."""
         replica = self.replica
-        return StoreStatus(
-            **(asdict(self.group.status(now)) | {"version": replica.executed}),
-            is_primary=replica.is_primary,
-            has_state=replica.has_state,
-            updates=replica.log.length,
-            queries_served=self.desk.queries_served,
-            slowest=min(replica.done, key=lambda pid: (replica.done[pid], pid)),
-        )
+        if replica.is_primary and replica.is_in_place:
+            role = PRIMARY
+        else:
+            role = MINORITY_ROLE if replica.is_established else RECOVERING
+        of_service = {
+            "role": role,
+            "version": replica.executed,
+            "queries": self.desk.queries_served,
+            "slowest": self._slowest(),
+        }
+        return msgspec.structs.replace(self.group.status(now), **of_service)
+
+    def _slowest(self) -> Pid:
+        """The founder that is known to have done least; of several, one that is not here."""
+        done, here = self.replica.done, {life.pid for life in self.replica.view.members}
+        return min(done, key=lambda pid: (done[pid], pid in here, pid))
 
     def _on_parcel(self, source: Pid, body: bytes, out: Effects) -> None:
         content = decode_parcel(body)
@@ -227,19 +224,23 @@ class StoreServer(GroupService):
             view = self.replica.view.id
             out.events.append(Event(APPEND, pid, inc=inc, view=view, position=length))
 
-    def _multicast(self, now: float, out: Effects) -> None:
-        """gpsnd: first what the exchange needs, then requests in batches."""
+    def _multicast(self, now: float, out: Effects, *, flushes: bool) -> bool:
+        """gpsnd: first what the exchange needs, then requests: those that came together are one
+        batch, and while batches are on their way others gather."""
         group, control = self.group, self.replica.to_multicast
-        while control and group.phase == MEMBER:
-            if not group.submit([Update(control[0])], now, out):
-                return
+        waits = False
+        while control and group.phase == MEMBER and group.submit([Update(control[0])], now, out):
             control.popleft()
-        while self.in_flight < IN_FLIGHT_MAX and group.phase == MEMBER:
+            waits = not flushes
+        while not control and self.in_flight < IN_FLIGHT_MAX and group.phase == MEMBER:
+            if not flushes:
+                return waits or self.desk.has_outgoing
             batch = self.desk.next_batch()
             if batch is None or not group.submit([Update(batch[0])], now, out):
-                return
+                break
             self.desk.on_sent(batch[1])
             self.in_flight += 1
+        return waits
 
     def _finish(self, now: float, out: Effects) -> None:
         """Answer clients, tell the other servers what is on disk, set the timer."""
@@ -247,7 +248,7 @@ class StoreServer(GroupService):
         self.to_send += self.desk.lines.take_replies(replica.level)
         self._tell_progress(now)
         self.channels.poll(now, self.to_send)
-        self.deadline = min(self.group.deadline, self.ask_at, self.channels.deadline)
+        self.deadline = min(self.group.deadline, self.ask_at, self.channels.deadline, self.flush_at)
         if self.has_more or replica.has_slices:
             self.deadline = now
 

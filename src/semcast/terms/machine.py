@@ -71,7 +71,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     `excluded_s` for how long those had been silent that the view lacks for that reason.
     `is_drained`: everything known here is at every member; `owes_nothing`: everything that is here
     is.  `donor` is the process that the state is awaited from; `has_past`: earlier views, or state
-    for others, are still kept.  Of a server: the `primary`, and how many requests its state has.
+    for others, are still kept.  Of a server: what it is among the others (`role`), the `primary` if
+    there is one, how many updates have made its state, how many queries it has answered, and which
+    server is known to be furthest behind.
     """
 
     phase: str = MEMBER
@@ -96,8 +98,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     donor: Pid | None = None
     has_past: bool = False
     discarded: Mapping[str, int] = {}
+    role: str = ""
     primary: Pid | None = None
     version: int = 0
+    queries: int = 0
+    slowest: Pid | None = None
 
 
 class Machine(Protocol):

@@ -14,6 +14,12 @@ from semcast.terms.views import Stamped
 
 OPENING: Final = 0  # the number of the request that opens a session
 
+# What a server is among the others.
+PRIMARY: Final = "primary"  # it executes; of a store: its view has a quorum
+BACKUP: Final = "backup"  # it applies what the primary has executed
+MINORITY_ROLE: Final = "minority"  # of a store: it answers queries alone
+RECOVERING: Final = "recovering"  # of a store: it gets what it lacks from the others
+
 DONE: Final = "done"
 FAILED: Final = "failed"  # the service raised an error; the reply is its text
 FORGOTTEN: Final = "forgotten"  # the servers do not know the session (any more)

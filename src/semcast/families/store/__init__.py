@@ -1,9 +1,11 @@
 """The replicated store on a partitionable group [VSD §5]."""
 
+from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from semcast.families.family import Family
+from semcast.core.views.recipe import ViewRecipe
+from semcast.families.family import Family, fields_from
 from semcast.service.store_messages import StoreRecord
 from semcast.service.store_recipe import REPLICATED_DATA, StoreRecipe
 from semcast.service.store_server import StoreServer
@@ -23,6 +25,14 @@ def machine(
     return StoreServer(recipe, life, rng, now, records)
 
 
+def assemble(settings: Mapping[str, Any]) -> StoreRecipe:
+    """The store on a group with the settings of a live member."""
+    group = fields_from(ViewRecipe, {**settings, "protocol": "vs", "order": "total"})
+    own = {name: settings[name] for name in settings if name != "group"}
+    made: StoreRecipe = fields_from(StoreRecipe, {**own, "group": group})
+    return made
+
+
 def testing() -> "Testing":
     """What the simulator needs."""
     from semcast.families.store.testing import TESTING
@@ -40,4 +50,6 @@ STORE: Final = Family(
     promises=promised,
     testing=testing,
     record=StoreRecord,
+    group_type="service",
+    assemble=assemble,
 )

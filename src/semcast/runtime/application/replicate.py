@@ -7,36 +7,28 @@ so a request that takes longer than the failure-detection timeout gets the serve
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from semcast.families import joinable
 from semcast.runtime.application.pending import Pending
 from semcast.runtime.application.server import Server
-from semcast.runtime.membership.service_session import ServiceSession
-from semcast.runtime.options.options import SERVERS, Options
-from semcast.service.executor import Service
+from semcast.runtime.membership.service_session import ReplicaSession, ServiceSession
+from semcast.runtime.options.options import Options
+from semcast.service.recipe import PRIMARY_BACKUP
 from semcast.terms.errors import ConfigError
 
 
 class PendingServer(Pending[Server]):
     """A server to be started."""
 
-    def __init__(
-        self,
-        options: Options,
-        service: Service,
-        session: Callable[[Options, Service], ServiceSession] = ServiceSession,
-    ) -> None:
-        self._options = options
-        self._service = service
-        self._session = session
+    def __init__(self, open_session: Callable[[], ServiceSession]) -> None:
+        self._open_session = open_session
 
     async def start(self) -> Server:
-        """Start it; returns when it is in the view of the servers."""
-        session = self._session(self._options, self._service)
+        """Start it; returns when it is in a view of the servers."""
+        session = self._open_session()
         await session.open()
         driver, port = session.driver, session.server_port
         assert driver is not None
         name_of = session.directory.name_of
-        return Server(self._options, driver, port, name_of, session.snapshot, session.close)
+        return Server(session.options, driver, port, name_of, session.snapshot, session.close)
 
 
 def replicate(service: Any, *, group: str, **options: Any) -> PendingServer:
@@ -75,7 +67,8 @@ def replicate(service: Any, *, group: str, **options: Any) -> PendingServer:
     updates of a request are one message: fewer messages, and a slow server skips one only when a
     later request has replaced all that is in it.
     """
-    return PendingServer(server_options(service, group, options), service)
+    resolved = server_options(service, group, options)
+    return PendingServer(lambda: ReplicaSession(resolved, service))
 
 
 def server_options(service: Any, group: str, options: Mapping[str, Any]) -> Options:
@@ -86,5 +79,4 @@ def server_options(service: Any, group: str, options: Mapping[str, Any]) -> Opti
     if not callable(getattr(service, "execute", None)):
         raise ConfigError(f"service: {type(service).__name__} has no method execute(request)")
     settings = {"relation": "update-fin", **options, "echo": True, "order": "fifo"}
-    (protocol,) = joinable(SERVERS)
-    return Options.resolve(group, {**settings, "protocol": protocol}, role="server")
+    return Options.resolve(group, {**settings, "protocol": PRIMARY_BACKUP}, role="server")

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from semcast.runtime.application.group_events import Confirmed, View, ViewChange
+from semcast.runtime.application.group_events import View, ViewChange
 from semcast.runtime.application.loop_bound import LoopBound
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.application.port import GroupPort
@@ -15,24 +16,19 @@ from semcast.runtime.operations.snapshot import Snapshot
 from semcast.runtime.options.options import Options
 from semcast.terms.errors import SemcastError
 from semcast.terms.outputs import Delivery, Output
+from semcast.terms.views import MEMBER
 
 READY: Final = 1 << 20  # messages that a server takes at once: it applies them where it gets them
-
-PRIMARY: Final = "primary"
-BACKUP: Final = "backup"
+LOOK_S: Final = 0.1  # between two looks at what a server is
 
 
 class ServerPort(GroupPort):
-    """What a server's application gets: changes of the view, no messages.
-
-    The machine has applied a message when it delivers it, so the server is ready for as many more.
-    A change that nobody has asked for yet is replaced by the next one.
-    """
+    """What a server's application gets: no messages, the machine has applied them when it delivers
+    them.  So the server is ready for as many more."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.changes = 0
-        self.last_change: ViewChange | None = None
+        self.status = ""  # what the last change of the view said
         self.changed = asyncio.Event()
         self.ended: SemcastError | None = None
         self._applied = 0
@@ -46,16 +42,12 @@ class ServerPort(GroupPort):
         """Enter views at once; returns how many messages were applied."""
         super().put(outputs)
         while (change := self.mailbox.pass_marker(self.on_marker)) is not None:
-            self._note(change)
+            if isinstance(change, ViewChange):
+                self.status = change.status
+                self.changed.set()
         applied, self._applied = self._applied, 0
         self.delivered += applied
         return applied
-
-    def _note(self, change: ViewChange | Confirmed) -> None:
-        assert isinstance(change, ViewChange)
-        self.changes += 1
-        self.last_change = change
-        self.changed.set()
 
     def _app_messages(self, delivery: Delivery) -> list[Message]:
         self._applied += delivery.run.count
@@ -72,9 +64,10 @@ class ServerPort(GroupPort):
 class ServerChange(msgspec.Struct, frozen=True):
     """What a server is now.
 
-    `role` is "primary": it executes requests; "backup": it applies what the primary executed;
-    "minority": too few servers can be reached, so no request is answered; "excluded": the others
-    went on without it, and it joins them again.  `primary` is the name of the primary, or None.
+    `role` is "primary": of a service, it executes requests; of a store, it can update.  "backup":
+    it applies what the primary has executed.  "recovering": it gets what it lacks from the others.
+    "minority": too few servers can be reached, so nothing is updated.  "excluded": the others went
+    on without it, and it joins them again.  `primary` is the name of the primary of a service.
     """
 
     view: View
@@ -117,16 +110,14 @@ class Server(LoopBound):
     def state(self) -> ServerChange:
         """What this server is now."""
         port, status = self._port, self._driver.status()
-        change = port.last_change
+        if port.status not in ("", MEMBER):
+            return ServerChange(port.view, port.status, None)
         primary = None if status.primary is None else self._name_of(status.primary)
-        if change is not None and change.status != "member":
-            return ServerChange(port.view, change.status, None)
-        role = PRIMARY if primary == self.name else BACKUP
-        return ServerChange(port.view, role, primary)
+        return ServerChange(port.view, status.role, primary)
 
     @property
     def version(self) -> int:
-        """How many requests have made the state of this server."""
+        """How many updates have made the state of this server."""
         return self._driver.status().version
 
     async def changes(self) -> AsyncIterator[ServerChange]:
@@ -135,20 +126,22 @@ class Server(LoopBound):
         Ends when the server is closed; raises the error that ended it.  Of several changes since
         the last look, only the newest is returned.
         """
-        seen = -1
+        seen: ServerChange | None = None
+        port = self._port
         while True:
             self._check("changes")
-            port = self._port
-            if port.changes != seen:
-                seen = port.changes
-                yield self.state
+            if (state := self.state) != seen:
+                seen = state
+                yield state
             elif port.ended is not None:
                 raise port.ended
             elif self._driver.ended is not None:
                 return
             else:
                 port.changed.clear()
-                await port.changed.wait()
+                with suppress(TimeoutError):  # The role may change within a view.
+                    async with asyncio.timeout(LOOK_S):
+                        await port.changed.wait()
 
     async def wait(self) -> None:
         """Serve until the server is closed; raises the error that ended it."""

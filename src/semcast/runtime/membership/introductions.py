@@ -23,6 +23,7 @@ from semcast.runtime.membership.gathering import (
 from semcast.runtime.membership.incarnations import pid_of, pid_of_name
 from semcast.runtime.transport.addresses import NAME_BYTES_MAX, Address
 from semcast.terms.ids import NO_LINEAGE, Lineage, Pid
+from semcast.terms.machine import Status
 from semcast.terms.views import MEMBERS_MAX, Incarnations
 from semcast.wire.frames import HELLO, REPORT, member_id
 
@@ -174,3 +175,20 @@ class PeerDirectory(Directory):
             self._asked_at.clear()
         self._asked_at[pid] = now
         return [Envelope(address, HELLO, self._hello(0))]
+
+    def report_of(self, status: Status, delivered: int, skipped: int) -> ViewMemberReport:
+        """What the others are told of this member, whose application got so much."""
+        view = status.view
+        return ViewMemberReport(
+            echo=0,
+            lineage=view.lineage,
+            view=view.id,
+            members=view.members,
+            names=tuple(self.name_of(life.pid) for life in view.members),
+            status=status.phase,
+            suspects=tuple(sorted(status.suspects)),
+            delivered=delivered,
+            skipped=skipped,
+            queued=status.queued,
+            held=status.held,
+        )

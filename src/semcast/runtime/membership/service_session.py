@@ -5,10 +5,10 @@ process a guest: its requests go to the machine, and nothing else that it says. 
 authenticated before, so only a process with the group's key is heard.
 """
 
+from dataclasses import replace
 from random import Random
 from time import monotonic
-
-import msgspec
+from typing import Any, ClassVar, NamedTuple
 
 from semcast.runtime.application.port import GroupPort, StateHandlers
 from semcast.runtime.application.server import READY, ServerPort
@@ -22,32 +22,26 @@ from semcast.service.replica import Replica
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
 from semcast.terms.service import Request
-from semcast.wire.frames import DATAGRAM
+from semcast.terms.store import StoreRequest
+from semcast.wire.frames import DATAGRAM, hash64
 from semcast.wire.sealing import OpenedFrame
 
-_requests = msgspec.msgpack.Decoder(Request)
 
-
-def is_request(body: bytes) -> bool:
-    """Whether a datagram is a client's request."""
-    try:
-        _requests.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+def tag_of(datagram: type[Any]) -> int:
+    """The wire tag of a kind of datagram; those of services are below 128, so one byte has it."""
+    tag: int = datagram.__struct_config__.tag
+    assert tag < 128
+    return tag
 
 
 class ServiceSession(ViewSession):
-    """Of one server."""
+    """Of one server, of whatever service."""
 
     server_port: ServerPort
+    request_tag: ClassVar[int]
 
-    def __init__(self, options: Options, service: Service) -> None:
+    def __init__(self, options: Options) -> None:
         super().__init__(options, StateHandlers())
-        self._service = service
-
-    def _machine(self, life: Incarnation, seed: int) -> Machine:
-        return Replica(self.recipe, life, Random(seed), monotonic(), self._service)
 
     def _open_port(self) -> GroupPort:
         self.server_port = ServerPort(self.directory, self, self._state)
@@ -61,9 +55,63 @@ class ServiceSession(ViewSession):
     def _on_frame(self, opened: OpenedFrame, address: Address, now: float) -> None:
         known = self.directory.numbers
         is_strange = opened.kind == DATAGRAM and opened.sender not in known
-        if not is_strange or self.driver is None or not is_request(opened.body):
+        if not is_strange or self.driver is None or not self._is_request(opened.body):
             super()._on_frame(opened, address, now)
         elif self.directory.welcome(pid_of(opened.sender), address):
             self.driver.on_datagram(pid_of(opened.sender), opened.body)
         else:
             self.transport.discarded["namesake"] += 1
+
+    def _is_request(self, body: bytes) -> bool:
+        """Whether it claims to be one: a short array that begins with the tag.  It is decoded where
+        all datagrams are."""
+        return len(body) > 1 and body[0] & 0xF0 == 0x90 and body[1] == self.request_tag
+
+
+class ReplicaSession(ServiceSession):
+    """Of a server of primary-backup."""
+
+    request_tag = tag_of(Request)
+
+    def __init__(self, options: Options, service: Service) -> None:
+        super().__init__(options)
+        self._service = service
+
+    def _machine(self, life: Incarnation, seed: int) -> Machine:
+        return Replica(self.recipe, life, Random(seed), monotonic(), self._service)
+
+
+class StoreSettings(NamedTuple):
+    """What the servers of one store have to agree on."""
+
+    reads: str
+    confirm: str
+
+
+class StoreServerSession(ServiceSession):
+    """Of a server of the replicated store."""
+
+    request_tag = tag_of(StoreRequest)
+
+    def __init__(self, options: Options, settings: StoreSettings) -> None:
+        super().__init__(options)
+        self._settings = settings
+        self.recipe = replace(self.recipe, **settings._asdict())
+
+    @property
+    def _record(self) -> Any:
+        return self.family.record if self.recipe.durable else None
+
+    def _make_recipe(self, datagram_bytes: int, window_bytes: int) -> Any:
+        return replace(
+            super()._make_recipe(datagram_bytes, window_bytes), **self._settings._asdict()
+        )
+
+    def _digest(self) -> int:
+        words = (self.options.digest(), *self._settings)
+        return hash64(" ".join(map(str, words)), b"semcast-store")
+
+    @property
+    def _members_wanted(self) -> int:
+        """A server goes on alone: its machine knows whether that is a quorum."""
+        return 1

@@ -75,7 +75,7 @@ class Session(ABC):
     async def open(self) -> None:
         """Get into the group; raises SemcastError, and then nothing is left open."""
         try:
-            await self.equipment.open_log(self.family.record)
+            await self.equipment.open_log(self._record)
             await self._open()
         except BaseException:
             if self.driver is not None:
@@ -83,6 +83,11 @@ class Session(ABC):
                 self.driver.end(None)
             await self.equipment.close()
             raise
+
+    @property
+    def _record(self) -> Any:
+        """The type of what the machine persists, None if it persists nothing."""
+        return self.family.record
 
     @abstractmethod
     def _give_up(self, driver: Driver) -> None:

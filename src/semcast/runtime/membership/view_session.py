@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from random import SystemRandom
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -79,10 +79,10 @@ class ViewSession(Session):
         inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
         await equipment.open(frame_incarnation(inc))
         self.transport = equipment.transport
-        self.recipe = options.recipe(self.transport.body_bytes, equipment.window_bytes)
+        self.recipe = self._make_recipe(self.transport.body_bytes, equipment.window_bytes)
         own = equipment.seat()
         peers = await find_peers(options, sealed=equipment.is_sealed)
-        rng, digest = SystemRandom(), options.digest()
+        rng, digest = SystemRandom(), self._digest()
         self.directory = PeerDirectory(own, digest, rng, peers)
         self._life = Incarnation(self.directory.own_pid, inc)
         self._probe = NameProbe(options.name, self.directory.nonce)
@@ -99,6 +99,12 @@ class ViewSession(Session):
                 await self._start(founders, lineage)
         except TimeoutError:
             raise JoinTimeout(self._timeout_reason()) from None
+
+    def _make_recipe(self, datagram_bytes: int, window_bytes: int) -> Any:
+        return self.options.recipe(datagram_bytes, window_bytes)
+
+    def _digest(self) -> int:
+        return self.options.digest()
 
     async def _listen(self) -> None:
         """Until no namesake answers.  Its frames alone prove nothing: they may be old or forged."""
@@ -177,9 +183,13 @@ class ViewSession(Session):
         if driver.ended is None and self._life in driver.status().view.members:
             driver.command(LeaveGroup())
 
+    @property
+    def _members_wanted(self) -> int:
+        return 1 if self.recipe.is_primary else max(1, self.options.members)
+
     async def _enter(self, driver: Driver) -> None:
         """Until the application may begin; `vs` waits for as many members as were asked for."""
-        wanted = 1 if self.recipe.is_primary else max(1, self.options.members)
+        wanted = self._members_wanted
 
         def is_in() -> bool:
             # As many as are in the current view: an application that has not begun takes nothing,
@@ -339,21 +349,8 @@ class ViewSession(Session):
     def _standing(self) -> ViewMemberReport:
         """The report that the others get of this member."""
         assert self.driver is not None
-        status = self.driver.status()
-        view = status.view
-        return ViewMemberReport(
-            echo=0,
-            lineage=view.lineage,
-            view=view.id,
-            members=view.members,
-            names=tuple(self.directory.name_of(life.pid) for life in view.members),
-            status=status.phase,
-            suspects=tuple(sorted(status.suspects)),
-            delivered=self.port.delivered,
-            skipped=self.port.skipped,
-            queued=status.queued,
-            held=status.held,
-        )
+        port = self.port
+        return self.directory.report_of(self.driver.status(), port.delivered, port.skipped)
 
     def _first_report(self) -> bytes:
         standing = msgspec.structs.replace(self._standing(), members=(), names=(), suspects=())

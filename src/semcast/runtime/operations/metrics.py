@@ -154,6 +154,24 @@ METRICS: Final[tuple[tuple[str, str, Values, str | None], ...]] = (
         lambda s: dict.fromkeys(s.view.suspected, 1) if s.view else {},
         "peer",
     ),
+    (
+        "server_role",
+        "1 for the role of this server of a replicated service",
+        lambda s: {s.server.role: 1} if s.server else {},
+        "role",
+    ),
+    (
+        "server_updates",
+        "Updates that have made the state of this server",
+        lambda s: {"": s.server.updates} if s.server else {},
+        None,
+    ),
+    (
+        "server_queries_total",
+        "Queries that this server has answered",
+        lambda s: {"": s.server.queries} if s.server else {},
+        None,
+    ),
     ("repairs_asked_total", "Repair requests sent", lambda s: {"": s.repairs_asked_total}, None),
     (
         "repairs_answered_total",

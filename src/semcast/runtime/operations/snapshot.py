@@ -43,6 +43,18 @@ class ViewSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     excluded_s: dict[str, float] = {}
 
 
+class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server of a replicated service is: its `role` among the others, the name of the
+    `primary` if there is one, how many `updates` have made its state, how many `queries` it has
+    answered, and which server is `slowest`, if that is known."""
+
+    role: str
+    primary: str | None
+    updates: int
+    queries: int
+    slowest: str | None
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One member at one moment.
 
@@ -56,7 +68,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     message has waited for the application.  `repairs_asked_total` counts requests for repair that
     were sent, `repairs_answered_total` those that were answered.  `view` is
     there if the membership may change; then `peers` are the others in it, and `purged` counts since
-    it began.
+    it began.  `server` is there if the member is a server of a replicated service.
     """
 
     group: str
@@ -92,3 +104,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     oldest_waiting_s: float = 0.0
     repairs_asked_total: int = 0
     repairs_answered_total: int = 0
+    server: ServerFigures | None = None

@@ -13,7 +13,7 @@ from semcast.runtime.driver import Driver
 from semcast.runtime.membership.directory import Directory, ReportFigures
 from semcast.runtime.membership.reports import MemberReport
 from semcast.runtime.operations.slow_members import MemberFigures, SlowMember, SlowMembers
-from semcast.runtime.operations.snapshot import Peer, Snapshot, ViewSnapshot
+from semcast.runtime.operations.snapshot import Peer, ServerFigures, Snapshot, ViewSnapshot
 from semcast.runtime.options.options import Options
 from semcast.runtime.transport.udp import UdpTransport
 from semcast.terms.ids import Pid, Rank
@@ -125,6 +125,22 @@ class SnapshotBuilder:
             oldest_waiting_s=self._slow_members.oldest_waiting_s(options.name, now),
             repairs_asked_total=self._channel.repairs_asked,
             repairs_answered_total=self._channel.repairs_answered,
+            server=self._server(status),
+        )
+
+    def _server(self, status: Status) -> ServerFigures | None:
+        if not status.role:
+            return None
+
+        def name_of(pid: Pid | None) -> str | None:
+            return None if pid is None else self._directory.name_of(pid)
+
+        return ServerFigures(
+            role=status.role,
+            primary=name_of(status.primary),
+            updates=status.version,
+            queries=status.queries,
+            slowest=name_of(status.slowest),
         )
 
     def _peer(self, rank: Rank, pid: Pid, status: Status, now: float) -> Peer:

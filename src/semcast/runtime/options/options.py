@@ -229,7 +229,8 @@ class Options:
             self._set(each.name, value)
         if self.role == "member" and self.protocol in joinable(SERVERS):
             raise ConfigError(
-                f"protocol: {self.protocol} is for servers, which semcast.replicate starts"
+                f"protocol: {self.protocol} is for servers; semcast.replicate or semcast.serve "
+                "starts one"
             )
         if self.is_client:
             # Nobody else may have its name, and nobody ever asks for it.

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from semcast.runtime.membership.incarnations import pid_of_name
+
 if TYPE_CHECKING:
     from semcast.runtime.options.options import Options
 
@@ -24,6 +26,8 @@ def recipe_settings(options: "Options", datagram_bytes: int, window_bytes: int) 
     multicast = _multicast_settings(options, datagram_bytes, window_bytes)
     if options.has_views:
         return settings | {
+            "founders": tuple(pid_of_name(peer.name) for peer in options.peers or ()),
+            "durable": options.data is not None,
             "heartbeat_s": options.timeout / HEARTBEATS_PER_TIMEOUT,
             "timeout_s": options.timeout,
             "timeout_max_s": max(options.timeout, SUSPECT_S_MAX),

@@ -1,0 +1,131 @@
+"""`semcast serve`: one server of the replicated store, in the foreground."""
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from semcast.cli.output import STDERR
+from semcast.terms.errors import ConfigError
+
+if TYPE_CHECKING:
+    from semcast.runtime.application.replicate import PendingServer
+    from semcast.runtime.application.server import Server, ServerChange
+
+EXAMPLE = (
+    "\b\nExample, one of three servers on this machine:\n"
+    "  semcast serve --name a --data data/a \\\n"
+    "    --peers a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
+)
+
+_MEANING = {
+    "primary": "updates and queries are answered",
+    "minority": "queries are answered, updates are refused: too few servers can be reached",
+    "recovering": "gets what it lacks from the others; a new store waits for all of them",
+    "excluded": "the others went on without this server; it joins them again",
+}
+
+
+Name: TypeAlias = Annotated[
+    str, typer.Option(metavar="NAME", help="Name of this server, one of --peers.")
+]
+Peers: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="LIST", help="All servers as NAME=HOST:PORT, this one included, by commas."
+    ),
+]
+Data: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Directory of this server alone.")
+]
+Memory: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--memory",
+        help="Keep nothing on disk: updates are lost if a majority ends at the same time.",
+    ),
+]
+GroupOption: TypeAlias = Annotated[str, typer.Option(metavar="NAME", help="Name of the store.")]
+Bind: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Address to listen at.", show_default="as in --peers"),
+]
+Reads: TypeAlias = Annotated[
+    str, typer.Option(help="Who answers queries: the server reached (local), or in turn (rotate).")
+]
+Confirm: TypeAlias = Annotated[
+    str, typer.Option(help="Updates wait for a majority (quorum), or for all reachable (all).")
+]
+Timeout: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="Silence after which a server is suspected.", show_default="500 ms"
+    ),
+]
+KeyRingFile: TypeAlias = Annotated[
+    str | None, typer.Option("--key", metavar="FILE", help="Key ring file, or none.")
+]
+Trace: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Record every event for semcast check.")
+]
+Metrics: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+]
+
+
+def serve(
+    name: Name,
+    peers: Peers,
+    data: Data = None,
+    memory: Memory = False,
+    group: GroupOption = "store",
+    bind: Bind = None,
+    reads: Reads = "local",
+    confirm: Confirm = "quorum",
+    timeout: Timeout = None,
+    key: KeyRingFile = None,
+    trace: Trace = None,
+    metrics: Metrics = None,
+) -> None:
+    """Run one server of a replicated store of strings and counters.
+
+    A new store begins when all servers of --peers have run at the same time.  From then on a
+    majority is enough.  An update is answered when a majority has it on disk.
+    """
+    from semcast.runtime.application.serve import serve as make_server
+    from semcast.runtime.event_loop import run
+
+    if (data is None) != memory:
+        raise ConfigError(
+            "data: give a directory for this server, or --memory to keep nothing on disk"
+        )
+    asked = (("bind", bind), ("timeout", timeout), ("key", key), ("trace", trace))
+    given = {option: value for option, value in (*asked, ("metrics", metrics)) if value is not None}
+    pending = make_server(
+        name, peers=peers, data=data, group=group, reads=reads, confirm=confirm, **given
+    )
+    run(_serve(pending, f"{name} of {group}"))
+
+
+async def _serve(pending: "PendingServer", subject: str) -> None:
+    """Until a signal comes; then leave, so that the others need not miss this server first."""
+    from semcast.cli.line_io import ends_on_signals
+
+    async with pending as server:
+        showing = asyncio.create_task(_show_changes(server, subject))
+        with ends_on_signals(showing), suppress(asyncio.CancelledError):
+            await showing
+    STDERR.line(f"{subject} has ended")
+
+
+async def _show_changes(server: "Server", subject: str) -> None:
+    async for change in server.changes():
+        # In one write, so that lines of several servers do not mix.
+        print(_describe(subject, change) + "\n", end="", flush=True)
+
+
+def _describe(subject: str, change: "ServerChange") -> str:
+    members = ", ".join(change.view.members)
+    meaning = _MEANING.get(change.role, "")
+    return f"{subject} is {change.role}: {meaning}; servers here: {members}"

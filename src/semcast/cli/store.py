@@ -1,0 +1,159 @@
+"""`semcast store`: clients of the replicated store that `semcast serve` runs."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from semcast.cli.commands import CommandGroup, Json, new_app
+from semcast.cli.output import Output
+
+if TYPE_CHECKING:
+    from semcast.runtime.application.store import Store
+
+PEERS_EXAMPLE = "--peers a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
+
+Key: TypeAlias = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
+Peers: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="LIST",
+        envvar="SEMCAST_PEERS",
+        help="All servers as NAME=HOST:PORT, by commas.",
+    ),
+]
+GroupOption: TypeAlias = Annotated[
+    str, typer.Option("--group", metavar="NAME", help="Name of the store.")
+]
+KeyRingFile: TypeAlias = Annotated[
+    str | None, typer.Option("--key", metavar="FILE", help="Key ring file, or none.")
+]
+GiveUp: TypeAlias = Annotated[
+    str, typer.Option("--give-up", metavar="TIME", help="How long to wait for an answer.")
+]
+
+app = new_app(CommandGroup, "Read and update a replicated store.")
+
+
+@app.callback(epilog=f"\b\nExample:\n  semcast store set ACME 101.25 \\\n    {PEERS_EXAMPLE}")
+def _store() -> None:
+    pass
+
+
+def _ask(
+    ask: "Callable[[Store], Awaitable[Any]]",
+    peers: str,
+    group: str,
+    ring: str | None,
+    give_up: str,
+    json: bool,
+) -> Any:
+    """One answer."""
+    from semcast.runtime.application.store import open_store
+    from semcast.runtime.event_loop import run
+
+    options = {} if ring is None else {"key": ring}
+    store = open_store(peers, group=group, give_up=give_up, **options)
+
+    async def work() -> Any:
+        async with store:
+            with Output(json).waiting(f"waiting for the servers of {group}"):
+                return await ask(store)
+
+    return run(work())
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
+
+
+@app.command(epilog=f"\b\nExample:\n  semcast store get ACME \\\n    {PEERS_EXAMPLE}")
+def get(
+    key: Key,
+    peers: Peers,
+    group: GroupOption = "store",
+    ring: KeyRingFile = None,
+    give_up: GiveUp = "30 s",
+    json: Json = False,
+) -> int:
+    """Print the value of a key; the exit code is 1 if there is none."""
+    value = _text(_ask(lambda store: store.get(key), peers, group, ring, give_up, json))
+    if value is not None and not json:
+        print(value)
+    Output(json).print_json({"key": key, "value": value})
+    return 0 if value is not None else 1
+
+
+@app.command("set", epilog=f"\b\nExample:\n  semcast store set ACME 101.25 \\\n    {PEERS_EXAMPLE}")
+def set_value(
+    key: Key,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value.")],
+    peers: Peers,
+    group: GroupOption = "store",
+    ring: KeyRingFile = None,
+    give_up: GiveUp = "30 s",
+    json: Json = False,
+) -> None:
+    """Give a key a value; a majority of the servers has it on disk when this returns."""
+    _ask(lambda store: store.set(key, value), peers, group, ring, give_up, json)
+    Output(json).print_json({"key": key, "value": value})
+
+
+@app.command(epilog=f"\b\nExample:\n  semcast store incr visits --by 2 \\\n    {PEERS_EXAMPLE}")
+def incr(
+    key: Key,
+    peers: Peers,
+    by: Annotated[int, typer.Option(help="How much to add.")] = 1,
+    group: GroupOption = "store",
+    ring: KeyRingFile = None,
+    give_up: GiveUp = "30 s",
+    json: Json = False,
+) -> None:
+    """Add to a counter, which begins at 0, and print its new value."""
+    value = _ask(lambda store: store.incr(key, by), peers, group, ring, give_up, json)
+    if not json:
+        print(value)
+    Output(json).print_json({"key": key, "value": value})
+
+
+@app.command("del", epilog=f"\b\nExample:\n  semcast store del ACME \\\n    {PEERS_EXAMPLE}")
+def delete(
+    key: Key,
+    peers: Peers,
+    group: GroupOption = "store",
+    ring: KeyRingFile = None,
+    give_up: GiveUp = "30 s",
+    json: Json = False,
+) -> int:
+    """Remove a key; the exit code is 1 if it was not there."""
+    was_there = _ask(lambda store: store.delete(key), peers, group, ring, give_up, json)
+    Output(json).print_json({"key": key, "deleted": was_there})
+    return 0 if was_there else 1
+
+
+@app.command(epilog=f"\b\nExample:\n  semcast store watch ACME \\\n    {PEERS_EXAMPLE}")
+def watch(
+    key: Key,
+    peers: Peers,
+    count: Annotated[
+        int | None,
+        typer.Option(help="Stop after this many lines.", show_default="when interrupted"),
+    ] = None,
+    group: GroupOption = "store",
+    ring: KeyRingFile = None,
+    give_up: GiveUp = "30 s",
+    json: Json = False,
+) -> None:
+    """Print the value of a key, and each new one; an empty line: the key is not there."""
+    values: list[str | None] = []
+
+    async def follow(store: "Store") -> None:
+        async for value in store.watch(key):
+            values.append(_text(value))
+            if not json:
+                print(values[-1] or "", flush=True)
+            if count is not None and len(values) >= count:
+                return
+
+    _ask(follow, peers, group, ring, give_up, json)
+    Output(json).print_json({"key": key, "values": len(values), "last": values[-1]})

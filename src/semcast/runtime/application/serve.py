@@ -1,0 +1,51 @@
+"""`semcast.serve`: run one server of the replicated store."""
+
+from typing import Any
+
+from semcast.runtime.application.replicate import PendingServer
+from semcast.runtime.application.store import STORE_GROUP
+from semcast.runtime.membership.service_session import StoreServerSession, StoreSettings
+from semcast.runtime.options.options import Options
+from semcast.service.store_recipe import REPLICATED_DATA
+from semcast.terms.errors import ConfigError
+
+
+def serve(
+    name: str,
+    *,
+    peers: Any,
+    data: Any,
+    group: str = STORE_GROUP,
+    reads: str = "local",
+    confirm: str = "quorum",
+    **options: Any,
+) -> PendingServer:
+    """Run one server of a replicated store.
+
+        servers = "a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
+        async with semcast.serve("a", peers=servers, data="data/a") as server:
+            await server.wait()
+
+    `peers` are all servers of the store, this one included; start each of them with the same list.
+    The store begins once all of them have run at the same time; from then on a majority is enough.
+    `data` is the directory of this server alone.  An update is answered when a majority of the
+    servers has it on disk.  With None the server keeps everything in memory: updates are lost if a
+    majority of the servers ends at the same time.
+
+    `reads`: a query is answered by the server that the client talks to ("local"), or by each
+    server in turn ("rotate").  `confirm`: an update waits for a majority ("quorum") or for every
+    server that can be reached ("all").  All servers must be given the same.  Other options are
+    those of `semcast.join` that say how to reach the others, and `timeout`, `buffer` and `trace`.
+    """
+    for option in ("protocol", "order", "relation", "members", "echo", "multicast"):
+        if option in options:
+            raise ConfigError(f"{option}: semcast.serve sets it; remove it")
+    if not peers:
+        raise ConfigError("peers: give the names and addresses of all servers of the store")
+    settings = {**options, "name": name, "peers": peers, "data": data}
+    settings |= {"protocol": REPLICATED_DATA, "order": "total", "relation": "none"}
+    settings.setdefault("overflow", "exclude")
+    resolved = Options.resolve(group, settings, role="server")
+    chosen = StoreSettings(reads, confirm)
+    StoreServerSession(resolved, chosen)  # which refuses settings that are not possible
+    return PendingServer(lambda: StoreServerSession(resolved, chosen))

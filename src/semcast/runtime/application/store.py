@@ -1,0 +1,144 @@
+"""`semcast.open_store`: a client of the replicated store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from random import SystemRandom
+from time import monotonic
+from typing import Any, Final
+
+from semcast.runtime.application.service_connection import GIVE_UP, ServiceConnection
+from semcast.service.commands import encode_request
+from semcast.service.replica_state import decode_value
+from semcast.service.store_client import StoreClient
+from semcast.service.store_recipe import REPLICATED_DATA
+from semcast.terms.errors import (
+    ConfigError,
+    NoQuorum,
+    RequestFailed,
+    RequestUnknown,
+    SemcastError,
+)
+from semcast.terms.ids import Incarnation
+from semcast.terms.machine import Machine
+from semcast.terms.outputs import Answered
+from semcast.terms.service import FAILED, FORGOTTEN
+from semcast.terms.store import REFUSED, UNKNOWN
+
+STORE_GROUP: Final = "store"  # the name of the servers' group, unless another is given
+REFUSED_WAIT_S: Final = 0.05  # before an update is tried at another server
+
+
+class Store(ServiceConnection):
+    """A client of a replicated store; made by `open_store`.  Tasks may share it: their requests are
+    sent together and answered in order."""
+
+    def _machine(self, recipe: Any, life: Incarnation, rng: SystemRandom) -> Machine:
+        return StoreClient(recipe, life, rng, monotonic())
+
+    async def get(self, key: str | bytes) -> bytes | None:
+        """The value of a key, None if there is none.
+
+        It is at least as new as everything that this client has seen or written before.
+        """
+        found: bytes | None = await self._request("get", _bytes(key))
+        return found
+
+    async def set(self, key: str | bytes, value: str | bytes) -> None:
+        """Give a key a value."""
+        await self._request("set", _bytes(key), _bytes(value))
+
+    async def incr(self, key: str | bytes, amount: int = 1) -> int:
+        """Add to a counter, which begins at 0; returns its new value."""
+        counter: int = await self._request("incr", _bytes(key), amount)
+        return counter
+
+    async def delete(self, key: str | bytes) -> bool:
+        """Remove a key; returns whether it was there."""
+        was_there: bool = await self._request("del", _bytes(key))
+        return was_there
+
+    async def watch(self, key: str | bytes) -> AsyncIterator[bytes | None]:
+        """Iterate over the values of a key: first the one that it has, then each newest one.
+
+        Values that were replaced before they were reported are skipped.  While this iterates, no
+        other request of this client is answered: open a client for it alone.
+        """
+        value = await self.get(key)
+        while True:
+            yield value
+            value = await self._request("watch", _bytes(key), value, gives_up=False)
+
+    async def _request(self, *words: Any, gives_up: bool = True) -> Any:
+        """Ask; an update that no server could take is offered again until `give_up`.
+
+        Raises `RequestFailed` if the store cannot carry it out, `NoQuorum` if no majority of the
+        servers could be reached: nothing was changed then.  Raises `RequestUnknown` if nobody knows
+        whether an update was executed, or will be.
+        """
+        body = encode_request(words)
+        answered: Answered | None = None
+        try:
+            async with asyncio.timeout(self._give_up_s if gives_up else None):
+                while (answered := await self._ask(body)).status == REFUSED:
+                    await asyncio.sleep(REFUSED_WAIT_S)
+        except TimeoutError:
+            raise self._failure(answered) from None
+        assert answered is not None
+        return self._result(answered)
+
+    def _failure(self, refused: Answered | None) -> SemcastError:
+        """What it means that time is up: the last answer was a refusal, or there was none."""
+        if refused is None:
+            return RequestUnknown(self._silence())
+        group, waited_s = self.options.group, self._give_up_s
+        return NoQuorum(
+            f"the servers of {group} that could be reached within {waited_s:g} s are no majority; "
+            "the update was not made"
+        )
+
+    def _result(self, answered: Answered) -> Any:
+        group = self.options.group
+        if answered.status == FAILED:
+            raise RequestFailed(decode_value(answered.body))
+        if answered.status == UNKNOWN:
+            raise RequestUnknown(
+                f"the servers of {group} lost their majority during the update; it may have been "
+                "made, or may be made later"
+            )
+        if answered.status == FORGOTTEN:
+            raise RequestUnknown(
+                f"the servers of {group} have forgotten this client, since others came; the update "
+                "may have been made"
+            )
+        return decode_value(answered.body)
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def open_store(
+    peers: Any, *, group: str = STORE_GROUP, give_up: float | str = GIVE_UP, **options: Any
+) -> Store:
+    """A client of a replicated store, whose servers `semcast serve` runs.
+
+        servers = "a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
+        async with semcast.open_store(servers) as store:
+            await store.set("ACME", "101.25")
+            print(await store.get("ACME"))
+
+    `peers` are all servers with their addresses, as each server was given them.  The client talks
+    to one of them and goes to another when that one does not answer.  What it has seen it never
+    sees undone: reads are at least as new as everything that it read or wrote before, though other
+    clients may have written something newer.  An update that was answered is on the disks of a
+    majority of the servers, unless these were started with `--memory`.  An update that has to be
+    sent again is made once.
+
+    `give_up` is how long a request waits for its answer.  Options are those of `semcast.join` that
+    say how to reach the servers: interface, ip, bind, key, datagram, message_max, socket_buffer,
+    config.
+    """
+    if not peers:
+        raise ConfigError("peers: give the names and addresses of all servers of the store")
+    settings = {"protocol": REPLICATED_DATA, "relation": "none"}
+    return Store(group, settings, give_up, {**options, "peers": peers})

@@ -1,0 +1,84 @@
+"""`semcast serve` and `semcast store`: three servers as processes, and clients that ask them."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+RUN = [sys.executable, "-c", "import sys; from semcast.cli.main import main; sys.exit(main())"]
+DEADLINE_S = 60
+
+
+@pytest.fixture
+def peers(tmp_path, monkeypatch, sockets):
+    """The list of three servers that run."""
+    monkeypatch.setenv("SEMCAST_KEYS", str(tmp_path / "keys"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    found = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "abc"]
+    for each in found:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in found]
+    for each in found:
+        each.close()
+    listed = ",".join(f"{name}=127.0.0.1:{port}" for name, port in zip("abc", ports, strict=True))
+    servers = [
+        subprocess.Popen(
+            [*RUN, "serve", "--name", name, "--peers", listed, "--data", str(tmp_path / name)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in "abc"
+    ]
+    for server in servers:
+        while "is primary: updates and queries are answered" not in server.stdout.readline():
+            assert server.poll() is None, server.stderr.read()
+    yield listed
+    for server in servers:
+        server.send_signal(signal.SIGTERM)
+    for server in servers:
+        _, told = server.communicate(timeout=DEADLINE_S)
+        assert server.returncode == 0, told
+        assert told.endswith("has ended\n"), told
+
+
+def test_a_value_is_set_read_counted_watched_and_deleted(peers, semcast):
+    assert semcast("store", "set", "ACME", "101.25", "--peers", peers).code == 0
+    assert semcast("store", "get", "ACME", "--peers", peers).out == "101.25\n"
+    assert semcast("store", "incr", "n", "--by", "3", "--peers", peers, "--json").answer == {
+        "key": "n",
+        "value": 3,
+    }
+    ran = semcast("store", "watch", "n", "--count", "1", "--peers", peers)
+    assert (ran.code, ran.out) == (0, "3\n")
+    assert semcast("store", "del", "ACME", "--peers", peers).code == 0
+    assert semcast("store", "del", "ACME", "--peers", peers).code == 1
+    ran = semcast("store", "get", "ACME", "--peers", peers, "--json")
+    assert (ran.code, ran.answer) == (1, {"key": "ACME", "value": None})
+    ran = semcast("store", "incr", "ACME", "--by", str(2**63 - 1), "--peers", peers)
+    assert ran.code == 0
+    ran = semcast("store", "incr", "ACME", "--peers", peers)
+    assert ran.code == 2
+    assert "more than 63 bits" in ran.err
+    ran = semcast("members", "--json")
+    roles = {member["server"]["role"] for member in ran.answer["members"]}
+    assert roles == {"primary"}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--name", "a", "--peers", "a=127.0.0.1:7101"), "data: give a directory"),
+        (("--name", "x", "--memory", "--peers", "a=127.0.0.1:7101"), "x is not in peers"),
+        (
+            ("--name", "a", "--memory", "--confirm", "most", "--peers", "a=127.0.0.1:7101"),
+            "confirm: unknown value 'most'; allowed: quorum, all",
+        ),
+    ],
+)
+def test_what_no_server_can_be_is_refused(words, text, semcast):
+    ran = semcast("serve", *words)
+    assert ran.code == 2
+    assert text in ran.err

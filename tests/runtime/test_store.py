@@ -1,0 +1,189 @@
+"""Live servers of the replicated store and their clients, in one event loop."""
+
+import asyncio
+import secrets
+import socket
+
+import pytest
+
+import semcast
+
+
+@pytest.fixture
+def store(place):
+    return Servers(place)
+
+
+class Servers:
+    """`await store.start("abc")`, `store.client()`."""
+
+    def __init__(self, place):
+        self.place, self.group = place, f"store-{secrets.token_hex(8)}"
+        found = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "abc"]
+        for each in found:
+            each.bind(("127.0.0.1", 0))
+        ports = [each.getsockname()[1] for each in found]
+        for each in found:
+            each.close()
+        self.peers = [f"{name}=127.0.0.1:{port}" for name, port in zip("abc", ports, strict=True)]
+
+    def server(self, name, **options):
+        known = {"data": self.place / name, "control": False, "timeout": 0.3, "linger": 2}
+        return semcast.serve(name, peers=self.peers, group=self.group, **(known | options))
+
+    async def start(self, names, **options):
+        return await asyncio.gather(*(self.server(name, **options) for name in names))
+
+    def client(self, **options):
+        return semcast.open_store(self.peers, group=self.group, **({"give_up": 30} | options))
+
+
+async def close(*servers):
+    await asyncio.gather(*(server.close() for server in servers))
+
+
+def kill(server):
+    """The process ends: nothing more leaves it, and nothing reaches it."""
+    server._driver.end(semcast.SemcastError("killed"))
+
+
+async def until(server, role):
+    async for change in server.changes():
+        if change.role == role:
+            return
+
+
+@pytest.mark.parametrize("confirm", ["quorum", "all"])
+@pytest.mark.parametrize("reads", ["local", "rotate"])
+async def test_what_one_client_writes_another_reads(store, reads, confirm):
+    servers = await store.start("abc", reads=reads, confirm=confirm)
+    async with store.client() as one, store.client() as other:
+        await one.set("ACME", "101.25")
+        assert await one.get("ACME") == b"101.25"
+        assert await other.incr("visits", 2) == 2
+        assert await one.incr("visits") == 3
+        assert await one.delete("ACME")
+        assert not await one.delete("ACME")
+        assert await one.get("ACME") is None
+    await close(*servers)
+
+
+async def test_tasks_share_a_client_and_every_update_counts_once(store):
+    servers = await store.start("abc", data=None)
+    async with store.client() as client:  # The first updates may be refused, and are tried again.
+        found = await asyncio.gather(*(client.incr("n") for _ in range(200)))
+        assert sorted(found) == list(range(1, 201))
+        found = await asyncio.gather(*(client.incr("n") for _ in range(200)))
+        assert found == list(range(201, 401))  # in the order of the calls
+    await close(*servers)
+
+
+async def test_a_watcher_sees_the_newest_value(store):
+    servers = await store.start("abc", data=None)
+    async with store.client() as writer, store.client() as watcher:
+        values = watcher.watch("x")
+        assert await anext(values) is None
+        await writer.set("x", "1")
+        assert await anext(values) == b"1"
+        for number in range(2, 20):
+            await writer.set("x", str(number))
+        seen = 1
+        while seen < 19:
+            value = int(await anext(values))
+            assert value > seen
+            seen = value
+        await values.aclose()
+    await close(*servers)
+
+
+async def test_what_was_written_survives_when_all_servers_restart(store):
+    servers = await store.start("abc")
+    async with store.client() as client:
+        for number in range(50):
+            await client.set(f"key{number}", str(number))
+        for server in servers:
+            kill(server)
+        await close(*servers)
+        servers = await store.start("abc")
+        for number in range(50):
+            assert await client.get(f"key{number}") == str(number).encode()
+        assert await client.incr("n") == 1
+    await close(*servers)
+
+
+async def test_the_others_go_on_and_one_that_returns_has_everything(store):
+    a, b, c = await store.start("abc")
+    async with store.client() as client:
+        await client.set("x", "1")
+        kill(a)
+        await a.close()
+        for number in range(20):
+            await client.set("x", str(number))
+        a = await store.server("a")
+        await until(a, "primary")
+        kill(b)
+        assert await client.incr("n") == 1
+        assert await client.get("x") == b"19"
+    await close(a, b, c)
+
+
+async def test_a_server_alone_reads_and_does_not_update(store):
+    a, b, c = await store.start("abc")
+    async with store.client(give_up=2) as client:
+        await client.set("x", "1")
+        kill(a)
+        kill(b)
+        await until(c, "minority")
+        assert await client.get("x") == b"1"
+        with pytest.raises(semcast.NoQuorum, match="no majority; the update was not made"):
+            await client.set("x", "2")
+    await close(a, b, c)
+
+
+async def test_a_command_that_cannot_be_carried_out_changes_nothing(store):
+    servers = await store.start("abc", data=None)
+    async with store.client() as client:
+        await client.set("x", "text")
+        with pytest.raises(semcast.RequestFailed, match="not an integer"):
+            await client.incr("x")
+        with pytest.raises(semcast.RequestFailed, match="more than 1024 bytes"):
+            await client.get("k" * 1025)
+        assert await client.get("x") == b"text"
+    await close(*servers)
+
+
+async def test_nobody_answers(store):
+    async with store.client(give_up=0.3) as client:
+        with pytest.raises(semcast.RequestUnknown, match=r"no server .* within 0.3 s"):
+            await client.get("x")
+
+
+async def test_a_directory_of_another_server_is_refused(store):
+    servers = await store.start("abc")
+    await close(*servers)
+    with pytest.raises(semcast.ConfigError, match="holds the log of 'b', not of 'a'"):
+        await store.server("a", data=store.place / "b")
+
+
+async def test_two_servers_with_one_directory(store):
+    a, *others = await store.start("abc")
+    with pytest.raises(semcast.ConfigError, match="another process"):
+        await store.server("a")
+    await close(a, *others)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: semcast.serve("a", peers="", data=None), "peers: give the names"),
+        (lambda: semcast.serve("x", peers="a=127.0.0.1:1", data=None), "x is not in peers"),
+        (lambda: semcast.serve("a", peers="a=127.0.0.1:1", data=None, order="fifo"), "order: sem"),
+        (lambda: semcast.serve("a", peers="a=127.0.0.1:1", data=None, reads="far"), "reads: unkno"),
+        (lambda: semcast.open_store(""), "peers: give the names"),
+        (lambda: semcast.open_store("a=127.0.0.1:1", buffer=3), "buffer: not for a client"),
+        (lambda: semcast.join("s", protocol="replicated-data"), "is for servers"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_the_call(call, text, place):
+    with pytest.raises(semcast.ConfigError, match=text):
+        call()
