@@ -1,4 +1,4 @@
-"""The replicated store on real processes with disks: servers are killed, one by one and all at once,
+"""The replicated store on real processes with disks: servers are killed, in turn and all at once,
 while clients count.  Every answered update is there, once."""
 
 import asyncio

@@ -135,8 +135,10 @@ async def test_a_server_alone_reads_and_does_not_update(store):
         kill(b)
         await until(c, "minority")
         assert await client.get("x") == b"1"
-        with pytest.raises(semcast.NoQuorum, match="no majority; the update was not made"):
+        # Unknown, if it was sent to one of the others before: they might have made it.
+        with pytest.raises((semcast.NoQuorum, semcast.RequestUnknown)):
             await client.set("x", "2")
+        assert await client.get("x") == b"1"
     await close(a, b, c)
 
 

@@ -351,11 +351,12 @@ class Replica(Machine):
         self._record(EXECUTE, fin, out, note=UPDATE, position=place, peer=peer)
         self.applied, self.owes_answer = message.seq, True
         if self.is_primary:
-            self._on_own()
+            self._on_own(message.seq)
 
-    def _on_own(self) -> None:
-        """The group delivered the next *fin* back to the primary that sent it."""
-        self.unapplied.popleft().version = self.state.version
+    def _on_own(self, seq: Seq) -> None:
+        """The group delivered a *fin* back to the primary that sent it."""
+        if self.unapplied and self.unapplied[0].seq == seq:
+            self.unapplied.popleft().version = self.state.version
         if not self.unapplied:
             self.executor.items.catch_up()
 

@@ -69,10 +69,10 @@ _CONFIG_HELP: Final = (
 
 
 def parse_protocol(value: object, name: str) -> str:
-    """A protocol that a live group can have."""
-    protocol: str = choice(
-        *(each for kind in (FIXED, CHANGING, SERVERS) for each in joinable(kind))
-    )(value, name)
+    """A protocol that a live group can have; those of servers are not offered to members."""
+    if isinstance(value, str) and value in joinable(SERVERS):
+        return value
+    protocol: str = choice(*joinable(FIXED), *joinable(CHANGING))(value, name)
     return protocol
 
 
