@@ -193,7 +193,7 @@ class StoreClient(Machine):
             self.opened = answer.index
 
     def _refuse_without_session(self, out: Effects) -> None:
-        """Updates behind an opening that failed were not sent: refuse them when it is their turn."""
+        """Updates behind an opening that failed were not sent; refuse them in their turn."""
         while self.pending and self._lacks_opening(self.pending[0]):
             sent = self.pending.popleft()
             self._answer(sent, REFUSED, StoreAnswer(sent.number, REFUSED, b"", 0), out)
