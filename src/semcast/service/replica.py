@@ -171,13 +171,9 @@ class Replica(Machine):
 
     def status(self, now: float) -> Status:
         """How its group is doing, and who is primary in the view that it has entered."""
-        primary = None if self.primary is None else self.primary.pid
-        of_service = {
-            "role": PRIMARY if self.is_primary else BACKUP,
-            "primary": primary,
-            "version": self.state.version,
-        }
-        return msgspec.structs.replace(self.group.status(now), **of_service)
+        role, primary = PRIMARY if self.is_primary else BACKUP, self.primary and self.primary.pid
+        status, version = self.group.status(now), self.state.version
+        return msgspec.structs.replace(status, role=role, primary=primary, version=version)
 
     # Requests, at the primary
 
@@ -293,10 +289,8 @@ class Replica(Machine):
         return Mark(before, len(out.outputs), len(out.events or ()))
 
     def _settle(self, mark: Mark, now: float, out: Effects, *, flushes: bool = False) -> None:
-        """Take what the group had to say, and do what can be done now.
-
-        `flushes`: all that arrived has been handled, so updates wait for no others.
-        """
+        """Take what the group had to say, and do what can be done now.  `flushes`: all that
+        arrived has been handled, so updates wait for no others."""
         above: list[Output] = []
         while True:
             self._take(mark, above, now, out)
@@ -399,8 +393,7 @@ class Replica(Machine):
         """Record an event about a request, unless it only opened or missed a session."""
         if out.events is None or fin.number == OPENING or fin.status == FORGOTTEN:
             return
-        pid, inc = self.life
-        view = self.view
+        (pid, inc), view = self.life, self.view
         of_request = {"client": fin.client, "request": fin.number, **more}
         out.events.append(
             Event(kind, pid, inc=inc, view=view.id, lineage=view.lineage, **of_request)

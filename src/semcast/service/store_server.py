@@ -138,8 +138,8 @@ class StoreServer(GroupService):
 
     def _slowest(self) -> Pid:
         """The founder that is known to have done least; of several, one that is not here."""
-        done, here = self.replica.done, {life.pid for life in self.replica.view.members}
-        return min(done, key=lambda pid: (done[pid], pid in here, pid))
+        done, present = self.replica.done, {life.pid for life in self.replica.view.members}
+        return min(done, key=lambda pid: (done[pid], pid in present, pid))
 
     def _on_parcel(self, source: Pid, body: bytes, out: Effects) -> None:
         content = decode_parcel(body)
