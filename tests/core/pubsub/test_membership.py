@@ -181,3 +181,21 @@ def test_where_all_others_are_loggers_one_is_drawn() -> None:
         selection.on_asked(peer, 0.0)
         selection.on_answer(peer, trip)
     assert {selection.pick() for _ in range(100)} == {1, 2}
+
+
+def test_a_member_that_can_reach_loggers_alone_picks_one_after_few_draws() -> None:
+    """Nobody can stand in for them; that took 65,536 draws."""
+    recipe = PubsubRecipe(members=3, loggers=(0, 1), selection="quadratic")
+    draws: list[float] = []
+
+    class Counted(Random):
+        def random(self) -> float:
+            draws.append(super().random())
+            return draws[-1]
+
+    selection = TargetSelection(recipe, MemberTable(recipe, 2), Counted(1))
+    for logger in (0, 1):
+        selection.on_asked(logger, 0.0)
+        selection.on_answer(logger, 0.1 * (logger + 1))
+    assert {selection.pick() for _ in range(20)} == {0, 1}
+    assert len(draws) < 20 * 1000

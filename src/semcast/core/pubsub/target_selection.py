@@ -50,12 +50,13 @@ class TargetSelection:
             peer = self.roster.random_peer(self.rng)
             if peer is None or not self.power or not self.rtt_max:
                 return peer
-            if self.rng.random() < self._weight(self._stand_in(peer)):
+            judged = self._stand_in(peer)
+            if judged in self.loggers or self.rng.random() < self._weight(judged):
                 return peer
         return peer
 
     def _stand_in(self, peer: Rank) -> Rank:
-        """The peer itself; for a logger, any other member."""
+        """The peer itself; for a logger any other member, or a logger if no other is in reach."""
         for _ in range(DRAWS_MAX):
             if peer not in self.loggers:
                 break
