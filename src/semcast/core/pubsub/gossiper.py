@@ -33,9 +33,11 @@ from semcast.terms.pubsub import (
 
 
 class AckSource(Protocol):
-    """What a member may say that it has: a subscriber's reception, or a logger's log."""
+    """What a member may say that it has: a subscriber's reception, or a logger's log as well."""
 
-    tracker: SeqTracker
+    @property
+    def tracker(self) -> SeqTracker:
+        """What it has of every stream."""
 
     @property
     def is_complete(self) -> bool:

@@ -6,7 +6,7 @@ still lacks it is told.  A request for a purged message is answered by one datag
 message of its item and the notice, so nobody holds a notice without the last word.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from semcast.core.pubsub.collector import Collector
@@ -19,12 +19,11 @@ from semcast.core.pubsub.repair_sending import (
     multicast_repair,
     send_repair,
 )
-from semcast.core.pubsub.seq_tracker import SeqTracker
 from semcast.core.pubsub.storage import Storage
 from semcast.core.span_set import SpanSet, spans_of
 from semcast.terms.effects import Effects
 from semcast.terms.events import AGE, RECLAIM, Event
-from semcast.terms.ids import NEVER, SEQ_MAX, Rank, Seq, Span
+from semcast.terms.ids import NEVER, Rank, Seq, Span
 from semcast.terms.messages import DataMessage, PurgeNotice
 from semcast.terms.pubsub import (
     SPANS_MAX,
@@ -277,17 +276,15 @@ class Logger:
         for sender, seq in aged.items():
             self._reclaim(sender, seq, AGE, out)
 
-    def collect(self, subscribed: SeqTracker, out: Effects) -> None:
-        """Reclaim what everyone has, and so have the other loggers [RPB §5.2] and the subscriber
-        of the same process."""
+    def collect(self, acked_upto: Callable[[Rank], Seq], out: Effects) -> None:
+        """Reclaim what everyone has, this process up to `acked_upto` and the other loggers among
+        them [RPB §5.2]."""
         if not self.log.is_complete:
             return
         for sender in self.collector.take_changed(self.log.tracker.streams):
             if sender in self.log.tracker.streams:
-                stream = subscribed.streams.get(sender)
-                settled = SEQ_MAX if stream is None else stream.frontier
-                own = min(self.log.acked_upto(sender), settled)
-                self._reclaim(sender, self.collector.collectable(sender, own), "", out)
+                upto = self.collector.collectable(sender, acked_upto(sender))
+                self._reclaim(sender, upto, "", out)
 
     def _reclaim(self, sender: Rank, upto: Seq, reason: str, out: Effects) -> None:
         if self.log.reclaim(sender, upto):

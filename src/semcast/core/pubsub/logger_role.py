@@ -8,6 +8,7 @@ from semcast.core.pubsub.logger import Logger
 from semcast.core.pubsub.member_table import MemberTable
 from semcast.core.pubsub.message_log import MessageLog
 from semcast.core.pubsub.publisher import Publisher
+from semcast.core.pubsub.seq_tracker import SeqTracker
 from semcast.core.pubsub.storage import RestoredState
 from semcast.core.pubsub.subscriber_delivery import SubscriberDelivery
 from semcast.core.span_set import first_spans
@@ -26,8 +27,9 @@ from semcast.terms.records import Records
 class LoggerRole:
     """One life of a logger.  It counts from the start, unless it lost what an earlier life kept.
 
-    `delivery` is that of the same process: it gets from the log what it had no room for at first,
-    and the log keeps it until then.
+    `delivery` is that of the same process: it gets from the log what it had no room for at first.
+    What both have is claimed, so all loggers keep a message until then; an `Ack` speaks of the log
+    alone, so no publisher waits for a subscriber.
     """
 
     def __init__(
@@ -61,6 +63,25 @@ class LoggerRole:
 
     def __repr__(self) -> str:
         return f"LoggerRole({self.logger}, {self.resync})"
+
+    @property
+    def tracker(self) -> SeqTracker:
+        """What the log has of every stream."""
+        return self.log.tracker
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the logger counts."""
+        return self.log.is_complete
+
+    def acked_upto(self, sender: Rank) -> Seq:
+        """Up to where the log has everything on disk, and the own subscriber has it, too."""
+        logged, stream = self.log.acked_upto(sender), self.delivery.tracker.streams.get(sender)
+        return logged if stream is None else min(logged, stream.frontier)
+
+    def not_fully_acked(self) -> dict[Rank, None]:
+        """The streams that it does not claim up to their last number."""
+        return self.log.not_fully_acked() | self.delivery.tracker.gaps
 
     @property
     def last_seqs(self) -> dict[Rank, Seq]:
@@ -100,7 +121,7 @@ class LoggerRole:
             self.round_at = now + self.round_s
             self.logger.request_counts.on_round()
             self.refill_delivery(now, out)
-            self.logger.collect(self.delivery.tracker, out)
+            self.logger.collect(self.acked_upto, out)
 
     def refill_delivery(self, now: float, out: Effects) -> None:
         """Ask the log for what the own subscriber had no room for before, and has now."""

@@ -94,7 +94,7 @@ class Participant(Machine):
         if pid in self.loggers:
             own = self.publisher, self.roster, self.delivery
             self.logger_role = LoggerRole(*own, records, left, now)
-        account = self.delivery if self.logger_role is None else self.logger_role.log
+        account = self.delivery if self.logger_role is None else self.logger_role
         self.tracker = account.tracker
         self.membership = JoinProtocol(recipe, pid, self.roster, self.tracker, storage, rng, inc)
         self.selection = TargetSelection(recipe, self.roster, rng)

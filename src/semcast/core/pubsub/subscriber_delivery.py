@@ -43,7 +43,6 @@ class SubscriberDelivery:
         self.recovery = recipe.recovery
         self.in_order = recipe.order == "fifo"
         self.held_max = recipe.buffer
-        self.has_log = pid in recipe.logger_pids
         self.readiness = 0  # how many more messages the application can take
         self.queue: deque[tuple[DataMessage, Rank]] = deque()  # for it, and from whom they came
         self.refused: dict[Rank, None] = {}  # streams of which there was no room for something
@@ -88,10 +87,7 @@ class SubscriberDelivery:
         if is_full and not self._is_needed(sender, seq):
             self.tracker.learn_last(sender, seq)
             self.refused[sender] = None
-            if self.has_log:
-                self._record_receipt(message, source, out)  # It waits there.
-            else:
-                self._discard(message, "full", source, out)
+            self._discard(message, "full", source, out)
             return False
         if not self.tracker.receive(sender, seq):
             self._discard(message, "duplicate", source, out)

@@ -136,9 +136,12 @@ def draw_disks(case: AnyCase, rng: Random) -> AnyCase:
 
 
 def draw_slow_subscribers(case: AnyCase, rng: Random) -> AnyCase:
-    """In half of the cases the applications of some subscribers take their time."""
+    """In half of the cases the applications of some subscribers take their time; where loggers
+    subscribe, most of theirs do."""
     share = rng.choice((0.0, 0.4))
-    slow = [p for p in range(case.processes) if p not in case.more.silent and rng.random() < share]
+    loggers, silent = case.recipe.logger_pids, case.more.silent
+    subscribers = [pid for pid in range(case.processes) if pid not in silent]
+    slow = [pid for pid in subscribers if rng.random() < (0.7 if pid in loggers else share)]
     return replace(
         case,
         service_s={pid: rng.choice((0.001, 0.005, 0.015)) for pid in slow},

@@ -333,15 +333,15 @@ def cursor_beyond_the_queue(original: Any) -> Callable[..., Any]:
 
 
 @MUTANTS.add(
-    "reclaim-before-own-delivery", Logger, "collect", scenario="slow-logger", swarm="rpbcast"
+    "claim-before-own-delivery", LoggerRole, "acked_upto", scenario="slow-logger", swarm="rpbcast"
 )
-def reclaim_before_own_delivery(original: Any) -> Callable[..., Any]:
-    """A logger reclaims what its own subscriber had no room for yet."""
+def claim_before_own_delivery(original: Any) -> Callable[..., Any]:
+    """A logger claims, and reclaims, what its own subscriber had no room for yet."""
 
-    def collect(self: Logger, subscribed: SeqTracker, out: Effects) -> None:
-        original(self, SeqTracker(), out)
+    def acked_upto(self: LoggerRole, sender: Rank) -> Seq:
+        return self.log.acked_upto(sender)
 
-    return collect
+    return acked_upto
 
 
 @MUTANTS.add(
