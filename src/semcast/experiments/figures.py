@@ -10,8 +10,7 @@ import csv
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypedDict
 
@@ -30,7 +29,7 @@ from semcast.experiments.experiment import Row, Value
 from semcast.experiments.figure import LIVE, Curve, Figure, Panel, PaperValue
 from semcast.experiments.point import Point, run_point
 from semcast.experiments.registry import experiment
-from semcast.sim.swarm import ignore_interrupts
+from semcast.sim.swarm import worker_pool
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.traces.files import new_file
 
@@ -212,17 +211,13 @@ def _run_all(
     if simulate is not None:
         simulated = [point for point in wanted if not point.is_live]
         rows |= simulate(simulated, lambda done, _, point: tell(done, len(wanted), point))
-    pool = ProcessPoolExecutor(jobs, initializer=ignore_interrupts) if jobs > 1 else None
-    try:
+    with worker_pool(jobs) if jobs > 1 else nullcontext() as pool:
         for is_live in (False, True):
             part = [point for point in wanted if point.is_live == is_live and point not in rows]
             found = pool.map(run_point, part) if pool else map(run_point, part)
             for point, row in zip(part, found, strict=True):
                 rows[point] = row
                 tell(len(rows), len(wanted), str(point))
-    finally:
-        if pool:
-            pool.shutdown(cancel_futures=True)
     return rows
 
 

@@ -169,18 +169,28 @@ def swarm(
         _gather(map(one, seeds), summary, mutant, until_caught, on_progress)
         busy = 1
     else:
-        # Ctrl-C reaches every process; only this one answers it, and ends the others.
-        with ProcessPoolExecutor(jobs, initializer=ignore_interrupts) as pool:
+        with worker_pool(jobs) as pool:
             outcomes = pool.map(one, seeds, chunksize=CHUNK)
             _gather(outcomes, summary, mutant, until_caught, on_progress)
-            pool.shutdown(cancel_futures=True)
         busy = jobs
     summary.not_exercised = sorted(name for name, n in summary.obligations.items() if not n)
     summary.events_per_second = round(summary.events / (perf_counter() - started) / busy)
     return summary
 
 
-def ignore_interrupts() -> None:
+@contextmanager
+def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that do what the block asks for.  When it ends they finish what they are at, and
+    begin nothing more.  Ctrl-C reaches every process; only this one answers it.
+    """
+    with ProcessPoolExecutor(jobs, initializer=_ignore_interrupts) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
     """Leave Ctrl-C to the process that started this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
