@@ -170,11 +170,18 @@ def test_a_java_without_an_archive_of_its_own_gets_one(installed, java_writes):
         '#!/bin/sh\nfor each do case $each in *File=*) echo base >"${each#*=}";; esac; done\n'
     )
     folder = make_archive()
-    assert (folder / CLASSES).read_text() == f"classes of ['{BASE}']"
-    assert shlex.split(java_options())[-1].endswith(f"{BASE}:{folder / CLASSES}")
+    base = folder.with_name(f"{folder.name}.{BASE}")
+    assert (folder / CLASSES).read_text() == f"classes of ['{base.name}']"
+    assert shlex.split(java_options())[-1].endswith(f"={base}:{folder / CLASSES}")
+    make_archive()
+    assert {each.name for each in archives_folder().iterdir()} == {folder.name, base.name}
+    assert find_archive() == folder
+    base.write_text("another")
+    assert find_archive() is None
     (installed / "jdk" / "bin" / "java").write_text("#!/bin/sh\necho no room; exit 1\n")
     with pytest.raises(ConfigError, match="cannot make one: no room"):
         make_archive()
+    assert not base.exists()
 
 
 def test_java_ignores_a_damaged_archive_without_a_word(tmp_path):

@@ -58,16 +58,27 @@ def make_archive(tell: Callable[[str], None] = lambda line: None) -> Path:
         raise ConfigError("archive: there is no Spark here; pip install 'semcast[spark]'")
     archives = archives_folder()
     archives.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=archives) as name:
-        whole = Path(name, installed.folder.name)
-        whole.mkdir()
-        base = [] if installed.has_base else [_make_base(installed, whole / BASE)]
-        tell("starting Spark")
-        _archive_classes(Path(name), base, whole / CLASSES, tell)
-        (whole / FACTS).write_text(json.dumps(facts_of(installed, whole)))
-        _remove_old(installed)
-        os.replace(whole, installed.folder)
+    installed.base.unlink(missing_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=archives) as name:
+            _make_in(Path(name), installed, tell)
+    except BaseException:
+        installed.base.unlink(missing_ok=True)
+        raise
     return installed.folder
+
+
+def _make_in(work: Path, installed: SparkInstallation, tell: Callable[[str], None]) -> None:
+    whole = work / installed.folder.name
+    whole.mkdir()
+    if not installed.has_base:
+        os.replace(_make_base(installed, work / BASE), installed.base)
+    tell("starting Spark")
+    base = [] if installed.has_base else [installed.base]
+    _archive_classes(work, base, whole / CLASSES, tell)
+    (whole / FACTS).write_text(json.dumps(facts_of(installed, whole)))
+    _remove_old(installed)
+    os.replace(whole, installed.folder)
 
 
 def _make_base(installed: SparkInstallation, path: Path) -> Path:
@@ -114,6 +125,10 @@ def _use_all(spark: SparkSession, work: Path, tell: Callable[[str], None]) -> No
 def _remove_old(installed: SparkInstallation) -> None:
     """Remove archives of this Spark, of those that are gone, and what was never finished."""
     for folder in archives_folder().iterdir():
+        if folder.name.endswith(BASE):
+            if folder != installed.base and not folder.with_suffix("").with_suffix("").exists():
+                folder.unlink(missing_ok=True)
+            continue
         if folder.name.startswith(UNFINISHED):
             is_old = time() - folder.stat().st_mtime > _ABANDONED_S
         else:

@@ -44,6 +44,12 @@ class SparkInstallation:
         return archives_folder() / name
 
     @property
+    def base(self) -> Path:
+        """Where the archive of Java's own classes is, if this Java comes without one.  The other
+        archive names this place, so it is not in a folder that gets its name later."""
+        return self.folder.with_name(f"{self.folder.name}.{BASE}")
+
+    @property
     def has_base(self) -> bool:
         """Whether this Java comes with an archive of its own classes."""
         return (self.java.parents[1] / "lib" / "server" / CLASSES).exists()
@@ -89,7 +95,7 @@ def find_archive() -> Path | None:
 
 def facts_of(installed: SparkInstallation, folder: Path) -> dict[str, object]:
     """What an archive was made from, and what its files look like."""
-    files = [folder / name for name in (BASE, CLASSES) if (folder / name).exists()]
+    files = [*([] if installed.has_base else [installed.base]), folder / CLASSES]
     return {
         "java": str(installed.java),
         "jars": str(installed.jars),
@@ -104,7 +110,8 @@ def java_options() -> str:
     folder = find_archive()
     if folder is None:
         return ""
-    files = [folder / name for name in (BASE, CLASSES) if (folder / name).exists()]
+    base = folder.with_name(f"{folder.name}.{BASE}")
+    files = [*([base] if base.exists() else []), folder / CLASSES]
     return f"{QUIET} -XX:+VerifySharedSpaces {shared_archive(*files)}"
 
 
