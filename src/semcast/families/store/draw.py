@@ -32,6 +32,7 @@ from semcast.faults import (
     Fault,
     LateJoin,
     Latency,
+    OneWayCut,
     Partition,
     Uniform,
 )
@@ -118,12 +119,15 @@ def draw_lost_witness(phase_s: float, rng: Random) -> Iterator[Fault]:
 
 
 def draw_long_minority(servers: int, size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
-    """A minority is cut off with most clients; when it meets the others, these clients are cut
-    off."""
-    start = rng.uniform(0.15, phase_s / 2)
-    middle = start + rng.uniform(0.2, 0.35)
+    """Most clients are with a minority, which is cut off; when it meets the others, these clients
+    are cut off."""
+    start = rng.uniform(0.3, 0.3 + phase_s / 2)
+    middle = start + rng.uniform(0.2, 0.5)
     minority = rng.sample(range(servers), (servers - 1) // 2)
     clients = range(servers + 1, size)
+    for client in clients:
+        for server in set(range(servers)) - set(minority):
+            yield OneWayCut(0.05, middle + 0.3, client, server)
     yield Partition(start, middle, ((*minority, *clients),))
     if clients:
         yield Partition(middle, middle + 0.3, (tuple(clients),))
