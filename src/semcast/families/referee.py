@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from semcast.families.case import AnyCase
 from semcast.families.family import find
 from semcast.specs.channel import UnreliableChannel
-from semcast.specs.monitors import Monitors
+from semcast.specs.monitors import PARAMETERS, Monitors
 from semcast.specs.violations import Violation, ViolationLog
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.events import CRASH, Event
@@ -80,7 +80,6 @@ class Referee:
     def __init__(self, case: AnyCase) -> None:
         recipe = case.recipe
         self.case = case
-        names = ("copies", "recovery", "servers", "quorum_sets")
         self.monitors = Monitors(
             recipe.protocol,
             recipe.order,
@@ -88,7 +87,7 @@ class Referee:
             f=getattr(recipe, "f", 0),
             n=case.processes,
             parameters={
-                name: str(getattr(recipe, name)) for name in names if hasattr(recipe, name)
+                name: str(getattr(recipe, name)) for name in PARAMETERS if hasattr(recipe, name)
             },
             promises=find(recipe.protocol).promises(recipe.protocol, recipe.order),
         )

@@ -78,7 +78,7 @@ class StoreDesk:
         self.replica.raise_safe(line.last, line.level)
         for pending in new:
             note = UPDATE if pending.is_update else QUERY
-            if pending.body:  # The others open sessions.
+            if pending.body and out.events is not None:  # The others open sessions.
                 about = {"note": note, "version": line.last}
                 self._record(REQUEST, line.client, pending.number, out, **about)
             if len(pending.body) + ENTRY_BYTES > self.request_bytes:
@@ -110,8 +110,9 @@ class StoreDesk:
     ) -> None:
         self.lines.answer(line, pending, answer)
         line.last, line.level = max(line.last, answer.index), max(line.level, self.replica.level)
-        self.asking[line.client] = None
-        if not pending.body or answer.status == FORGOTTEN:
+        if line.pending:
+            self.asking[line.client] = None
+        if out.events is None or not pending.body or answer.status == FORGOTTEN:
             return
         number, digest = answer.number, digest_of(answer.body)
         self._record(REPLY, line.client, number, out, version=answer.index, digest=digest)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from semcast.families.case import AnyCase, CaseOutcome
 from semcast.sim.swarm import chosen, draw, replay_line, run_seed
+from semcast.specs.monitors import PARAMETERS
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, Event
 from semcast.traces.arrow import pyarrow
@@ -78,7 +79,7 @@ class SwarmRecorder:
         broken = {violation.partition(":")[0] for violation in outcome.violations}
         replay = replay_line(self._protocol, self._mutant, case.seed, self._order)
         parameters = {"skew_ms": "0", "replay": replay}
-        for name in ("copies", "recovery"):
+        for name in PARAMETERS:
             if hasattr(recipe, name):
                 parameters[name] = str(getattr(recipe, name))
         if self._mutant is not None:

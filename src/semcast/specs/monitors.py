@@ -37,6 +37,7 @@ __all__ = ["REPLICATED", "Monitors", "Violation"]
 
 REPLICATED: Final = frozenset({"s-rm", "rm"})
 FIXED_SERVERS: Final = frozenset({"replicated-data"})  # Primary is who has a majority of them.
+PARAMETERS: Final = ("copies", "recovery", "servers", "quorum_sets")  # of a recipe, for a run
 AT_LEAST_ONCE: Final = "at-least-once"
 
 Table: TypeAlias = dict[str, tuple[EventHandler, ...]]  # by kind of event, who sees it

@@ -43,7 +43,7 @@ FAMILIES = {
     "partitionable views": Family(
         partial(views.drawn, "vs", "replicated-data"),
         views.NAMES_PARTITIONABLE,
-        ("vs",),
+        ("vs", "replicated-data"),
         ("vs", "replicated-data"),
     ),
     "loggers": Family(
@@ -55,7 +55,7 @@ FAMILIES = {
     "services": Family(
         services.drawn,
         services.NAMES,
-        ("primary-backup",),
+        ("primary-backup", "replicated-data"),
         ("primary-backup", "replicated-data"),
     ),
 }

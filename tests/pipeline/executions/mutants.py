@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from semcast.pipeline.check.properties import PROPERTIES
 from semcast.sim.run import run
 from semcast.sim.swarm import mutants, mutated, scenarios
+from semcast.specs.monitors import PARAMETERS
 from semcast.terms.events import CRASH, RECOVER, Event
 
 from .execution import Execution
@@ -39,7 +40,7 @@ def recorded(scenario: str, mutant: str | None) -> Simulated:
     with mutated(mutant):
         violations = run(case, events.append).violations
     recipe = case.recipe
-    told = ((name, getattr(recipe, name, None)) for name in ("copies", "recovery"))
+    told = ((name, getattr(recipe, name, None)) for name in PARAMETERS)
     return Simulated(
         recipe.protocol,
         recipe.order,

@@ -10,6 +10,7 @@ views [VSD §1].
 """
 
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -130,15 +131,28 @@ def sending_view_delivery(trace: TraceTables) -> DataFrame:
     return violations(rows, "sending_view_delivery", what, F.col("first"), F.col("this"))
 
 
+_QUORUMS: Final = """
+    transform(
+        filter(split(coalesce(parameters['quorum_sets'], ''), ','), each -> trim(each) != ''),
+        each -> transform(split(trim(each), ' +'), pid -> try_cast(pid as int))
+    )
+"""
+
+
 def primary_order(trace: TraceTables) -> DataFrame:
     """The primary views are one sequence: each has a majority of the members of the one before
     it, of which those count too who asked to leave; or, with a fixed number of servers, a majority
-    of them."""
+    of them, or one of the quorums if there are any."""
     name, is_fixed = "primary_order", F.col("protocol").isin(*FIXED_SERVERS)
     servers = F.coalesce(F.expr("try_cast(parameters['servers'] as int)"), F.size("pids"))
-    runs = with_processes(trace).select("run_id", F.when(is_fixed, servers).alias("servers"))
+    quorums = F.expr(_QUORUMS).alias("quorums")
+    fixed = F.when(is_fixed, servers).alias("servers")
+    runs = with_processes(trace).select("run_id", fixed, quorums)
     views = _primary_views(trace).join(F.broadcast(runs), "run_id")
-    few = views.where(2 * F.size(F.array_distinct("members")) <= F.col("servers"))
+    is_minority = 2 * F.size(F.array_distinct("members")) <= F.col("servers")
+    has_quorum = F.exists("quorums", lambda quorum: F.size(F.array_except(quorum, "members")) == 0)
+    is_few = F.when(F.size("quorums") > 0, ~has_quorum).otherwise(is_minority)
+    few = views.where(F.col("servers").isNotNull() & is_few)
     apart = views.where("servers is null and before is not null and 2 * shared <= of")
     has = F.size(F.array_distinct("members"))
     how_few = F.format_string("primary view %d has %d of all %d servers", "view", has, "servers")
