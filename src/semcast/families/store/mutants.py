@@ -1,6 +1,6 @@
 """Deliberately broken servers of the store: what is easily got wrong."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 from semcast.families.testing import MutantTable
@@ -43,18 +43,6 @@ def every_view_is_primary(original: Any) -> Callable[..., Any]:
         return bool(pids)
 
     return has_quorum
-
-
-@MUTANTS.add(
-    "longer-history-wins", Exchange, "_most_expert", scenario="long-minority", swarm=REPLICATED_DATA
-)
-def longer_history_wins(original: Any) -> Callable[..., Any]:
-    """Components that merge take the longest history, whatever its level."""
-
-    def most_expert(self: Exchange, lives: Sequence[Incarnation]) -> Incarnation:
-        return max(lives, key=lambda life: self.found[life.pid].length)
-
-    return most_expert
 
 
 @MUTANTS.add(
