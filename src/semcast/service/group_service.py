@@ -67,9 +67,9 @@ class GroupService(Machine):
         `flushes`: all that arrived has been handled, so nothing waits for company any more.
         """
         while True:
-            self._take(mark, now, out)
+            taken_upto = self._take(mark, now, out)
             self._work(now, out)
-            mark = mark._replace(outputs=len(out.outputs), events=len(out.events or ()))
+            mark = mark._replace(outputs=taken_upto, events=len(out.events or ()))
             waits = self._multicast(now, out, flushes=flushes)
             if flushes:
                 self.group.on_idle(now, out)
@@ -81,9 +81,10 @@ class GroupService(Machine):
         out.send = mark.send
         self.to_send.clear()
 
-    def _take(self, mark: Mark, now: float, out: Effects) -> None:
+    def _take(self, mark: Mark, now: float, out: Effects) -> int:
         """Handle the outputs of the group; own events go between the events of the group.  The
-        outputs stay where they are: the group counts nothing as delivered before the next input."""
+        outputs stay where they are: the group counts nothing as delivered before the next input.
+        Returns where those begin that came meanwhile."""
         outputs = out.outputs[mark.outputs :]
         above: list[Output] = []
         later = EventCursor(out, mark.events)
@@ -98,8 +99,9 @@ class GroupService(Machine):
                 self._on_confirmed(output)
             if not isinstance(output, Room):
                 above.append(output)
-        out.outputs[mark.outputs :] = above
+        out.outputs[mark.outputs : mark.outputs + len(outputs)] = above
         later.pass_rest()
+        return mark.outputs + len(above)
 
     @abstractmethod
     def _on_delivery(self, delivery: Delivery, now: float, out: Effects) -> None:

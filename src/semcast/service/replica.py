@@ -23,8 +23,8 @@ from typing import Any, Final
 import msgspec
 
 from semcast.core.views.member import ViewMember
-from semcast.service.event_cursor import EventCursor, Mark
 from semcast.service.executor import Executor, Service
+from semcast.service.group_service import GroupService
 from semcast.service.recipe import ServiceRecipe
 from semcast.service.replaced_requests import ReplacedRequests
 from semcast.service.replica_state import (
@@ -38,9 +38,9 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
 from semcast.terms.events import EXECUTE, REPLY, UPDATE, Event
 from semcast.terms.ids import NEVER, SEQ_MAX, Incarnation, Pid, Seq
-from semcast.terms.machine import Command, LeaveGroup, Machine, Status, SupplyState
+from semcast.terms.machine import Command, LeaveGroup, Status, SupplyState
 from semcast.terms.messages import DataMessage, Update
-from semcast.terms.outputs import Delivery, Installed, Output, Room
+from semcast.terms.outputs import Delivery, Installed
 from semcast.terms.service import (
     BACKUP,
     DONE,
@@ -51,7 +51,6 @@ from semcast.terms.service import (
     AskApplied,
     Reply,
     Request,
-    ServiceDatagram,
 )
 from semcast.terms.views import MEMBER, NO_VIEW, Stamped
 
@@ -68,7 +67,7 @@ class PendingReply(msgspec.Struct):
     version: int = 0  # once it is applied here
 
 
-class Replica(Machine):
+class Replica(GroupService):
     """Lives as long as one incarnation of the process.  `view` is the one its state is in."""
 
     def __init__(
@@ -76,14 +75,13 @@ class Replica(Machine):
     ) -> None:
         self.recipe = recipe
         self.life = life
-        self.group = ViewMember(recipe.group, life, rng, now)
+        super().__init__(ViewMember(recipe.group, life, rng, now))
         self.state = ReplicaState(recipe)
         message_bytes = recipe.group.recipe_of(1).message_bytes
         self.executor = Executor(service, self.state.items, message_bytes, recipe.packs_updates)
         self.view = NO_VIEW
         self.primary: Incarnation | None = None
         self.is_leaving = False
-        self.to_send: list[tuple[Sequence[Pid], ServiceDatagram]] = []
         # At a backup: the last fin of the view that it applied, and whether to say so.
         self.applied: Seq = 0
         self.owes_answer = False
@@ -99,17 +97,11 @@ class Replica(Machine):
         self.executed_at = now
         self.ask_at = NEVER
         self.ask_s = recipe.retry_s  # after which backups are asked again
-        self.flush_at = NEVER  # when updates have waited long enough for those of other requests
-        self.deadline = self.group.deadline
+        self.is_unflushed = False  # the group may hold updates back for company
 
     def __repr__(self) -> str:
         role = "primary" if self.is_primary else "backup"
         return f"Replica({self.life}, {role}, version={self.state.version}, {self.group})"
-
-    @property
-    def sent(self) -> Seq:
-        """The number of the last update or *fin*."""
-        return self.group.sent
 
     @property
     def is_primary(self) -> bool:
@@ -130,7 +122,6 @@ class Replica(Machine):
                 of_group.append(datagram)
             elif isinstance(datagram, Request):
                 self._on_request(source, datagram, out)
-                self.flush_at = now  # Others may have come with it: they are executed together.
             elif isinstance(datagram, Applied):
                 self._on_applied(source, datagram)
             elif isinstance(datagram, AskApplied):
@@ -140,34 +131,10 @@ class Replica(Machine):
             self.group.on_datagrams(source, of_group, now, out)
         self._settle(mark, now, out)
 
-    def on_ready(self, count: int, now: float, out: Effects) -> None:
-        """The application can take `count` more updates, or fewer if that is below 0."""
-        mark = self._begin(out)
-        self.group.on_ready(count, now, out)
-        self._settle(mark, now, out)
-
-    def on_idle(self, now: float, out: Effects) -> None:
-        """The event loop has turned."""
-        mark = self._begin(out)
-        self._settle(mark, now, out, flushes=True)
-
-    def on_time(self, now: float, out: Effects) -> None:
-        """Time has passed."""
-        mark = self._begin(out)
-        if now >= self.group.deadline:
-            self.group.on_time(now, out)
-        if now >= self.ask_at:
-            self._ask()
-            self.ask_at = now + self.ask_s
-            self.ask_s = min(2 * self.ask_s, self.recipe.retry_max_s)
-        self._settle(mark, now, out, flushes=True)
-
     def on_command(self, command: Command, now: float, out: Effects) -> None:
         """Found the group, or leave it."""
-        mark = self._begin(out)
         self.is_leaving |= isinstance(command, LeaveGroup)
-        self.group.on_command(command, now, out)
-        self._settle(mark, now, out)
+        super().on_command(command, now, out)
 
     def status(self, now: float) -> Status:
         """How its group is doing, and who is primary in the view that it has entered."""
@@ -203,7 +170,7 @@ class Replica(Machine):
             while self.waiting and not self.is_leaving and len(self.unsent) < UNSENT_MAX:
                 client = next(iter(self.waiting))
                 self._execute(*self.waiting.pop(client), now)
-            if not self.unsent or not self._multicast(now, out):
+            if not self.unsent or not self._submit(now, out):
                 return
 
     def _execute(self, request: Request, source: Pid, now: float) -> None:
@@ -227,12 +194,21 @@ class Replica(Machine):
             queue.append(pending)
         self.in_progress[client] = pending
 
-    def _multicast(self, now: float, out: Effects) -> bool:
+    def _multicast(self, now: float, out: Effects, *, flushes: bool) -> bool:
+        """Execute requests that came together as one batch; go on with what there was no room
+        for."""
+        if flushes or self.unsent:
+            self._serve(now, out)
+        self.is_unflushed = self.is_unflushed and not flushes
+        return not flushes and (self.is_unflushed or bool(self.waiting))
+
+    def _submit(self, now: float, out: Effects) -> bool:
         """Multicast what requests have written; returns whether the group took all of it."""
         accepted = self.group.submit(list(self.unsent), now, out)
         for seq in range(self.group.sent - accepted + 1, self.group.sent + 1):
             if self.unsent.popleft().item is None:
                 self.unnumbered.popleft().seq = seq
+        self.is_unflushed |= accepted > 0
         self.ask_at = min(self.ask_at, now + self.ask_s)
         return not self.unsent
 
@@ -282,54 +258,25 @@ class Replica(Machine):
 
     # What the group delivers
 
-    def _begin(self, out: Effects) -> Mark:
-        """Before the group gets an input: hide what `out` has to send, or the group would stamp
-        it as its own."""
-        before, out.send = out.send, []
-        return Mark(before, len(out.outputs), len(out.events or ()))
+    def _work(self, now: float, out: Effects) -> None:
+        self._complete(out)
 
-    def _settle(self, mark: Mark, now: float, out: Effects, *, flushes: bool = False) -> None:
-        """Take what the group had to say, and do what can be done now.  `flushes`: all that
-        arrived has been handled, so updates wait for no others."""
-        above: list[Output] = []
-        while True:
-            self._take(mark, above, now, out)
-            self._complete(out)
-            mark = mark._replace(events=len(out.events or ()))
-            if flushes or self.unsent:
-                self._serve(now, out)
-            if flushes:
-                self.flush_at = NEVER
-                self.group.on_idle(now, out)
-            if len(out.outputs) == mark.outputs:
-                break
-        out.outputs += above
+    def _finish(self, now: float, out: Effects) -> None:
+        """Ask backups that are silent, or acknowledge to the primary; set the timer."""
+        if now >= self.ask_at:
+            self._ask()
+            self.ask_at = now + self.ask_s
+            self.ask_s = min(2 * self.ask_s, self.recipe.retry_max_s)
         if self.owes_answer and self.primary is not None and not self.is_primary:
             view = self.view
             applied = Applied(view.lineage, view.id, self.life.inc, self.applied)
             self.to_send.append(((self.primary.pid,), applied))
         self.owes_answer = False
-        mark.send.extend((*out.send, *self.to_send))
-        out.send = mark.send
-        self.to_send.clear()
         self.deadline = min(self.group.deadline, self.ask_at, self.flush_at)
 
-    def _take(self, mark: Mark, above: list[Output], now: float, out: Effects) -> None:
-        """Handle the outputs of the group; own events go between the events of the group."""
-        outputs = out.outputs[mark.outputs :]
-        del out.outputs[mark.outputs :]
-        later = EventCursor(out, mark.events)
-        for output in outputs:
-            if isinstance(output, Delivery):
-                later.pass_delivery(output)
-                for message in output.run.messages():
-                    self._deliver(message, out)
-            elif isinstance(output, Installed):
-                self._install(output, later.pass_install(output), now, out)
-                output = Installed(output.view, None, wants_state=False)
-            if not isinstance(output, Room):
-                above.append(output)
-        later.pass_rest()
+    def _on_delivery(self, delivery: Delivery, now: float, out: Effects) -> None:
+        for message in delivery.run.messages():
+            self._deliver(message, out)
 
     def _deliver(self, message: DataMessage, out: Effects) -> None:
         """Lines 14 to 21, which the primary carries out, too."""
@@ -354,7 +301,9 @@ class Replica(Machine):
         if not self.unapplied:
             self.executor.items.catch_up()
 
-    def _install(self, installed: Installed, event: Event | None, now: float, out: Effects) -> None:
+    def _on_install(
+        self, installed: Installed, event: Event | None, now: float, out: Effects
+    ) -> None:
         """Enter a view: answer what was finished in the view before, forget the rest."""
         if installed.state is not None:
             before = self.state.restore(installed.state)
@@ -366,7 +315,6 @@ class Replica(Machine):
         if not self.is_primary:
             self.waiting.clear()
         self.executed_at = now
-        self.flush_at = now  # for requests that have waited for a view
         if event is not None:
             event.version, event.digest = self.state.version, self.state.digest()
         if installed.wants_state:
