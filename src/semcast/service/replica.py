@@ -98,6 +98,7 @@ class Replica(GroupService):
         self.ask_at = NEVER
         self.ask_s = recipe.retry_s  # after which backups are asked again
         self.is_unflushed = False  # the group may hold updates back for company
+        self.is_held_up = False  # there was no room for all updates
 
     def __repr__(self) -> str:
         role = "primary" if self.is_primary else "backup"
@@ -204,13 +205,25 @@ class Replica(GroupService):
 
     def _submit(self, now: float, out: Effects) -> bool:
         """Multicast what requests have written; returns whether the group took all of it."""
-        accepted = self.group.submit(list(self.unsent), now, out)
+        updates = self._next_request() if self.is_held_up else list(self.unsent)
+        accepted = self.group.submit(updates, now, out)
+        self.is_held_up = accepted < len(updates)
         for seq in range(self.group.sent - accepted + 1, self.group.sent + 1):
             if self.unsent.popleft().item is None:
                 self.unnumbered.popleft().seq = seq
         self.is_unflushed |= accepted > 0
         self.ask_at = min(self.ask_at, now + self.ask_s)
-        return not self.unsent
+        return not self.is_held_up
+
+    def _next_request(self) -> list[Update]:
+        """The rest of one request.  While there is no room for all, requests are offered one by
+        one: under overflow "exclude" the group counts how long a sender has offered too much."""
+        updates = []
+        for update in self.unsent:
+            updates.append(update)
+            if update.item is None:
+                break
+        return updates
 
     # Acknowledgements
 
@@ -325,6 +338,7 @@ class Replica(GroupService):
         """All survivors have applied the same requests of the view, and none of the others."""
         self.state.drop_gathered()
         self.unsent.clear()
+        self.is_held_up = False
         self.replaced.clear()
         for pending in self.pending:
             if pending.version:

@@ -142,8 +142,8 @@ class ViewMember(Machine):
                 accepted = self.members[-1].submit(updates, now, out)
             else:
                 self.is_refused = True
-            since = NEVER if accepted else self.stuck_since  # Who gets on is not held up.
-            self.stuck_since = min(since, now) if accepted < len(updates) else since
+            is_stuck = accepted < len(updates)
+            self.stuck_since = min(self.stuck_since, now) if is_stuck else NEVER
         finally:  # What was due before an error still leaves, stamped.
             self._settle(now, out)
         return accepted

@@ -25,9 +25,8 @@ class ViewRecipe:
     A member that was silent for `timeout_s` is suspected; the timeout adapts upwards, to
     `timeout_max_s` at the most.  A coordinator that waits longer than `patience_s` for an answer
     goes on without it.  An order message waits until all have reported the one before, `order_s` at
-    the most.  Under overflow "exclude", a member that holds up a full buffer, so that it takes
-    nothing for `exclude_after_s`, is put out.  `multicast` has settings of `Recipe`, for every
-    view.
+    the most.  Under overflow "exclude", a member that holds up a full buffer for `exclude_after_s`
+    is put out.  `multicast` has settings of `Recipe`, for every view.
     """
 
     protocol: str = "s-vsm"
