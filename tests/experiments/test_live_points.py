@@ -149,7 +149,7 @@ def test_every_live_curve_stands_beside_a_simulated_one(name: str) -> None:
 
 
 def test_figures_without_live_points_say_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="live: only perturbed, slow-receiver, game can run live"):
+    with pytest.raises(ConfigError, match="live: only perturbed, slow-receiver, game, primary"):
         render(["stock"], tmp_path, live=True)
 
 

@@ -12,6 +12,7 @@ from semcast.families.fixed import FIXED
 from semcast.terms.errors import ConfigError
 from semcast.terms.ids import Incarnation
 from semcast.terms.messages import Data
+from semcast.terms.records import Records
 from semcast.terms.views import Stamped
 from semcast.wire import GROUP_CODEC, PUBSUB_CODEC, VIEW_CODEC, Codec
 
@@ -43,7 +44,7 @@ def test_every_protocol_is_found_and_makes_a_machine() -> None:
         family = find(protocol)
         order = "total" if protocol == "vs" else family.orders[0]
         recipe = family.recipe(protocol=protocol, order=order, **recipes[family.name])
-        machine = family.machine(recipe, Incarnation(1, 1), Random(0), 0.0, ())
+        machine = family.machine(recipe, Incarnation(1, 1), Random(0), 0.0, Records())
         assert machine.status(0.0).sent == 0
         assert find(protocol, order) is family
 
