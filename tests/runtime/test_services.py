@@ -216,7 +216,7 @@ async def test_without_the_key_nobody_is_heard(bank, place):
 async def test_a_member_with_other_settings_is_no_server(bank):
     (a,) = await bank.start("a")
     joining = semcast.join(
-        *(bank.group,), name="x", protocol="s-vsm", relation="update-fin", join_timeout=1
+        *(bank.group,), name="x", protocol="s-vsm", relation="update-fin", join_timeout=8
     )
     with pytest.raises(semcast.JoinTimeout, match="different settings: a"):
         await joining
