@@ -109,7 +109,7 @@ def serve(
 
 
 async def _serve(pending: "PendingServer", subject: str) -> None:
-    """Until a signal comes; then leave, so that the others need not miss this server first."""
+    """Serve until a signal comes; then leave, so that the others need not wait for a timeout."""
     from semcast.cli.line_io import ends_on_signals
 
     async with pending as server:
@@ -128,4 +128,4 @@ async def _show_changes(server: "Server", subject: str) -> None:
 def _describe(subject: str, change: "ServerChange") -> str:
     members = ", ".join(change.view.members)
     meaning = _MEANING.get(change.role, "")
-    return f"{subject} is {change.role}: {meaning}; servers here: {members}"
+    return f"{subject} is {change.role}: {meaning}; servers in reach: {members}"

@@ -48,7 +48,7 @@ def _ask(
     give_up: str,
     json: bool,
 ) -> Any:
-    """One answer."""
+    """Open a client, ask one question, and return the answer."""
     from semcast.runtime.application.store import open_store
     from semcast.runtime.event_loop import run
 
@@ -94,7 +94,7 @@ def set_value(
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
-    """Give a key a value; a majority of the servers has it on disk when this returns."""
+    """Give a key a value; the command ends when a majority of the servers has it."""
     _ask(lambda store: store.set(key, value), peers, group, ring, give_up, json)
     Output(json).print_json({"key": key, "value": value})
 
@@ -144,7 +144,7 @@ def watch(
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
-    """Print the value of a key, and each new one; an empty line: the key is not there."""
+    """Print the value of a key and each new value; an empty line means that it was deleted."""
     values: list[str | None] = []
 
     async def follow(store: "Store") -> None:

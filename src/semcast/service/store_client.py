@@ -87,7 +87,7 @@ class StoreClient(Machine):
         return accepted
 
     def _add(self, body: bytes) -> None:
-        if is_update(body) and self._lacks_session:
+        if self._lacks_session and is_update(body):
             self._append(OPENING_BODY)
         self._append(body)
 
@@ -199,7 +199,7 @@ class StoreClient(Machine):
             self._answer(sent, REFUSED, StoreAnswer(sent.number, REFUSED, b"", 0), out)
 
     def _lacks_opening(self, sent: SentRequest) -> bool:
-        """Of a request before which no opening waits."""
+        """Whether the update cannot be sent, because its session was not opened."""
         return sent.is_update and bool(sent.body) and not self.opened and not sent.sends
 
     def _answer(self, sent: SentRequest, status: str, answer: StoreAnswer, out: Effects) -> None:

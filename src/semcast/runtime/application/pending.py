@@ -1,4 +1,4 @@
-"""What `join` and `replicate` return before there is anything to hold."""
+"""What `join`, `replicate` and `serve` return: something that is still to be started."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator

@@ -23,8 +23,8 @@ LOOK_S: Final = 0.1  # between two looks at what a server is
 
 
 class ServerPort(GroupPort):
-    """What a server's application gets: no messages, the machine has applied them when it delivers
-    them.  So the server is ready for as many more."""
+    """What a server's application gets: changes of the view.  It gets no messages, because the
+    machine has applied them already; so it is always ready for more."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -76,7 +76,7 @@ class ServerChange(msgspec.Struct, frozen=True):
 
 
 class Server(LoopBound):
-    """One server of a replicated service; made by `replicate`.
+    """One server of a replicated service or store; made by `replicate` or `serve`.
 
         async with semcast.replicate(Bank(), group="bank", members=3) as server:
             async for change in server.changes():

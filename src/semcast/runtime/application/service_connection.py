@@ -69,7 +69,7 @@ class ClientPort:
         self._driver = driver
 
     def ask(self, body: bytes) -> Waiting:
-        """The answer to come; the request leaves when the event loop has turned."""
+        """Ask, and return the future answer; the request is sent when the event loop has turned."""
         loop = asyncio.get_running_loop()
         answer: Waiting = loop.create_future()
         self._offered.append((body, answer))
@@ -191,7 +191,7 @@ class ServiceConnection(LoopBound):
         return await self._port.ask(body)
 
     def _silence(self) -> str:
-        """Why there may be no answer."""
+        """Say that no server answered, and what to check."""
         return (
             f"no server of {self.options.group} answered within {self._give_up_s:g} s; check with "
             f"semcast members that a majority of them runs{self._equipment.explain_discards()}"
