@@ -33,11 +33,14 @@ Name: TypeAlias = Annotated[
 Peers: TypeAlias = Annotated[
     str,
     typer.Option(
-        metavar="LIST", help="All servers as NAME=HOST:PORT, this one included, by commas."
+        metavar="LIST", help="All servers, also this one: NAME=HOST:PORT, separated by commas."
     ),
 ]
 Data: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Directory of this server alone.")
+    str | None,
+    typer.Option(
+        metavar="DIR", help="Directory for the data of this server; no other server may use it."
+    ),
 ]
 Memory: TypeAlias = Annotated[
     bool,
@@ -52,15 +55,23 @@ Bind: TypeAlias = Annotated[
     typer.Option(metavar="HOST:PORT", help="Address to listen at.", show_default="as in --peers"),
 ]
 Reads: TypeAlias = Annotated[
-    str, typer.Option(help="Who answers queries: the server reached (local), or in turn (rotate).")
+    str,
+    typer.Option(
+        help="Which server answers a query: the client's own (local), or each in turn (rotate)."
+    ),
 ]
 Confirm: TypeAlias = Annotated[
-    str, typer.Option(help="Updates wait for a majority (quorum), or for all reachable (all).")
+    str,
+    typer.Option(
+        help="An update waits for a majority (quorum), or for every server in reach (all)."
+    ),
 ]
 Timeout: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="Silence after which a server is suspected.", show_default="500 ms"
+        metavar="TIME",
+        help="How long a server may be silent before the others go on without it.",
+        show_default="500 ms",
     ),
 ]
 KeyRingFile: TypeAlias = Annotated[
@@ -91,7 +102,8 @@ def serve(
     """Run one server of a replicated store of strings and counters.
 
     A new store begins when all servers of --peers have run at the same time.  From then on a
-    majority is enough.  An update is answered when a majority has it on disk.
+    majority is enough.  An update is answered when a majority has it on disk, or with --memory in
+    memory.
     """
     from semcast.runtime.application.serve import serve as make_server
     from semcast.runtime.event_loop import run

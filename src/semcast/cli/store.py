@@ -19,7 +19,7 @@ Peers: TypeAlias = Annotated[
     typer.Option(
         metavar="LIST",
         envvar="SEMCAST_PEERS",
-        help="All servers as NAME=HOST:PORT, by commas.",
+        help="All servers: NAME=HOST:PORT, separated by commas.",
     ),
 ]
 GroupOption: TypeAlias = Annotated[
@@ -144,7 +144,7 @@ def watch(
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
-    """Print the value of a key and each new value; an empty line means that it was deleted."""
+    """Print the value of a key and each new value; an empty line: there is none."""
     values: list[str | None] = []
 
     async def follow(store: "Store") -> None:
