@@ -4,6 +4,7 @@ import pytest
 
 from semcast.core.order import ORDERS, Order
 from semcast.core.order.fifo import FifoQueue
+from semcast.core.order.protocols import Ordering
 from semcast.core.recipe import Recipe
 from semcast.core.relation import RELATIONS, RelationKind
 from semcast.core.relation.item import TagAnnotator
@@ -75,3 +76,28 @@ def test_a_relation_from_outside_decides_what_is_purged(wire, monkeypatch):
 def test_without_it_the_relation_is_unknown():
     with pytest.raises(ConfigError, match="one-before"):
         Recipe(members=2, relation="one-before")
+
+
+class AfterTheFirst(Ordering):
+    """Every message of the second member comes after the first member's first one."""
+
+    def __init__(self, recipe, view, rank, *_):
+        self.rank = rank
+
+    def after(self):
+        return ((0, 1),) if self.rank else ()
+
+
+@pytest.fixture
+def _after_the_first(monkeypatch, _newest):
+    monkeypatch.setitem(ORDERS, "newest", Order(FifoQueue, AfterTheFirst, come_after=True))
+
+
+@pytest.mark.usefixtures("_after_the_first")
+def test_an_order_from_outside_may_say_what_a_message_comes_after(wire):
+    w = wire(Recipe(members=3, order="newest", relation="none"))
+    w.items(0, 1)
+    w.run()
+    w.items(1, 1)
+    w.run()
+    assert [message.after for message in w.delivered[2]] == [(), ((0, 1),)]

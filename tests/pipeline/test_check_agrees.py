@@ -23,6 +23,7 @@ from semcast.pipeline.check.verdict import check, violations_in
 from semcast.pipeline.reading.trace import TraceTables
 from semcast.specs.service import NO_WITNESS
 from semcast.specs.verdict import AT_THE_END, NOT_APPLICABLE
+from semcast.terms import promises
 from semcast.terms.promises import promised
 
 FEWER = 300
@@ -129,6 +130,10 @@ def compare_simulated(simulated, found, names) -> None:
         if not run.complete:
             judged -= AT_THE_END
         assert seen.keys() & judged == run.broken & judged, run.label
+
+
+def test_spark_judges_every_property_that_a_protocol_promises() -> None:
+    assert PROPERTIES.keys() == set(promises.PROPERTIES)
 
 
 def test_it_does_not_matter_how_a_stream_is_cut_nor_where_it_is(

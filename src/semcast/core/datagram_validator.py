@@ -49,7 +49,7 @@ class DatagramValidator:
         self.relation = recipe.relation
         self.form = RELATIONS[recipe.relation].covers
         self.covers_max = RELATIONS[recipe.relation].covers_max(recipe)
-        self.after_max = recipe.members - 1 if recipe.order == "causal" else 0
+        self.after_max = recipe.members - 1 if ORDERS[recipe.order].come_after else 0
         # Then the first member's messages may be markers.
         self.places = ORDERS[recipe.order].gives_places
         self.frontier = frontier  # shared with the reception, which alone writes it

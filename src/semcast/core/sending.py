@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from semcast import kernel
 from semcast.core.datagram_validator import DatagramValidator
 from semcast.core.member_buffers import MemberBuffers
+from semcast.core.order import ORDERS
 from semcast.core.order.protocols import After, Ordering
 from semcast.core.outbox import Outbox
 from semcast.core.receiver import Receiver
@@ -42,8 +43,7 @@ class Sending:
         self.labels = kernel.ItemLabels()
         self.ordering = ordering
         # Others come after something or need an annotation each, so they are made one by one.
-        is_plain = ordering is None or type(ordering).after is Ordering.after
-        self.makes_runs = is_plain and self.annotator.is_plain
+        self.makes_runs = self.annotator.is_plain and not ORDERS[recipe.order].come_after
         self.holdings = holdings
         self.reception = reception
         self.vetting = vetting

@@ -28,10 +28,16 @@ MEASURES: Final[dict[type, Callable[[Any], int]]] = {
 }
 
 
-def bulk_bytes(datagram: Any) -> int:
-    """How many bytes of repair or state a datagram carries."""
+def without_envelopes(datagram: Any) -> Any:
+    """What a datagram says, without the view and the life of its sender around it."""
     while (inner := getattr(datagram, "datagram", None)) is not None:
         datagram = inner
+    return datagram
+
+
+def bulk_bytes(datagram: Any) -> int:
+    """How many bytes of repair or state a datagram carries."""
+    datagram = without_envelopes(datagram)
     measure = MEASURES.get(type(datagram))
     return 0 if measure is None else measure(datagram)
 
@@ -77,7 +83,7 @@ class MemberChannel:
 
     def _count_repairs(self, sends: Sequence[Send]) -> None:
         for _, datagram in sends:
-            inner = getattr(datagram, "datagram", datagram)
+            inner = without_envelopes(datagram)
             if isinstance(inner, Nack):
                 self.repairs_asked += 1
             elif isinstance(inner, Data) and inner.nack_number:

@@ -22,17 +22,19 @@ class Order:
     `ordering` from recipe, view, own rank, holdings and frontiers.
 
     If it `gives_places`, every message waits for its place in the queue, even if the application
-    is ready, and messages that come after others are those that give places.
+    is ready, and messages that come after others are those that give places.  If messages
+    `come_after` others, each one says which it comes after.
     """
 
     queue: Callable[[Recipe, Sequence[Seq]], Queue]
     ordering: Callable[..., Ordering] | None = None
     gives_places: bool = False
+    come_after: bool = False
 
 
 ORDERS: dict[str, Order] = {
     "fifo": Order(FifoQueue),
     "item": Order(ItemQueue),
-    "causal": Order(FifoQueue, Causal),
+    "causal": Order(FifoQueue, Causal, come_after=True),
     "total": Order(TotalOrderQueue, SequencedOrder, gives_places=True),
 }

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from semcast.pipeline.check.event_table import EventRecord, EventTable
 from semcast.pipeline.check.running_state import PerItemState
 from semcast.pipeline.check.stream_block import (
+    DISTANCES,
     NEVER,
     Mask,
     StreamBlock,
@@ -26,6 +27,8 @@ from semcast.pipeline.check.stream_block import (
     declares_item,
     declares_keep,
 )
+from semcast.specs.relation import RELATIONS
+from semcast.terms.errors import unknown_value
 
 _SMALL: Final = 1 << 15  # Fewer numbers than this are ordered by radix.
 _ALL: Final = 0  # Under the relation `all` every message is about the same.
@@ -52,7 +55,9 @@ class SatisfiedMessages:
             return self._by_item(messages.records, delivered, relation)
         if relation == "update-fin":
             return self._by_request(messages.records, delivered)
-        return self._by_list(block, delivered)
+        if relation in DISTANCES:
+            return self._by_list(block, delivered)
+        raise unknown_value("relation", relation, RELATIONS)
 
     def _by_item(self, messages: EventTable, delivered: Mask, relation: str) -> Mask:
         items = messages["own_item"] if relation == "item" else np.full(len(messages), _ALL)

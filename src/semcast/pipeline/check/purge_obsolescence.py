@@ -15,6 +15,7 @@ import numpy as np
 from semcast.pipeline.check.event_fields import OWN_ITEM, OWN_KEEP
 from semcast.pipeline.check.event_table import NONE, EventRecord, EventTable, concat
 from semcast.pipeline.check.stream_block import (
+    DISTANCES,
     Mask,
     Places,
     StreamBlock,
@@ -23,6 +24,8 @@ from semcast.pipeline.check.stream_block import (
     declares_keep,
     happened_before,
 )
+from semcast.specs.relation import RELATIONS
+from semcast.terms.errors import unknown_value
 
 _BY_ITEM = ("item", "all", "none")
 
@@ -61,8 +64,10 @@ class PurgeObsolescence:
             yield from self._by_item(block, purges[stands])
         elif self._stream.relation == "update-fin":
             yield from self._by_request(block, purges[stands])
-        else:
+        elif self._stream.relation in DISTANCES:
             yield from self._by_list(block, purges[stands])
+        else:
+            raise unknown_value("relation", self._stream.relation, RELATIONS)
 
     def never_multicast(self) -> Iterator[EventRecord]:
         """The purges of what was never multicast."""

@@ -33,6 +33,7 @@ Places: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
 NEVER: Final = np.iinfo(np.int64).max
+DISTANCES: Final = ("bitmap", "list")  # relations whose messages list what they make obsolete
 ANY_SKEW: Final = 1 << 62  # ns; added to a time of this century it is still less than NEVER
 
 
