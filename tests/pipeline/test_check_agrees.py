@@ -28,6 +28,7 @@ from semcast.terms.promises import promised
 
 FEWER = 300
 MULTICASTS = "multicasts"
+TOGETHER = {MULTICASTS, "services"}  # All properties of such a family are one reading of the trace.
 # Judged by the protocol: of partitionable views only those of services promise the first.
 MIXED = {"primary_order", "purge_safety"}
 # A delivery that is late for several reasons, or after several, may be told of more than once.
@@ -78,7 +79,7 @@ def found(as_trace, executions, simulated, pool, tmp_path_factory):
         family = executions.FAMILIES[name]
         drawn, others = family.drawn(), [run for run in simulated.result() if family.takes(run)]
         trace, restored = by_lineage(as_trace(folder, [*drawn, *others]))
-        each = [family.names] if name == MULTICASTS else [[one] for one in family.names]
+        each = [family.names] if name in TOGETHER else [[one] for one in family.names]
         frames = (asked(trace, names) for names in each)
         violations = restored(reduce(DataFrame.unionByName, frames))
         return Found(drawn, others, counted(violations, len(drawn) + len(others)))
