@@ -25,7 +25,7 @@ from semcast.faults import (
     Pause,
 )
 from semcast.sim.run import run
-from semcast.sim.swarm import draw, replay_line, swarm
+from semcast.sim.swarm import draw, replay_line, scenarios, swarm
 from semcast.terms import events
 from semcast.terms.views import ViewDatagram
 
@@ -98,3 +98,11 @@ def test_a_failure_prints_one_line_that_replays_it() -> None:
     summary = swarm("vs", range(1, 30), mutant=mutant, jobs=1, until_caught=True)
     assert summary.first_failure == replay_line("vs", mutant, summary.seeds)
     assert summary.explanation
+
+
+def test_a_full_member_that_waits_for_a_majority_does_not_ask_for_more() -> None:
+    """Its view is being left and no frontier moves, so nothing gives way to what it would get.  It
+    used to ask again at every answer, thousands of times."""
+    seen: Counter[str] = Counter()
+    run(scenarios()["change-during-change"], lambda event: seen.update([event.kind]))
+    assert seen["nack"] < seen["deliver"]

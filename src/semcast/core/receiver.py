@@ -46,7 +46,7 @@ class Receiver:
         self.reordered_count = 0  # how many messages are held ahead of a gap, over all streams
         self.waiting: dict[Rank, None] = {}  # streams whose head waits for causal predecessors
         self.gaps: dict[Rank, None] = {}  # streams with frontier < known
-        self.refused_next: dict[Rank, DataMessage] = {}  # streams whose next message found no room
+        self.refused_next: dict[Rank, DataMessage] = {}  # streams of which a message found no room
         self.moved: dict[Rank, None] = {}  # streams whose frontier moved since last asked
         self.forgotten: set[Rank] = set()
         # When the view is being left: how far frontiers may go, and where the streams end.
@@ -228,6 +228,8 @@ class Receiver:
             self._add_early(kernel.run_of([message]))
             self.holdings.count_held(message)
         else:
+            if self.limit is not None:  # No frontier moves: nothing will give way to it.
+                self.refused_next[message.sender] = message
             self._discard(message, "full", source, out)
 
     def _advance(self, sender: Rank, source: Rank, out: Effects) -> None:

@@ -179,17 +179,16 @@ class RepairRequester:
             return window
         if holdings.free_messages < self.free_min and not holdings.eager:
             holdings.purge_all(out)
-        room = holdings.free_messages + self.reception.reordered_count  # What is early gives way.
+        # What is early gives way to what is next; when the view is being left, nothing is next.
+        is_leaving = self.reception.limit is not None
+        early = 0 if is_leaving else self.reception.reordered_count
+        room = holdings.free_messages + early
         if room < self.free_min <= len(holdings.queue):
             return 0
-        if holdings.held_by_sender[sender] == 0:
+        if holdings.held_by_sender[sender] == 0 and not is_leaving:
             return max(1, min(window, room))
         refused = self.reception.refused_next.get(sender)
-        if (
-            refused is not None
-            and not self.reception.reordered_count
-            and not holdings.fits(refused)
-        ):
+        if refused is not None and not early and not holdings.fits(refused):
             return 0  # Asked for now, it would be refused again.
         if room <= 0:
             return 0
