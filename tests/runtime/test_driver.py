@@ -524,7 +524,7 @@ async def test_another_machine_gets_what_the_application_is_ready_for():
     assert second.inputs == [("ready", run.port.readiness)]
     assert run.driver.submit([Update()]) == 1
     second.sent = 1
-    assert run.driver.sent == 4
+    assert run.driver.sent_in_all == 4
     assert run.driver.discarded == {"lineage": 2}
     waiting.cancel()
 

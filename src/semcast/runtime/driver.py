@@ -125,8 +125,8 @@ class Driver:
             disk.connect(self)
 
     @property
-    def sent(self) -> int:
-        """How many messages were multicast, by all machines."""
+    def sent_in_all(self) -> int:
+        """Number of messages multicast by this machine and the machines before it."""
         return self._sent_before + self.machine.sent
 
     @property

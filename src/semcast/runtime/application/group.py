@@ -85,7 +85,7 @@ class Group(LoopBound):
         self._snapshot, self._forget = snapshot, forget
         relation = options.relation
         self._relation: Relation | None = None if isinstance(relation, str) else relation
-        self._labels = ItemLabels()
+        self._check_update = ItemLabels().identify  # raises if an update cannot be sent
         self._has_items = relation_of(options.recipe()) in ("item", "all")
         self._unread: list[Message] = []  # of what iteration took, the next one last
 
@@ -205,7 +205,7 @@ class Group(LoopBound):
                 raise LocalProtocolError(
                     "obsoletes: computed by this group's relation object; remove the argument"
                 )
-            self._labels.identify(update)  # Only what can be sent is shown to the relation.
+            self._check_update(update)  # The relation object sees only updates that can be sent.
             item, payload = update.item, update.payload
             named = tuple(self._relation.obsoletes(seq, item, payload))
             if not self._driver.submit([msgspec.structs.replace(update, obsoletes=named)]):

@@ -100,7 +100,7 @@ class SnapshotBuilder:
             order=options.order,
             f=self._rules.tolerated(len(pids)),
             up_s=now - self._since,
-            sent=self._driver.sent,
+            sent=self._driver.sent_in_all,
             delivered=port.delivered,
             # A machine that lasts knows of more than the application was told already.
             skipped=max(status.skipped, port.skipped),
