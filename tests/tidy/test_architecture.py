@@ -9,6 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "semcast"
 DOCUMENTS = [ROOT / "docs" / name for name in ("architecture.md", "machines.md")]
+FENCED = re.compile(r"```.*?```", re.DOTALL)
+OTHER_NAMES = {"Parquet"}  # In pictures, every other word with a capital letter is a class.
 PICTURE = (ROOT / "docs" / "architecture.md").read_text().split("```")[1]
 PLACEHOLDER = "NAME"
 # A line of the picture of the way of a message: `Class` or `Class.method`, and its file.
@@ -31,24 +33,41 @@ CLASSES = {name: parts for path in SOURCE.rglob("*.py") for name, parts in membe
 
 
 def quoted(document: Path) -> list[str]:
-    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
-    return re.findall(r"`([^`\n]+)`", text)
+    return re.findall(r"`([^`\n]+)`", FENCED.sub("", document.read_text()))
+
+
+def drawn(document: Path) -> list[str]:
+    """The classes and methods that the pictures of a document name."""
+    pictures = " ".join(FENCED.findall(document.read_text()))
+    found = re.findall(r"(?<![\w/])[A-Z][a-z]\w*(?:\.[a-z_]\w*)?", pictures)
+    return [name for name in found if name not in OTHER_NAMES]
+
+
+def is_defined(name: str) -> bool:
+    owner, _, method = name.partition(".")
+    return owner in CLASSES and (not method or method in CLASSES[owner])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_file_and_class_exists(document: Path) -> None:
     unknown = []
+    folder = ""  # of the path before: a bare name after it is in the same one
     for name in quoted(document):
         if re.fullmatch(r"[\w/*]+\.py|[\w*]+(/[\w*]+)*/", name):
             path = name.replace(PLACEHOLDER, "*")
-            bare = document.name == "machines.md"  # Its tables name files of one room.
-            places = [*SOURCE.glob(path), *ROOT.glob(path), *(SOURCE.rglob(path) if bare else ())]
+            folder = path.rpartition("/")[0] or folder
+            bare = document.name == "machines.md"  # Its tables name files of one package.
+            places = [*SOURCE.glob(path), *ROOT.glob(path), *(SOURCE / folder).glob(path)]
+            places += SOURCE.rglob(path) if bare else ()
             unknown += [] if places else [name]
-        elif match := re.fullmatch(r"([A-Z][a-z]\w+)(?:\.(\w+))?(?:\(.*\))?", name):
-            owner, method = match.groups()
-            if owner not in CLASSES or (method and method not in CLASSES[owner]):
-                unknown.append(name)
+        elif match := re.fullmatch(r"([A-Z][a-z]\w+(?:\.\w+)?)(?:\(.*\))?", name):
+            unknown += [] if is_defined(match[1]) else [name]
     assert unknown == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_class_in_a_picture_exists(document: Path) -> None:
+    assert [name for name in drawn(document) if not is_defined(name)] == []
 
 
 def test_each_step_of_a_message_is_where_the_picture_says() -> None:
@@ -67,3 +86,11 @@ def test_a_wrong_name_would_be_found(tmp_path: Path) -> None:
     document.write_text("`core/no_such_file.py`, `NoSuchClass`, `Member.no_such_method`\n")
     with pytest.raises(AssertionError, match="no_such_file"):
         test_every_file_and_class_exists(document)
+
+
+@pytest.mark.parametrize("name", ["NoSuchClass", "Member.no_such_method"])
+def test_a_wrong_name_in_a_picture_would_be_found(name: str, tmp_path: Path) -> None:
+    document = tmp_path / "machines.md"
+    document.write_text(f"```\n submit ──► Member ─► {name}: Parquet, UDP\n```\n")
+    with pytest.raises(AssertionError, match=name):
+        test_every_class_in_a_picture_exists(document)
