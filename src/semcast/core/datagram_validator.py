@@ -1,8 +1,8 @@
-"""What this group can say: ranks that exist, annotations of its relation, what fits its bounds.
+"""Refuses datagrams that no member of this group can send: ranks, annotations and bounds are wrong.
 
 The codec has checked that numbers are numbers; this is what only the group knows.  A peer that
-breaks it runs another version, another recipe, or is no peer.  Some of it no machine would
-survive, such as one message listed twice as obsolete.
+sends one runs another version or recipe, or is not a peer.  Some of them would break a machine,
+such as one message listed twice as obsolete.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class DatagramValidator:
         self.form = RELATIONS[recipe.relation].covers
         self.covers_max = RELATIONS[recipe.relation].covers_max(recipe)
         self.after_max = recipe.members - 1 if ORDERS[recipe.order].come_after else 0
-        # Then the first member's messages may be markers.
+        # Then the first member's messages may be order messages.
         self.places = ORDERS[recipe.order].gives_places
         self.frontier = frontier  # shared with the reception, which alone writes it
 

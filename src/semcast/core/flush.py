@@ -2,10 +2,10 @@
 
 A member of a view is open; when the next view is being agreed on it has STOPPED: nothing of its own
 is sent, and no frontier moves.  It is FETCHING once it knows a cut, where the streams are to end:
-then it asks those who hold them for everything up to there, whatever the bound on what is held
-says, and keeps what lies beyond, which may be all that survives of another cut.  When the view is
-decided it takes what was held back up to the cut, and is CLOSED: it hands out what still waits and
-answers requests for repair, nothing else.
+then it requests everything up to there from members that hold it, and the bound on held messages
+does not apply.  It keeps messages beyond the cut: if another cut is decided, they may be the only
+copies.  When the view is decided it takes what was held back up to the cut, and is CLOSED: it only
+hands out messages that still wait and answers repair requests.
 
 | from     | on             | to       |
 |----------|----------------|----------|

@@ -92,7 +92,7 @@ class Member(Machine):
 
     @property
     def last(self) -> Seq:
-        """The number of the last own message, markers among them."""
+        """The number of the last own message, order messages included."""
         return self.sending.last
 
     def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:

@@ -5,11 +5,12 @@ unless it is larger itself; not faster than `bandwidth_max` [SRM §5.3].  Messag
 `coalesce_s` for company.  Once nothing follows, *window empty* tells where the stream ends, so
 that the loss of its tail is noticed at once [SRB §2.5]; gossip says it again if that is lost.
 What was purged while it waited for bandwidth does not leave; a notice goes in its place.
-Without IP multicast each member gets its own copy, as over the channels of [SRB §3.2].  One that
-asks for much has lost most of what was sent to it; more would only take the bandwidth that its
-repair needs, so it is left to pull from the store, which purges, until it has caught up.
-What the sender knows to be safe goes along: were its buffers purged before those of fast members,
-these would fill up first and miss messages.
+Without IP multicast each member gets its own copy, as over the channels of [SRB §3.2].  A member
+that requests many messages loses most first transmissions, and more of them would only take the
+bandwidth that its repair needs.  So the sender stops sending them to it; it pulls from the store,
+which purges, until it has caught up.
+Each datagram says what is safe.  If only the sender purged, the buffers of fast members would fill
+first and they would miss messages.
 """
 
 from collections.abc import Sequence

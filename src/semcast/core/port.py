@@ -1,7 +1,7 @@
-"""What a member says to the others: by rank inside, by process outside.
+"""Sends a member's datagrams: machines name members by rank, drivers by process.
 
 In a fixed group ranks are the names of processes, and datagrams leave as they are.  In a view they
-leave in an `ViewEnvelope` that names the view; it is one object, however many get it.
+leave in a `ViewEnvelope` that names the view; it is one object for all receivers.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
-"""Ranges of purged messages with a witness each: what a receiver must be told to skip.
+"""Ranges of purged messages with a witness each, which tell a receiver what to skip.
 
 Bounded: between two ranges lies a message that is held, so there are never more ranges than
-held messages plus one.  Merging keeps the later witness; since *safe* is a frontier, it vouches
-for every message that superseded one of the range.
-What was purged just now waits to be merged until somebody asks; most of it is forgotten before.
+held messages plus one.  Merging keeps the later witness.  *Safe* covers all earlier numbers, so a
+safe later witness proves every superseding message safe.
+Ranges that were purged just now are merged at the next lookup; most are forgotten before.
 """
 
 from bisect import bisect_right

@@ -2,10 +2,10 @@
 
 Guarantees: a message leaves by `purge` only while one that makes it obsolete is in the same
 buffer [SRB §2.3, TP4 and TP5].  Work per arrival is proportional to what it purges.
-Idea: arrivals wait in `unapplied` until somebody lets them purge.  Eager or lazy, safe or not
-is therefore the caller's choice of when and how far, not another buffer [SRM §6.3].  Until
-then they are not indexed either, and batches stay whole until somebody looks: while nothing is
-congested, an arrival costs next to nothing.
+Idea: arrivals wait in `unapplied` until the caller lets them purge.  The caller decides when they
+purge and up to which number; that makes purging eager, lazy or safe [SRM §6.3].  Until then they
+are not indexed, and batches stay whole until one message is looked up: while nothing is congested,
+an arrival costs next to nothing.
 """
 
 from bisect import bisect_right

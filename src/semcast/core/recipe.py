@@ -32,9 +32,9 @@ class Recipe:
     to (members - 1) // 2.  `unicast` is for networks without multicast: first transmissions go to
     each member, and one that is far behind is left to pull.  Without `echo` the application is not
     handed what it sent itself.
-    `in_view`: the group is one view of a group with views, where there is a total order, too.  A
-    marker waits until all have reported the one before, `order_s` at the most.  With `confirms`,
-    members confirm what all have taken.
+    `in_view`: the group is one view of a group with views, where there is a total order, too.
+    An order message waits until all have reported the one before, `order_s` at the most.  With
+    `confirms`, members confirm what all have taken.
     """
 
     members: int

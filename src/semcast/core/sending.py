@@ -1,6 +1,6 @@
 """Own messages: what the application offers becomes numbered, annotated, checked and held.
 
-What passes without a decision is made as a run; the rest is made one by one.
+Messages that surely fit and need no annotation are made as one run, others one by one.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ class Sending:
         return accepted
 
     def _submit_run(self, updates: Sequence[Update], now: float, out: Effects) -> int:
-        """Take in those that pass without a decision, from the front; how many."""
+        """Take in, as one run, those that surely fit and need no annotation; how many."""
         if not self.makes_runs or not updates:
             return 0
         count, payload = self.holdings.own_capacity
@@ -113,7 +113,7 @@ class Sending:
         return True
 
     def order(self, runs: After, now: float, out: Effects) -> None:
-        """Take in a marker: it gives the next places, and comes after what it places."""
+        """Take in an order message: it gives the next places, and comes after what it places."""
         seq = self.last + 1
         message = DataMessage(self.rank, seq, never_purge=True, after=runs)
         self.holdings.exempt(self.rank, seq)  # It is what makes room.

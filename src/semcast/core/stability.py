@@ -5,12 +5,12 @@ it *stability*, f + 1 make it *safety* [SRM §5.3].
 Idea: members gossip one candidate per stream with the set of those that reached it.  Whoever
 reached a higher candidate reached the lower one, so two ballots merge into the lower with both
 sets of voters; that is true whatever was lost, repeated or late, and needs no rounds.  A member
-behind the candidate lowers it to its own frontier; once more was agreed than it has reached, it
-has nothing to say, so that a slow member does not hold up safety.
-Departs, if `direct`: the sender of a stream hears how far each peer has come, which is the answer
-itself; so in a small group gossip goes to senders, and now and then to anybody, should one be gone.
-What its sender finds stable is announced before anything else leaves: were its buffer emptied
-before those of the others, these would have no room for what it sends next.
+behind the candidate lowers it to its own frontier.  A member behind the agreed number sends no
+vote, so it does not delay safety.
+Departs, if `direct`: in a small group gossip goes to the senders of streams, which learn directly
+how far each peer has come, and sometimes to a random member, in case a sender is gone.
+A sender announces what is stable before it sends anything else.  If it emptied its own buffer
+first, the others would have no room for what it sends next.
 Rejected: gossiping everybody's frontier, n entries per stream instead of one.
 """
 

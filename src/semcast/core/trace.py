@@ -1,7 +1,7 @@
-"""What a member of a group records of itself: the only place where its events are made.
+"""Makes all events of a member of a fixed group or a view.
 
-In a view, machines name members by rank; a trace names processes and their lives.  An event is
-born with these names.
+In a view, machines name members by rank; a trace names processes and their incarnations.  An event
+has these names from the start.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,9 @@
 """One live process of a replicated service: `python -m semcast.fleet.service_worker`.
 
 A server of the stock quotes, or a process with clients of them.  Executing a request keeps the
-primary busy for a time, and applying an update a backup, which takes the next one only then: so
-updates wait in the buffer of the group, as they do at a backup that writes to a disk.  A perturbed
-server sleeps for a part of every slice of time, and does nothing else meanwhile.
+primary busy for a time.  Applying an update keeps a backup busy; it takes the next update
+afterwards, so updates wait in the buffer of the group, as they do at a backup that writes to a
+disk.  A perturbed server sleeps for a part of every slice of time and does nothing else then.
 
 Plans and reports are those of `worker.py`.
 """

@@ -1,8 +1,8 @@
-"""What a recorded run shows of one sender's stream: how fast, how much was purged, how stale.
+"""Measures one sender's stream in a recorded run: rates, purged messages, staleness.
 
 Everything is computed on columns of the trace's Parquet, never event by event, so that a run of
-a million events is measured in a second.  Times are of one machine and count from `start_ns`;
-what happens at its end belongs to a period, what happens at its start does not.
+a million events is measured in a second.  Times are of one machine and count from `start_ns`.
+A period excludes its start and includes its end.
 
 Staleness: every 10 ms, for each item, now minus the multicast time of the value that a process
 holds, 0 if that is the newest sent.  An item of which it holds nothing counts from the start.

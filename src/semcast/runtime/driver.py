@@ -1,12 +1,15 @@
 """Runs one live machine, of whatever family: gives it inputs, carries out its effects, keeps time.
 
-Invariant: no input begins before the effects of the input before are carried out.  `_input` is the
-only way to the machine, and refuses to be entered from inside effects.  Effects are carried out in
-the order of `Effects`: what was multicast is recorded before its datagram leaves.
+Invariant: no input begins before the effects of the input before are carried out.  Every outside
+input goes through `_input`, which cannot be entered from inside effects; it first handles datagrams
+that wait, and `_carry_out` repeats `on_ready` until readiness no longer changes.  Effects are
+carried out in this order: disk, events, datagrams, outputs; so a multicast is recorded before its
+datagram leaves.
 After a quiet moment messages leave at once; messages that follow soon leave when the event loop has
-turned, or when they fill a datagram.  All datagrams of one wake-up are one input.
-An error in handling a datagram costs that datagram.  Any other unexpected error ends the driver,
-and the application gets it as `InternalError`: a machine that failed halfway must not go on.
+turned, or when they fill a datagram.  What one wake-up read is handled in inputs of at most
+`RECEIVED_MAX` datagrams or `RECEIVED_BYTES_MAX` bytes.
+An error in handling a datagram drops that datagram.  Any other unexpected error ends the driver,
+and the application gets it as `InternalError`: a machine that failed halfway must not continue.
 """
 
 import asyncio
@@ -61,9 +64,9 @@ class DatagramChannel(Protocol):
 
 
 class ApplicationPort(Protocol):
-    """The application's side.  `put` returns by how many messages the application is readier than
-    before, `prefetch` the same when it has to take at least so many; `readiness` is how many it
-    takes now.  `awaits_view`: a sender waits for a view that the application may not have entered.
+    """The application's side.  `put` returns the change in how many messages the application can
+    take, and so does `prefetch`, which makes that at least `count`; `readiness` is how many it can
+    take now.  `awaits_view`: a sender waits for a view that the application may not have entered.
     """
 
     awaits_view: bool
@@ -139,7 +142,7 @@ class Driver:
         self._input(_nothing)
 
     def submit(self, updates: Sequence[Update]) -> int:
-        """How many of them, from the front, there was room for."""
+        """Send; return how many of them, from the front, there was room for."""
         if self._is_suspended:
             return 0
         if not self.sent_since_yield:  # before effects wake the application: readers wait
@@ -157,7 +160,7 @@ class Driver:
         return accepted
 
     def command(self, command: Command) -> None:
-        """Somebody outside has decided something."""
+        """Give the machine a decision of the application or operator."""
         self._input(self.machine.on_command, command)
 
     def on_ready(self, count: int) -> None:
@@ -173,7 +176,7 @@ class Driver:
         self._try(self.machine.on_read, result)
 
     def on_disk_failed(self, error: Exception) -> None:
-        """Nobody knows what is on the disk after a failed sync, so nothing is tried again."""
+        """End: after a failed sync the content of the disk is unknown, so nothing is retried."""
         reason = error.strerror if isinstance(error, OSError) else repr(error)
         self.end(StorageError(f"stable storage failed: {reason}"))
 
@@ -242,7 +245,7 @@ class Driver:
         return result
 
     def _try(self, handler: Callable[..., object], *args: Any) -> None:
-        """An input that nobody waits for: whatever it raises ends the driver."""
+        """Give an input that has no caller to raise to: any error ends the driver."""
         if self.ended is not None:
             return
         try:

@@ -1,7 +1,7 @@
-"""Does anything notice?  One mutant against the scenario built for it, then against the swarm.
+"""Runs one mutant against the scenario built for it, then against the swarm: is it caught?
 
-The scenario must provoke the mistake every time; the swarm must stumble on it within a number of
-seeds.  A mutant is caught when both notice it; `by` tells by what, so that the blind one shows.
+The scenario must provoke the mistake every time, the swarm within a number of seeds.  A mutant is
+caught when both fail; `by` names what caught it, so a scenario or swarm that missed it shows.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """One case of any family, carried out and judged.
 
-The safety phase, in which everything happens to everybody; then faults end, and within a bounded
-time the run must settle; then everybody may have a last word, which must reach all who are owed
-it.
+Safety phase: processes send while faults happen.  Then faults end, and the run must settle within a
+bounded time.  In some cases every process then sends one more message, which must reach all members
+that are owed it.
 """
 
 from collections.abc import Callable, Iterator

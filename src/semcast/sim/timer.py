@@ -1,8 +1,8 @@
 """The timer of one incarnation: it calls the machine when its deadline comes.
 
 A timer is never cancelled.  Only one with an earlier deadline than all others is added, so those
-scheduled are in order, the earliest last.  They need not ring in that order: deadlines that passed
-while the process was held ring at once, the one that was scheduled first before the others.
+scheduled are in order, the earliest last.  They need not ring in that order: after a
+pause, passed deadlines ring at once, in the order they were scheduled.
 """
 
 from math import inf

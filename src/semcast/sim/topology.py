@@ -2,7 +2,8 @@
 
 The thesis drew its thirty nodes with a generator of tier hierarchies and lost their latencies
 with the figure [RPB §7.1]; `tiers` draws one like it from a seed: twelve routers, eighteen members
-at the fringe, each on a link of its own.  Routers grow with the root of the number of members.
+at the fringe, each on a link of its own.  The number of routers grows with the square
+root of the members.
 A file holds the same as JSON: how many nodes, which of them are members, and the links.
 """
 

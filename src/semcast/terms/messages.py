@@ -30,7 +30,7 @@ class DataMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     n-th bit (counted from 1) names the n-th preceding message [SRM §3.2]; a tuple lists
     distances.  `never_purge` means that no later message makes this one obsolete.  It comes
     `after` messages of other senders: under causal order the last that its sender had delivered of
-    each, and under total order a marker comes after what it puts into place.
+    each, and under total order an order message comes after what it places.
     `name` is what the application calls the item; no rule looks at it.
     """
 

@@ -69,7 +69,8 @@ NO_VIEW: Final = GroupView(0, (), ())
 
 @lru_cache(maxsize=8)  # Simulated groups are large, and every member has it.
 def fixed_view(members: int) -> GroupView:
-    """A group whose members are their ranks for ever."""
+    """The view of a fixed group: its processes are named by rank, and its id is 0.  (The runtime
+    shows it to the application as view 1.)"""
     return GroupView(0, tuple(Incarnation(rank, 0) for rank in range(members)), (0,) * members)
 
 

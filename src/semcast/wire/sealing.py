@@ -145,7 +145,7 @@ class Sealer:
 
     @property
     def sender_bytes(self) -> bytes:
-        """What all frames made here, and no others, have at `MARK_PLACE`."""
+        """Bytes that all frames of this sender, and no others, have at `SENDER_OFFSET`."""
         return _IDENTITY.pack(*self.identity)
 
     def use(self, key: Key | None) -> None:

@@ -48,7 +48,7 @@ def test_an_idle_group_orders_without_a_timer(world, members):
         sender = 1 + sent % members
         assert group.send(sender, sent)
         group.run(2 * HOP_S)
-        if members < 5:  # where two are enough to hold a marker: the sequencer, and whoever has it
+        if members < 5:  # where two holders are enough: sequencer and receiver
             assert all(len(places(group, pid)) == sent for pid in pids if pid > 1)
         group.run(HOP_S)
         assert [len(places(group, pid)) for pid in pids] == [sent] * members
@@ -83,7 +83,7 @@ def test_a_report_never_comes_before_its_delivery(world):
 
 
 @pytest.mark.parametrize("protocol", ["s-vsm", "vs"])
-def test_under_load_one_marker_and_one_report_are_under_way(world, protocol):
+def test_under_load_one_order_message_and_one_report_are_under_way(world, protocol):
     large = {"period_s": NEVER_S, "buffer": 5_000}
     group = world(protocol, "total", order_s=NEVER_S, multicast=large).start(PIDS)
     steps, step_s = 400, 0.00005
@@ -101,7 +101,7 @@ def test_under_load_one_marker_and_one_report_are_under_way(world, protocol):
         assert {to for _, to in reports(group)} == {(1,)}, "nobody else needs them"
 
 
-def test_under_heavy_load_a_marker_waits_for_more_company(world):
+def test_under_heavy_load_an_order_message_waits_for_more_company(world):
     group = world(order="total", order_s=0.01).start(PIDS)
     group.send(1, *range(LOAD_MESSAGES + 1))
     group.run(3 * HOP_S)

@@ -226,7 +226,7 @@ def test_a_sequencer_that_sends_nothing_else_leaves_nothing_behind():
 
 
 def test_what_waits_is_told_from_what_does_not():
-    """One is purged, one was never sent here, one is a marker."""
+    """One is purged, one was never sent here, one is an order message."""
     placed = queue()
     push(placed, 0, 1, 2, 4)
     mark(placed, 5, (1, 0))

@@ -1,7 +1,7 @@
 """Orders: which admitted message the application gets next.  One value for each in `ORDERS`.
 
-An order is a queue, and for some what an `Ordering` adds: messages that come after others, or
-messages that put others into place.  The simple ones cost a member nothing but a look for one.
+An order is a queue, and for some orders an `Ordering`, which adds messages that come after others,
+or messages that give others their places.  Without one, a member only tests that there is none.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Causal order: a message comes after everything that its sender had delivered [SRM §4.4].
 
-Receivers pass a message only after what it comes after, which is the reception's doing.
+`Receiver` holds a message back until its predecessors have passed.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What an order is made of: a queue, and for some orders what orders the messages."""
+"""What an order is made of: a queue, and for some orders an `Ordering`."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -1,18 +1,17 @@
 """Total order: a sequencer gives messages their places; there they wait for the application.
 
-Guarantees: positions are given to every message of the view but the sequencer's order messages,
-in each stream in its order; what was purged leaves its position empty.  So members that hold
-different messages give each the same place [SRM §4.4].
-Purging: while a message waits for its place, only by its sender's own relation once what supersedes
-it is safe, which is the retransmission store's doing.  Up to `final_upto` positions are final and
-may be handed out; what still waits there is purged by any later one of the same item, whoever sent
-it, since now there is a last word across senders.  Purging earlier would be as right for who goes
-on to the next view, which contains every order it has seen; but who is ready would miss messages.
-Idea: the first member of a view is the sequencer.  Its *markers* are messages that come after what
-they put into place.  Places are final once f + 1 members hold the marker; under `vs`, which asks
-for no agreement between views, at once, and there members confirm what all have taken.
-The next marker leaves when all have reported the last one: an idle group waits for nobody, under
-load messages gather.  A timer serves if a report is late: docs/decisions/0031-evidence.md.
+Guarantees: every message of the view except order messages gets a position, in each stream in its
+order; a purged message leaves its position empty.  So members that hold different messages give
+each the same position [SRM §4.4].
+Purging: a message without a position is purged only from the retransmission store, by its sender's
+own relation.  Positions up to `final_upto` are final: a message there that still waits is purged by
+any later one of the same item, whichever member sent it.  Purging before a position is final would
+be safe for members of the next view, but a ready application would miss messages.
+Idea: the first member of a view is the sequencer.  Its *order messages* come after the messages
+that they place.  Positions are final once f + 1 members hold the order message; under `vs`, which
+asks for no agreement between views, at once, and there members confirm what all have taken.
+The next order message leaves when all have reported the last one: in an idle group at once, under
+load messages gather.  If a report is late, a timer sends it: docs/decisions/0031-evidence.md.
 """
 
 from collections import deque
@@ -31,7 +30,7 @@ from semcast.terms.views import GroupView, OrderProgress
 if TYPE_CHECKING:
     from semcast.core.member_buffers import MemberBuffers
 
-LOAD_MESSAGES = 256  # placed by one marker: under such a load the next one waits for more company
+LOAD_MESSAGES = 256  # placed by one order message: after more, the next one waits for the timer
 
 
 class TotalOrderQueue(Queue):
@@ -70,7 +69,7 @@ class TotalOrderQueue(Queue):
 
     def __repr__(self) -> str:
         name, placed = type(self).__name__, [*self.ordered, *self.ordered_runs]
-        return f"{name}(placed={placed}, waiting={len(self)}, open={self.final_upto})"
+        return f"{name}(placed={placed}, waiting={len(self)}, final_upto={self.final_upto})"
 
     def __len__(self) -> int:
         runs = (*self.ordered_runs.values(), *(run for lane in self.unordered_runs for run in lane))
@@ -99,14 +98,14 @@ class TotalOrderQueue(Queue):
         return len(waiting), payload_bytes(waiting)
 
     def push(self, run: Run) -> Sequence[PurgedBy]:
-        """The next messages of a stream wait for their places; a marker comes by itself."""
+        """The next messages of a stream wait for their places; an order message comes alone."""
         sender, first = run.sender, run.first
         if first > self.pushed[sender] + 1:
             self._leave(sender, range(self.pushed[sender] + 1, first))
         self.pushed[sender] = first + run.count - 1
         if run.after:
             self.assign_positions(run.after)
-            self._note_marker(first)
+            self._note_order(first)
         else:
             self.unordered_runs[sender].append(run)
         return ()
@@ -126,7 +125,7 @@ class TotalOrderQueue(Queue):
         for sender, upto in runs:
             self._assign(sender, upto)
             self.reached[sender] = max(self.reached[sender], upto)
-        self._pass_markers()
+        self._pass_orders()
 
     def _assign(self, sender: Rank, upto: Seq) -> None:
         unordered, runs = self.unordered[sender], self.unordered_runs[sender]
@@ -155,27 +154,27 @@ class TotalOrderQueue(Queue):
         """Let each message of the run at this position wait by itself."""
         self.ordered.update(enumerate(self.ordered_runs.pop(position), position))
 
-    def _note_marker(self, seq: Seq) -> None:
-        """It takes no position itself, and waits for none."""
+    def _note_order(self, seq: Seq) -> None:
+        """Note an order message: it takes no position itself, and waits for none."""
         self.last_order = seq
         self.orders.add(seq)
-        self._pass_markers()
+        self._pass_orders()
         self._leave(0, (seq,))
         self.bounds.append((seq, self.last))
 
-    def _pass_markers(self) -> None:
-        """Forget the markers that come next in the sequencer's stream: they take no position."""
+    def _pass_orders(self) -> None:
+        """Forget the order messages that come next in the sequencer's stream."""
         while self.reached[0] + 1 in self.orders:
             self.reached[0] += 1
             self.orders.remove(self.reached[0])
 
     def finalize(self, order: Seq) -> None:
-        """What markers up to `order` have placed may be handed out."""
+        """Let the messages be handed out that order messages up to `order` have placed."""
         while self.bounds and self.bounds[0][0] <= order:
             self.final_upto = self.bounds.popleft()[1]
 
     def purge(self) -> list[tuple[DataMessage, int, DataMessage]]:
-        """Drop what waits though a later open position supersedes it: (purged, where, by)."""
+        """Drop messages that a later final position supersedes: (purged, position, by)."""
         purged: list[tuple[DataMessage, int, DataMessage]] = []
         if not self.purges:
             return purged
@@ -279,26 +278,26 @@ class SequencedOrder(Ordering):
         self.holdings = holdings
         self.frontier = frontier  # shared with the reception, which alone writes it
         self.ordered: list[Seq] = list(view.seq_bases)
-        self.placed = 0  # by the last marker
+        self.placed = 0  # by the last order message
         self.order_at, self.order_last = NEVER, -NEVER
         self.tell_at, self.tell_last = NEVER, -NEVER  # of OrderProgress
         self.last_report = OrderProgress(view.id, 0, 0)
         self.handed = 0  # a position that the application had before this input
         self.held = QuorumCount(members, 1 if recipe.confirms else recipe.f + 1)
         self.consumed = QuorumCount(members, members)
-        # Whoever has a marker knows two who hold it: the sequencer, and itself.
+        # A member with an order message knows two holders: the sequencer and itself.
         only_sequencer_counts = not recipe.confirms and self.held.quorum <= 2
         self.audience = (view.members[0].pid,) if only_sequencer_counts else EVERYONE
         self.polls = rank == 0
         if rank != 0:
-            holdings.exempt_upto[0] = SEQ_MAX  # Markers must come through, however full it is.
+            holdings.exempt_upto[0] = SEQ_MAX  # Order messages need no room.
 
     def __repr__(self) -> str:
         return f"SequencedOrder(ordered={self.ordered}, {self.held}, {self.consumed})"
 
     @property
     def progress(self) -> tuple[Seq, int]:
-        """The last marker that is here with all that it places, and what was handed over."""
+        """The last order message here with all that it places, and what was handed over."""
         return self.frontier[0], self.handed
 
     def pause(self) -> None:
@@ -327,7 +326,7 @@ class SequencedOrder(Ordering):
         return runs
 
     def on_progress(self, peer: Rank, held: Seq, delivered: int) -> None:
-        """A peer holds markers up to `held`, and its application has what was `delivered`."""
+        """A peer holds order messages up to `held`; its application has what was `delivered`."""
         self.held.on_report(peer, held)
         self.consumed.on_report(peer, delivered)
 

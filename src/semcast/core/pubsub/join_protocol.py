@@ -1,13 +1,13 @@
 """How a process becomes a member, leaves, goes out of reach and comes back [RPB §5.3].
 
-Guarantees: who joins is owed every message after its join time, the largest of what its sponsors
+Guarantees: a joiner is owed every message after its join time, the largest of what its sponsors
 knew when they accepted it [Property 5.2].  A sponsor has not acknowledged those messages, and once
-it does its membership tells the logger of the new member first; `sponsors` of them may crash but
-for one.  Loggers sponsor after they wrote the member down; `copies` of them suffice.  Nobody who
-sends ever waits for any of this.
-Departs: to leave, a process asks `copies` loggers, which strike it only once both know the same
-members; else a sponsor that leaves takes the knowledge of whom it sponsored with it.  Members
-answer a join with a chance that brings about `sponsors` answers, not all of them.
+it does its membership tells the logger of the new member first.  All sponsors but one may crash.
+Loggers sponsor after they wrote the member to disk; `copies` of them suffice.  No sender ever waits
+for any of this.
+Departs: to leave, a process asks `copies` loggers.  A logger strikes it only when leaver and logger
+know the same members; otherwise a sponsor that leaves takes the knowledge of whom it sponsored with
+it.  Members answer a join at random, so that about `sponsors` of them do, not all.
 """
 
 from collections import deque

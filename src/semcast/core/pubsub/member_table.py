@@ -2,7 +2,7 @@
 
 Idea: the founders are known to all from the recipe; a process keeps only what it has heard beyond
 that, so ten thousand members share one number.  The signature covers what is kept.
-Departs: the thesis lists every member with its last number; ours are the signatures' business.
+Departs: the thesis lists every member with its last number; here signatures replace those numbers.
 """
 
 from collections.abc import Iterable, Iterator

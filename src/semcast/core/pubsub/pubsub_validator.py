@@ -1,7 +1,7 @@
-"""What this group can say: processes that exist, and who may speak for whom.
+"""Refuses datagrams that no process of this group can send: it does not exist, or may not say that.
 
 The codec has checked that numbers are numbers and spans are spans; this is what only the group
-knows.  What fails is discarded: it is another group's, or nobody's.
+knows.  Datagrams that fail are discarded.
 """
 
 from collections.abc import Callable

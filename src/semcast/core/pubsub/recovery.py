@@ -1,11 +1,11 @@
-"""How missing messages are asked for: one bookkeeping, three protocols [RPB §4.3].
+"""Requests missing messages: one bookkeeping for three protocols [RPB §4.3].
 
 Every missing number is in one of two phases.  In the gossip phase members are asked (`rpbcast`) or
-their digests are awaited (`pbcast`); in the logger phase a logger is.  `lbrm` knows only the second
+their digests are awaited (`pbcast`); in the logger phase a logger is.  `lbrm` has only the second
 [RPB §3.3].  A *collected* notice moves a number from the first to the second, and only a number
 that is still missing in the first: a late notice must not make a delivered message wanted again.
-So does age, or one that nobody was there to hear of would stay in the first for ever; under
-`pbcast`, which has no second, it is skipped.
+Age moves it too; otherwise a number that no member holds would stay in the gossip phase.  Under
+`pbcast`, which has no logger phase, it is then skipped.
 Beyond the thesis [RPB §8]: ask loggers first while they report a low load.
 A subscriber asks for no more than it has room for; a logger's log takes everything.
 """

@@ -1,9 +1,9 @@
-"""What a process has of every stream, and what it lacks.
+"""Which numbers of every stream a process has, and which are missing.
 
 Guarantees: for each number above `start` and up to `last`, exactly one is true: it was taken here
 once, it was settled without a message, or it is missing [RPB §3.3, Property 3.5].  So nothing is
 taken twice.  A gap shows when something later is heard of: a message, a heartbeat, gossip.
-Departs: settled numbers are new: messages that will not come, because a notice says so.
+Departs: the thesis has no settled numbers (numbers whose message will never come, by a notice).
 """
 
 from collections.abc import Iterable

@@ -6,8 +6,8 @@ peer falls from the own place to a little beyond the longest round trip measured
 never measured counts as the mean.  A logger is drawn as often as if selection were uniform: what
 it may collect depends on everybody's gossip, and one that was slow once would be shunned for ever.
 Idea: draw a peer, then accept it by its weight; no table over the group is kept, so a group of ten
-thousand costs nothing at each of its members.  A logger is accepted as a peer drawn in its place
-would be, so at the mean rate of all others.
+thousand costs nothing at each of its members.  A drawn logger is accepted with the mean weight of
+all peers.
 """
 
 from math import inf, pow

@@ -26,9 +26,9 @@ def _longest_list(settings: RelationSettings) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RelationKind:
-    """`make_annotator` is made from a recipe and the number that the own stream starts after.
+    """`annotator` makes one from a recipe and the number that the own stream starts after.
 
-    `covers` is the type of `Message.covers`, if it has one, and `covers_max` its greatest length.
+    `covers` is the type of `DataMessage.covers`, if it has one, `covers_max` its greatest length.
     If not `purges`, nothing is ever obsolete.
     """
 

@@ -2,9 +2,9 @@
 
 Guarantees: ids are unique and increase at each member; nothing else, since VS asks for no
 agreement between views.  The lowest process in reach invites all in reach; whoever consents
-installs nothing lower any more and sends nothing until the view is formed or given up, so that the
-count of its messages stays what it said.  Who does not answer in time is left out.  Under overflow
-"exclude" so is, for a while, a member that holds up a full buffer.
+installs nothing lower any more and sends nothing until the view is formed or given up, so the
+number of messages it reported stays true.  A process that does not answer in time is left out.
+Under overflow "exclude", a member that holds up a full buffer is left out for a while, too.
 Departs: *createview* wants ids above all others; concurrent components cannot know them, and no
 process could tell the difference.
 """
@@ -87,7 +87,7 @@ class PartitionableViews(ViewPolicy):
 
     @property
     def sent(self) -> Seq:
-        """How many messages this process has sent in its life, markers among them."""
+        """How many messages this process has sent in its life, order messages included."""
         return 0 if self.member is None else self.member.last
 
     @property

@@ -1,4 +1,4 @@
-"""What a process with views asks of the rules by which views come and go; there are two sets.
+"""The interface of view policies.  There are two: primary and partitionable.
 
 Primary views are one sequence, each decided by a majority of the one before.  Partitionable views
 are one sequence in each component of the network.

@@ -1,10 +1,10 @@
 """Primary views: one sequence, each decided by a majority of the one before [SVS §2].
 
-The lowest member that is not suspected coordinates.  A view changes because somebody is suspected,
-came back as a new incarnation, wants to leave or to join, is put out for holding up a full buffer,
-or does not get into the view.  Of n members n - q may be dropped at once, and those that leave
-with a vote of their own; more follow in the next view.
-A member that reaches no quorum waits: somebody may be going on without it.
+The lowest member that is not suspected coordinates.  A view changes because a process is suspected,
+came back as a new incarnation, wants to leave or to join, is excluded for holding up a full buffer,
+or does not get into the view.  Besides leavers that vote, a view change drops at most n - q of n
+members; more follow in the next one.
+A member that reaches no quorum waits: the others may have gone on without it.
 """
 
 from functools import partial

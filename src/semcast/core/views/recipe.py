@@ -3,7 +3,8 @@
 `recipe_of` gives the recipe of the reliable multicast inside one view: in a view of n whose
 successor needs q = n // 2 + 1 of its members, f = n - q, so that what is safe is known to every
 quorum.
-Departs: [SVS §4.2] purges by what a process knows itself; see docs/decisions/0021-views.md.
+Departs: [SVS §4.2] purges on local knowledge; here a message must be safe
+(docs/decisions/0021-views.md).
 """
 
 from dataclasses import dataclass, field

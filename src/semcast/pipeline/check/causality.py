@@ -42,7 +42,7 @@ NAMES: Final = (ORDER, COMPLETENESS)
 
 def violations(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFrame:
     """The violations of either or both, each on the runs of which its condition holds (over the
-    columns of `runs.with_processes`; None: on all).  A run is judged in the memory of one task."""
+    columns of `run_facts.with_processes`; None: on all).  One task judges a run, in memory."""
     blocks = pack_events(trace.events, (MULTICAST, DELIVER))
     runs = with_facts(blocks, trace, judged).groupBy("run_id")
     return runs.applyInArrow(_judge, VIOLATIONS)

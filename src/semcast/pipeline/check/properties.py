@@ -81,7 +81,7 @@ PROPERTIES: Final[Mapping[str, Property]] = {
 
 def violations_of(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFrame | None:
     """All violations of the named properties, each on the runs of which its condition holds
-    (over the columns of `runs.with_processes`; None: on all)."""
+    (over the columns of `run_facts.with_processes`; None: on all)."""
     frames, left, apart = [], dict(judged), _with_views(judged)
     if apart:
         frames.append(run_monitors.violations(trace, apart))

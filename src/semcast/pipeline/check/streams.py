@@ -76,7 +76,7 @@ def violations(
     trace: TraceTables, judged: Mapping[str, Column | None], *, block: int = BLOCK
 ) -> DataFrame:
     """The violations of the named properties, each on the runs of which its condition holds
-    (over the columns of `runs.with_processes`; None: on all).  `block`: so many messages are
+    (over the columns of `run_facts.with_processes`; None: on all).  `block`: so many messages are
     looked at together."""
     kinds = frozenset().union(*(RULES[name].kinds for name in judged))
     blocks = with_facts(pack_events(trace.events, kinds, block), trace, judged)

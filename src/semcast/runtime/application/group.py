@@ -1,8 +1,8 @@
 """A live group: the interface of the application.
 
-Everything runs in the event loop that joined, and calls from another thread are refused by name.
-An application that keeps the loop busy is a slow member; so is one that takes its time between two
-messages, and that is fine.
+Everything runs in the event loop that joined; calls from another thread are refused with an error
+that names the call.  An application that keeps the loop busy, or takes its time between two
+messages, is a slow member, and that is fine.
 """
 
 import asyncio

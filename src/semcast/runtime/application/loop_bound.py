@@ -1,7 +1,7 @@
-"""What an application holds of a live member, server or client: it belongs to one event loop.
+"""What a live group, server and client share as objects: each belongs to one event loop.
 
 Calls from another thread or from a forked child would race with the protocol, so they are refused
-by name.
+with an error that names the call.
 """
 
 import asyncio

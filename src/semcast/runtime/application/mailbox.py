@@ -7,8 +7,8 @@ misses nothing [SRM §6.3], a slow one gets what is current.  From an applicatio
 for longer, the mailbox withdraws what it asked for.
 Asking and measuring have their price, which small batches must not pay each time: the mailbox asks
 for more when half has come, and measures one batch in `MEASURE_S`.
-`put` is called while a driver carries out effects.  So it returns by how many messages the
-application is readier than before, and calls nobody.
+`put` is called while a driver carries out effects.  So it returns the change in how many messages
+the application can take; it calls nothing.
 """
 
 import asyncio

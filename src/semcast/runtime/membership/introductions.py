@@ -1,8 +1,8 @@
-"""Who is who: the names, addresses and standing of the processes that the machines number.
+"""Names, addresses and last reports of the processes that machines know by number.
 
-Only a process that said hello with the same settings is known, and only what the known say goes
-to the machine; whoever hears a stranger asks it who it is.  A hello asks for an answer by `echo`
-0; any other is an answer or an announcement.
+Only a process that sent a hello with the same settings is known, and only datagrams of known
+processes reach the machine; a process that receives a frame of an unknown one sends it a hello.
+A hello with `echo` 0 asks for an answer; any other `echo` is an answer or announcement.
 """
 
 from collections.abc import Mapping

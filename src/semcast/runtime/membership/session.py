@@ -1,6 +1,6 @@
-"""What opening and closing a live member is, whatever the rules of its group's membership.
+"""Opens and closes a live member; subclasses know how the group forms.
 
-What was opened is closed again wherever this stops.
+If opening fails, everything is closed.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Which wire versions the others speak, and who cannot be understood.
+"""Which wire versions the other processes speak, and whose frames cannot be read.
 
 A hello is authenticated, so the versions that it announces count.  The version in the header of a
-frame that cannot be read is a claim that anybody can make: it is only told.
+frame that cannot be read is a claim that any process can make: it is only reported to the user.
 """
 
 import logging

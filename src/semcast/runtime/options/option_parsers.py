@@ -1,7 +1,7 @@
-"""What values an option takes, be they of Python, of TOML, or text from the environment.
+"""Parses the value of an option: from Python, from TOML, or text from the environment.
 
-A parser gets a value and the name of its field, and gives the one normal form of the value, of
-which it is a fixed point, or a `ConfigError` that begins with the name.
+A parser gets a value and the name of its field.  It returns the normal form of the value (parsing
+that again returns it unchanged), or raises a `ConfigError` that begins with the name.
 """
 
 import re

@@ -1,9 +1,8 @@
 """The options of `semcast.join`: one table of names, defaults, meanings and what is valid.
 
-Whoever constructs `Options` has valid ones, in base units (bytes, seconds, bytes per second),
+An `Options` that exists is valid, in base units (bytes, seconds, bytes per second),
 with this member found among its peers and the group's address derived.  Each option can be given
 in the call, in the environment as SEMCAST_<NAME>, and in a TOML file, under the same name.
-Normalising what is normal changes nothing.
 """
 # ruff: noqa: RUF009  (`option` makes a field)
 
