@@ -55,7 +55,7 @@ def doctor(
         typer.Option(metavar="NAME", help="Also check the multicast address of this group."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also verify the durable log in there.")
+        Path | None, typer.Option(metavar="DIR", help="Also verify the durable log in DIR.")
     ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print every check in a table.")

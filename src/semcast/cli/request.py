@@ -28,7 +28,9 @@ def request(
     ] = None,
     peers: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Servers as [NAME=]HOST:PORT, without multicast."),
+        typer.Option(
+            metavar="LIST", help="Servers as [NAME=]HOST:PORT, for networks without multicast."
+        ),
     ] = None,
     interface: Annotated[
         str | None, typer.Option(metavar="NAME", help="Network interface, by name or address.")

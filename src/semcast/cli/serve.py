@@ -33,7 +33,7 @@ Name: TypeAlias = Annotated[
 Peers: TypeAlias = Annotated[
     str,
     typer.Option(
-        metavar="LIST", help="All servers, also this one: NAME=HOST:PORT, separated by commas."
+        metavar="LIST", help="All servers, including this one: NAME=HOST:PORT, separated by commas."
     ),
 ]
 Data: TypeAlias = Annotated[
@@ -81,7 +81,7 @@ Trace: TypeAlias = Annotated[
     str | None, typer.Option(metavar="DIR", help="Record every event for semcast check.")
 ]
 Metrics: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics at this address.")
 ]
 
 

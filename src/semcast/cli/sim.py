@@ -93,7 +93,10 @@ def experiment_command(experiment: "Experiment") -> Any:
             bool, typer.Option("--live", help="Run live processes instead of the simulator.")
         ] = False,
         verbose: Annotated[
-            bool, typer.Option("--verbose", "-v", help="Also print details, such as of each node.")
+            bool,
+            typer.Option(
+                "--verbose", "-v", help="Also print details, such as values of each node."
+            ),
         ] = False,
         json: Json = False,
     ) -> int:

@@ -144,7 +144,7 @@ def watch(
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
-    """Print the value of a key and each new value; an empty line: there is none."""
+    """Print the value of a key and each new value; an empty line means that there is none."""
     values: list[str | None] = []
 
     async def follow(store: "Store") -> None:

@@ -1,1 +1,1 @@
-"""The durable log: its bytes, its rules, and what is left after a crash; files are given to it."""
+"""The durable log: its bytes, its rules, and recovery after a crash.  The caller gives it files."""

@@ -1,6 +1,6 @@
-"""What waits for the disk: records gather while a sync runs, then one sync is for all of them.
+"""Group commit: records gather while a sync runs, and the next sync writes all of them.
 
-There is never a timer.  The simulated process and the live one both commit by these rules; they
+No timer delays a record.  The simulated process and the live one both commit by these rules; they
 differ in how a sync is carried out.
 """
 

@@ -1,4 +1,4 @@
-"""What the log needs of a directory: the disk of a live process, or one that fails on purpose."""
+"""File operations that the log needs: on a real directory, or on a simulated disk that fails."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""The header of a log's directory: whose log it is, and what its segments cannot say themselves.
+"""The header of a log's directory: owner of the log, its salt, and the first record still needed.
 
 A log of another group or owner, or in a newer format, is refused, and so is a directory that has
 files but no header: taking it for an empty log would forget what it has.

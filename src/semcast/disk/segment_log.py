@@ -1,12 +1,12 @@
-"""A durable log of numbered records in segment files: batches at the end, forgotten in front.
+"""A durable log of numbered records in segment files: appended in batches, dropped from the front.
 
 Guarantees: a record of a batch that was synced is read again, in order, until it is forgotten.  A
 bad entry costs its own record alone, and is reported.  What a crash left of the batch that was
 being written is kept up to its first bad entry; the rest is cut off.
 Idea: a batch is written only when the one before is on stable storage.  So only the last batch may
 be torn, and every entry proves that a bad one in an earlier batch was whole once.
-After a write or a sync that failed nobody knows what is on the medium: the log ends, and what is
-tried after that is refused.
+After a write or a sync failed, the content of the disk is unknown: the log ends, and refuses every
+later call.
 Departs: a bad entry in the last batch of a log that was not closed looks like a torn one, and what
 follows it in that batch is cut off.  To tell them apart would take a second sync for each batch.
 """

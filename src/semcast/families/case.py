@@ -1,8 +1,8 @@
 """One run of a swarm, as a value: the same case gives the same trace, byte for byte.
 
 A case has a safety phase, in which faults happen and applications send, and a liveness phase, in
-which they have stopped.  It is the same for every family but for the recipe and for `more`, which
-has what only one family knows.
+which they have stopped.  All families use the same fields, except `recipe` and `more`, which have
+the settings of one family.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""What every swarm draws alike: senders, links, cuts and pauses."""
+"""Draws that the families share: senders, links, cuts and pauses."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random

@@ -1,7 +1,7 @@
 """What a family of protocols is, and the register of all families.
 
-A driver and the simulator ask the register for a family by the name of a protocol; neither knows a
-single one.  A family from outside the package is registered by one call of `register`.
+A driver and the simulator ask the register for a family by the name of a protocol; their code names
+no family.  A family from outside the package is registered by one call of `register`.
 Invariant: no two families have a protocol of the same name, or use the same wire tag for different
 datagrams, so a datagram that reaches the wrong family is refused by its decoder.
 """

@@ -1,6 +1,6 @@
-"""Who judges a run: the monitors of the promised properties, and what no trace tells.
+"""Judges a run: by the monitors of the promised properties, and by facts that no trace records.
 
-A family refines it where it promises more, or where it settles in its own way.
+A family has a subclass if it promises more, or if its runs settle in another way.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

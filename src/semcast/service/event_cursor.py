@@ -1,4 +1,4 @@
-"""Where the events of a machine belong between those of the group that it stands on."""
+"""Puts the events of a service at their places between the events of its group."""
 
 from collections import deque
 from collections.abc import Callable, Sequence

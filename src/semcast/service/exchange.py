@@ -1,12 +1,12 @@
-"""What the members of a new view do before they work: they tell what they know, and bring all to
-the highest expertise among them [VSD fig. 7, def. 1].
+"""Brings the members of a new view to the highest expertise among them, before they serve clients
+[VSD fig. 7, def. 1].
 
 Departs: the paper multicasts whole histories.  Here a server multicasts how far its history goes;
 the one with the highest expertise hands the others what they lack, and these say when they have it.
-A server without a state, whose disk was lost or went back in time, counts in no quorum, and nobody
-waits for it; it takes the state while the others work.  Only if all founders are there, and too
-few of them have a state, all count: nothing is known that is not there.  That is also how a store
-begins, in a view of all founders.
+A server without a state (its disk was lost, or restored from an older copy) counts in no quorum,
+and the others do not wait for it; it takes the state while they work.  One exception: if all
+founders are present and too few of them have a state, all count, because no server is left that
+could know more.  A store begins in this way, in a view of all founders.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A machine that stands on a group: it passes inputs down and takes what the group has to say.
+"""A machine on top of a group: it passes inputs down to the group and takes the group's outputs.
 
 It gives the group the same `Effects`, takes the outputs that the group appended, and puts its own
 events between those of the group.

@@ -1,7 +1,7 @@
 """One server of the store hands another what it lacks: updates, or a snapshot and then updates.
 
-Both sides work in slices, so that no input takes long however large the state is.  What comes is
-staged on disk and takes effect all at once, when it is complete.
+Both sides work in slices, so that no input takes long however large the state is.  Slices
+that arrive are staged on disk and take effect all at once, when they are complete.
 """
 
 from collections.abc import Iterator, Sequence

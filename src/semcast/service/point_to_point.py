@@ -1,8 +1,9 @@
 """Reliable channels from one server to each of the others [VSD §5].
 
 A parcel is numbered, acknowledged and repeated until its receipt comes.  A channel is between two
-lives: what was meant for an earlier life of the receiver, or sent by one, is not delivered.
-Guarantees: every parcel is delivered at most once, in order, and at least once if both lives go on.
+incarnations: a parcel for an earlier incarnation of the receiver, or from an earlier one of the
+sender, is not delivered.
+Guarantees: every parcel is delivered at most once, in order, and at least once if neither ends.
 Departs: the paper's channels reorder; these do not, because large states travel on them, too.
 """
 

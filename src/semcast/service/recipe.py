@@ -1,4 +1,4 @@
-"""What the servers and clients of a replicated service are assembled from."""
+"""Settings of the servers and clients of a replicated service."""
 
 from dataclasses import dataclass, field
 from math import inf

@@ -3,8 +3,8 @@ the next.
 
 It talks to one server, and goes to another when no answer comes or when the server cannot update.
 It takes its token along: how far it has seen, and which of its requests were answered.  So it never
-goes back in time, and an update that it sends again runs once.  Answers are taken in the order of
-the requests.  Before its first update it opens a session, by a request without a command.
+reads an older state than before, and an update that it sends again runs once.  Answers are taken in
+the order of the requests.  Before its first update it opens a session by an empty request.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Where a server of the store serves its clients: updates, queries, answers [VSD fig. 7].
+"""Serves the clients of one server of the store: updates, queries, answers [VSD fig. 7].
 
 Updates of own clients are multicast in a primary view, and answered when this server executes them.
 Queries are answered here, or multicast and answered by the members of the view in turn; then the

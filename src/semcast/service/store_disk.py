@@ -1,7 +1,7 @@
-"""What a server of the store has on disk: its updates, its level, and snapshots of its state.
+"""A store server's records on disk: its updates, its level, and snapshots of its state.
 
-Records take effect in their order.  What is staged, slice by slice, counts only from the record on
-that ends it, so that a crash in between leaves the state as it was before.
+Records take effect in their order.  Staged slices take effect only with the record that ends them,
+so a crash in between leaves the state as it was before.
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
-"""What the servers of a store multicast in their group, send in parcels, and keep on disk.
+"""Messages that the servers of a store multicast in their group, send in parcels, and keep on disk.
 
-All of it is MessagePack; whoever reads a payload that makes no sense raises `RemoteProtocolError`.
+All are MessagePack.  Decoding a payload that makes no sense raises `RemoteProtocolError`.
 """
 
 from typing import Any, Final, TypeAlias

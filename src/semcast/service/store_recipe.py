@@ -1,4 +1,4 @@
-"""What the servers and clients of a replicated store are assembled from [VSD §5].
+"""Settings of the servers and clients of a replicated store [VSD §5].
 
 `founders` is the paper's P, the fixed set of all servers; a quorum is a set of founders.
 """

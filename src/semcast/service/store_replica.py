@@ -1,7 +1,7 @@
 """The copy of the data at one server of the store: its updates, its state, and its disk.
 
-It knows nothing of clients.  The server tells it of views and of what was multicast there; it says
-what is safe to execute.
+It does not know clients.  The server gives it views and the updates that were multicast there; the
+replica decides which of them are safe to execute.
 
 Invariants [VSD fig. 8]: executed <= safe <= length; base <= safe.  Safe prefixes of any two servers
 agree.  A server of level g has all that the members of the primary view g started from.

@@ -1,1 +1,1 @@
-"""What the papers promise, executable: relation, properties as monitors, abstract algorithms."""
+"""Executable specifications: the relation, properties as monitors, the papers' algorithms."""

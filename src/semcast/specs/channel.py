@@ -6,7 +6,7 @@ can be, so an execution is one of the automaton exactly if no `receive` finds it
 
 Rule: [RPB §2.3], with Property 2.1 as the precondition of `receive`.
 Departs: "finite" is a stated bound, `copies_max`; and "infinitely many sends, infinitely many
-receives" becomes, for a finite execution, "of so many sends from a stated moment on, one arrives".
+receives" becomes, for a finite execution, "after a stated time, one of N sends arrives".
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
-"""Sequential consistency of what clients saw, and of nothing else: a search for one order of all
-requests that explains every answer [VSD §1].
+"""Sequential consistency, judged only by the answers that clients got: a search for one order of
+all requests that explains every answer [VSD §1].
 
-It needs no positions and no versions, so it trusts no server.  The search is exponential, and for
-small histories only.
+It uses no positions or versions, so it trusts no server.  The search takes exponential time, so it
+is for small histories only.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence

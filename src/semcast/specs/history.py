@@ -1,6 +1,6 @@
-"""What a trace has said so far, shared by the monitors of one run.
+"""The events of a run so far, shared by its monitors.
 
-Monitors look at an event before the history records it, so "before" means before.
+Monitors look at an event before the history records it, so the history has only earlier events.
 """
 
 from collections import defaultdict

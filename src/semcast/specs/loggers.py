@@ -1,11 +1,10 @@
-"""What loggers promise to subscribers and to senders.
+"""The promises of loggers to subscribers and to senders.
 
 A subscriber joins with a vector time: it is owed every message that its sender multicast after the
-number named there [RPB §5.3].  It is settled about a message once it delivered it, declined it, was
-told that it is obsolete and got, or was told of the loss of, what makes it so; or was told that it
-will not come, for a reason that the trace supports: a logger collected it by age, or no disk holds
-it any more.  Numbers go on when a sender recovers, and what a process did in an earlier life
-counts.
+number named there [RPB §5.3].  It is settled about a message once it delivered or declined it; or
+a notice said that it is obsolete, and the newer message was delivered or reported lost; or a notice
+said that it will not come, and the trace shows why: a logger collected it by age, or no disk holds
+it any more.  Numbers continue when a sender recovers, and deliveries of earlier lives count.
 
 Rule: Reliable Multicast [RPB §2.1], with crashes [RPB §6.1]; stability-oriented collection
 [RPB §5.2]; a logger acknowledges what it has on stable storage [RPB §3.2].

@@ -1,8 +1,8 @@
-"""Purge safety: nothing is forgotten that somebody may still need.
+"""Purge safety: no process drops a message that another one may still need.
 
-A purge is of an obsolete message; from a retransmission buffer, of one whose successor is safe.
-A claim that messages are safe or stable, and a reclaim, hold of the processes' true frontiers at
-that moment, not of what the claimant was told.
+Only obsolete messages may be purged; from a retransmission buffer only if the newer message is
+safe.  A claim that messages are safe or stable, and a reclaim, must be true of the real frontiers
+of all processes at that moment, not only of what the claiming process had heard.
 
 Rule: TP4, TP5 [SRB §2.3]; purge_d, purge_r [SRM §4.3]; S-SM buffers and purges at the sender only.
 Departs: safe counts frontiers, messages reached in order or skipped on a notice; counting what

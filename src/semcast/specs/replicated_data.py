@@ -1,14 +1,14 @@
-"""The specifications S and D of the replicated data service as automata, and the way from the
-servers to them [VSD fig. 2, fig. 4].
+"""The specifications S and D of the replicated data service as automata, and the mapping of the
+servers' state to them [VSD fig. 2, fig. 4].
 
 An execution is checked along its events: an action whose precondition does not hold is a violation.
 After every step DS must map D to S, and TD the servers to D.
-The answers are for another judge: here a state is its number, since the sequence of updates makes
-it.
+Another judge checks the answers.  Here the number of a state stands for the state, since the
+sequence of updates determines it.
 
 Departs: updates have answers and clients pipeline, so map, last and delay are by request: last(c)
 is over the requests of c that were answered.  A request that its client gave up (a later one was
-answered, and this one never will be) goes on as that of nobody.  A client takes its answer at
+answered, and this one never will be) continues without a client.  A client takes its answer at
 reply; that a server sends one is no action of S, for the network may lose it.
 """
 

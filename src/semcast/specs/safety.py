@@ -2,7 +2,7 @@
 
 Rule: Integrity, FIFO Order [SRB §2.1], [SRM §4.2].
 Departs: `at_most_once` is also reported apart from integrity, of which it is a part; `item_order`
-is what FIFO Order leaves of itself for members that let a newer value take an older one's place.
+is the part of FIFO Order that still holds where a newer value takes an older one's place.
 """
 
 from collections import defaultdict

@@ -1,9 +1,9 @@
-"""What a replicated service promises to its clients.
+"""The promises of a replicated service to its clients.
 
 A client numbers its requests and waits for each reply before it asks again [SVS §5.1], [VSD §3].
-A server says `execute` when it executes a request, and when it takes over an execution of another
-server; of an update it tells the position once that is settled, of a query the version of the
-state it read, which is the number of updates that had made it.
+A server records `execute` when it executes a request, and when it takes over an execution of
+another server.  For an update the event has its position, once that is settled; for a query, the
+version of the state that was read: the number of updates that had made it.
 
 Rule: duplicates and failover of primary-backup [SVS fig. 1]; specification S [VSD fig. 2], by its
 refinement: every server goes through the states in order, a client never goes back.

@@ -1,7 +1,7 @@
-"""What servers of a replicated store owe each other: disks, channels, and what may be dropped.
+"""Rules for the servers of a replicated store: disks, channels, and which updates may be dropped.
 
-A server says `append` for how many updates are on its disk, `reclaim` for how many it has dropped,
-`post` and `collect` for the parcels of its channels.
+A server records in `append` how many updates are on its disk, in `reclaim` how many it has dropped,
+in `post` and `collect` the parcels of its channels.
 Rule: PTP [VSD §5]; the rest are the departures of docs/decisions/0035-replicated-data.md.
 """
 

@@ -1,8 +1,8 @@
-"""The verdict on recorded executions, whoever reached it: monitors in this process or Spark.
+"""The verdict on recorded executions, by monitors in this process or by Spark.
 
-A property that no run promises, or that cannot be judged of those that do, is `not applicable`; one
-that nothing in the runs could have broken, since it had no obligation, is `not exercised`.  Neither
-ever counts as passed.
+A property is `not applicable` if no run promises it, or if it cannot be judged in those that do.
+It is `not exercised` if no event of the runs could have broken it (there was no obligation).
+Neither counts as passed.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

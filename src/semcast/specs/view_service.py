@@ -5,10 +5,10 @@ does not hold is a violation.  The same automaton runs under `execute`, which sh
 its own executions.  A place enters the queue when it is first delivered, for vs-order is internal.
 
 Rule: [VSD app. A].
-Departs: createview asks for an id that no view has had, not for one above all: components that go
-on apart cannot meet a global order, and since each process goes up, the traces are the same.  At
-first there is no view and everybody is in none.  A process is a life, and a view has one life of
-each process.  safe is called *confirm*; it speaks of all places up to the one it names.
+Departs: createview asks for an id that no view has had, not for one above all: separated components
+cannot keep a global order, and since ids increase at each process, the traces are the same.  At
+first there is no view.  A process here is an incarnation, and a view has at most one of each
+process.  *Safe* is called *confirm*; it covers all places up to the one it names.
 """
 
 from collections import defaultdict, deque

@@ -1,13 +1,13 @@
-"""Semantic View Synchrony: what the members of a view share when they leave it.
+"""Semantic View Synchrony: members that leave a view together have delivered the same in it.
 
-Two processes that go from a view to the same next one delivered the same in it, but for what is
-obsolete.  Nobody leaves the last view; there, once a run has fallen quiet, the same holds of all
-who are still in it, and what they multicast has been delivered too.
+Two processes that go from a view to the same next one delivered the same messages in it, apart from
+obsolete ones.  In the last view of a run, once the run is quiet, the same must hold for all members
+that are still in it, and they must have delivered what they multicast.
 
-Rule: [SVS §4.1].  Sending View Delivery is taken for granted: what links two messages of a view was
-multicast in it.
+Rule: [SVS §4.1].  Sending View Delivery is assumed: the messages that link two messages of a view
+were multicast in it.
 Departs: of the last view SVS says nothing; we ask what Validity and Agreement ask [SRM fig. 3], of
-a view in which a majority remained: fewer may wait for ever.
+a view in which a majority remained: a minority may wait without end.
 """
 
 from collections import defaultdict

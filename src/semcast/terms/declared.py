@@ -1,7 +1,7 @@
-"""What an application declared of a message, beside what the protocol made of it.
+"""What an application declared about a message, as opposed to what the protocol annotated.
 
-A sender turns a declaration into an annotation that travels (`core/relation/`).  Whether it
-did so rightly is judged by the declaration, which the `multicast` event has: the numbers of the own
+A sender turns a declaration into an annotation, which it sends (`core/relation/`).  Monitors judge
+the annotation by the declaration, which the `multicast` event has: the numbers of the own
 messages that the application called obsolete (`Event.declared`), its item and whether it may never
 be purged.  The last two are those of the message, unless `Event.declares` says otherwise.
 """

@@ -1,4 +1,4 @@
-"""Outputs of a machine, in the order they are carried out: persist, send, hand over."""
+"""Outputs of a machine, carried out in this order: disk, events, datagrams, application."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,14 +13,14 @@ class Effects:
     """One batch of outputs, filled by machines and emptied by a driver.
 
     `persist` has records with a ticket each, in order; once they are on stable storage the driver
-    says so by the highest ticket.  What must not happen before leaves the machine only then.
+    reports the highest ticket.  A machine sends what must not happen earlier only after that.
     A log numbers its records from 1, through all lives of its process.  `forget_before` is the
     number of a record: those before it are needed no longer, once it is durable; 0: nothing.
     `read` asks for records that are durable; the answer is an input of its own.
 
-    `events` is None when nobody records.  `send` has an audience with each datagram, EVERYONE or
-    some, and each kind of machine has its datagrams; one entry is encoded and sealed once however
-    many get it.  `outputs` has what is for the application, in one order.
+    `events` is None when the driver does not record.  `send` has each datagram with its audience,
+    EVERYONE or some processes; an entry is encoded and sealed once for all of them.  `outputs` is
+    one list of everything for the application, in order.
 
     `refused` has the errors of datagrams that were not handled, or not to their end: a
     `RemoteProtocolError` if no correct peer sends that, else it is a mistake of this program.

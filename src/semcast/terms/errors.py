@@ -1,4 +1,4 @@
-"""What can go wrong, by who has to act.
+"""Exceptions, grouped by who can fix the problem.
 
 `LocalProtocolError`: this program misused the protocol.  `RemoteProtocolError`: a peer did.
 `ConfigError`: a setting is impossible.  `BufferFull`, `NoQuorum`: the stated policy where a

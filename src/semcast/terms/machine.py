@@ -1,8 +1,7 @@
-"""What a driver runs: one protocol for every kind of machine.
+"""`Machine`: the interface between a driver and a machine of any family.
 
-Hot inputs are calls, rare ones are values: commands can be scheduled, recorded and drawn like
-faults.  Everything that a machine wants done is appended to `out`; what it is like inside it says
-in `status`, and nobody looks further.
+Frequent inputs are calls.  Rare ones are values (commands), so they can be scheduled, recorded and
+drawn like faults.  A machine appends its effects to `out`.  `status` is the only view into it.
 """
 
 from abc import abstractmethod
@@ -129,7 +128,7 @@ class Machine(Protocol):
     def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
         """Handle datagrams of one process, in the order they came.
 
-        One that fails costs itself alone, and `out.refused` says why.
+        A datagram that fails is dropped alone; its error is in `out.refused`.
         """
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:

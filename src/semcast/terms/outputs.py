@@ -1,4 +1,4 @@
-"""What a machine has for its application, in the order in which the application gets it.
+"""Outputs of a machine for its application, in the order in which the application gets them.
 
 All are immutable.  A machine that stands on another passes the same `Effects` down and finds what
 the lower one appended at the end of `Effects.outputs`.

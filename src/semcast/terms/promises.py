@@ -1,13 +1,13 @@
-"""Which protocol under which order guarantees which properties; the one table of it.
+"""The table of guarantees: which protocol under which order guarantees which properties.
 
-`PROTOCOLS` and `ORDERS` are those a group of `core/member.py` can be run with; the table knows all
-that an execution can have been recorded of, services that stand on a protocol among them.
+`PROTOCOLS` and `ORDERS` are those that a group of `core/member.py` can run with.  The table has the
+protocols of all recorded executions, also those of services on top of a group.
 
 Rule: S-SM, S-RM [SRM fig. 2-3], order over them [SRM §4.4]; S-VSM, primary-backup [SVS §4.1],
 [SVS fig. 1]; VS [VSD app. A], replicated data [VSD §3-5]; L and rpbcast [RPB §2.1, §5.2, §6.1].
-What pbcast delivers it delivers with high probability [RPB §1.3]: it promises none of that.
-Departs: where views come and go, Causal Completeness has no end of the run to speak of; Semantic
-View Synchrony takes its place.
+pbcast delivers with high probability only [RPB §1.3], so it promises no delivery.
+Departs: with changing views, Semantic View Synchrony takes the place of Causal Completeness, which
+needs members that stay until the end of the run.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
 """What travels between publishers, subscribers and loggers, and what they keep on disk.
 
 Processes are numbered like ranks; `seq` starts at 1 and goes on across the lives of a publisher.
-*fresh* orders what is said of one process: a process that joins, leaves, disconnects or reconnects
-says it with a higher number than before.
+*fresh* orders the reports about one process: a process that joins, leaves, disconnects or
+reconnects reports it with a higher number than before.
 All are immutable and array-like, and every list has a greatest length, as in `terms.messages`.
 PUBSUB_CHECKS has the rules over several fields: spans are sorted and disjoint, so a datagram costs
-no more to handle than to send.  Records are no datagrams; their tags have a space of their own.
+no more to handle than to send.  Records are not datagrams; they have their own tags.
 """
 
 from typing import Annotated, Final, TypeAlias

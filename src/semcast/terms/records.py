@@ -1,4 +1,4 @@
-"""What the disk of a process holds: from its earlier lives, and what a machine asks for later."""
+"""Records on the disk of a process: of its earlier lives, and those that a machine reads later."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final

@@ -1,9 +1,9 @@
 """Views, and what processes say to each other to agree on them.
 
 A process is named by a number that it keeps (`Pid`) and its incarnation; together they are one
-`Incarnation`.  Who recovers is a new process [SVS §2].  Every founding of a group draws a random
-number, its *lineage*, which all later views inherit.  View numbers start at 1 in every lineage, so
-each datagram travels in a `Stamped` that says which lineage and which life it comes from.
+`Incarnation`.  A process that recovers is a new one [SVS §2].  Every founding of a group draws a
+random number, its *lineage*, which all later views inherit.  View numbers start at 1 in every
+lineage, so each datagram travels in a `Stamped` that names the lineage and the life it comes from.
 `ViewEnvelope` carries the datagrams that the members of one view exchange by rank; everything else
 is about views themselves.  All are immutable and array-like on the wire; lists have a greatest
 length. VIEW_CHECKS has the rules over several fields.

@@ -2,7 +2,7 @@
 
 The run's relation says what makes a message obsolete: an item tag (`item`), the distances that
 `covers` names (`bitmap`, `list`, `update-fin`), being earlier (`all`), or nothing (`none`).  A
-message marked `keep` never becomes obsolete.
+message marked never-purge never becomes obsolete.
 """
 
 from array import array

@@ -1,7 +1,8 @@
-"""Files and folders of a trace, a lake or a sweep: made private, and read without being led away.
+"""Files and folders of a trace, a lake or a sweep: private, and read without following links out.
 
-Such a directory may come from somebody else.  Before anything in it is read or written, whatever
-could lead out of it is refused by name: symbolic links, and what is neither a file nor a directory.
+Such a directory may come from an untrusted source.  Before anything in it is read or written,
+entries that could lead out of it are refused with an error that names them: symbolic links, and
+everything that is neither a file nor a directory.
 The directory itself may be reached through a link, because the user named it.  The links that a
 lake is made of are allowed, if they say exactly what a lake writes.
 """

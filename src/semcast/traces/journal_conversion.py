@@ -1,12 +1,13 @@
 """From journals to Parquet, when a process ends or when the next reader comes.
 
 Each life of a process becomes files of its own, written aside and moved into place; then its
-journal is removed.  Whoever is interrupted leaves the journal, and the next one does it again with
-the same result.  A lock on the folder makes readers take turns; the lock that a living process
-holds on its journal keeps them off it.
+journal is removed.  If a conversion is interrupted, the journal stays, and the next reader repeats
+it with the same result.  A lock on the folder makes readers take turns; the lock that a living
+process holds on its journal keeps them off it.
 
-A trace needs nobody who launched it: without one, the run is as the journals' headers tell it
-and not `complete`, and a process is `correct` if it closed its journal.  `write_run` says better.
+A trace needs no launcher.  Without one, the journals' headers describe the run, it is not
+`complete`, and a process is `correct` if it closed its journal.  A launcher that knows more calls
+`write_run`.
 Distances (`dist`) are known where the process itself multicast the message, and null elsewhere.
 """
 

@@ -6,8 +6,8 @@ batches of events.  Unwritten space is zero.  A frame that is empty, cut off, lo
 whose checksum is wrong ends the journal, and everything before it counts: what a process was
 writing when it was killed never hides what it had written.
 
-A journal may come from somebody else: whatever it says is checked against what its writer could
-have said, and anything else is a `BadFile`.
+A journal may come from an untrusted source: a value that no correct writer could have written is
+a `BadFile`.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The last results of commands about a trace, kept beside its tables for `semcast report`.
 
 TRACE/check.json and TRACE/profile.json hold the JSON that the command prints.  A trace that cannot
-be written to keeps none; a result that is older than the trace is not believed.
+be written to keeps none; a result that is older than the trace is ignored.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Numbers for the processes of a run whose members came and went: 0 to n - 1, as readers need it.
+"""Numbers 0 to n - 1 for the processes of a run with views, as readers of a trace need them.
 
-Such processes number themselves by their names, without knowing each other, and record what they
-say of each other by these numbers.  Here they get small ones, in the order of their names as far
-as their journals are there; whoever is only spoken of gets the next.  A file beside the journals
-keeps them, so that a journal which comes later fits in.
+Live processes number themselves by hashes of their names, and journals have these large numbers.
+Here processes with a journal get small ones, in the order of their names; processes that are only
+mentioned get the next ones.  A file beside the journals keeps the numbers, so that a journal that
+comes later fits in.
 """
 
 from collections.abc import Iterable

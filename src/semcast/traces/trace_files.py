@@ -1,8 +1,8 @@
 """The files of a trace or a lake: where they are, and what is wrong with them.
 
 A problem of a directory is found from names and Parquet footers, before any event is read: a
-`BadFile` of one line with the file and the column.  The columns of a lake were examined when its
-files came in; that nothing leads out of it is examined each time.
+`BadFile` of one line with the file and the column.  The columns of a lake were checked when its
+files came in; each read checks again that no link leads out of it.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How often something costly may be done for senders that have not proved who they are."""
+"""A rate limit for costly work on behalf of senders that are not authenticated."""
 
 
 class Allowance:

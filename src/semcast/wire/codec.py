@@ -1,4 +1,4 @@
-"""Datagrams as MessagePack, and back from bytes that nobody vouches for: one codec per family.
+"""Datagrams as MessagePack, and back from untrusted bytes: one codec per family.
 
 Whatever bytes come in, `Codec.decode` returns a datagram whose numbers make sense or raises
 `RemoteProtocolError`; nothing else escapes.  msgspec checks shapes, types and the bounds that stand

@@ -1,4 +1,4 @@
-"""How often this process was forked off, for what must not be used on both sides of a fork.
+"""Counts forks, so that keys, counters and sockets are not used on both sides of a fork.
 
 A child has the parent's memory: its keys, its counters and its sockets.  If both used them, a nonce
 would repeat, and the group would hear two processes as one member.

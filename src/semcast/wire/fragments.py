@@ -5,7 +5,8 @@ not asked for: the body is then lost as a whole, which the protocol above repair
 Of each sender at most `bodies_max` are remembered, until no part came for `age_max_s`, and their
 parts take at most `sender_bytes_max`; beyond that the one that waited longest for a part is
 dropped, and counted if it was not complete.  All senders together have room for
-`SENDERS_AT_ONCE` of them, so that strangers do not add up; then who was longest unheard gives way.
+`SENDERS_AT_ONCE` of them, which bounds unknown senders, too; beyond that, the sender that was
+silent for longest loses its parts.
 Rejected: setting a body's bytes aside when its first part comes; a part of a few bytes could then
 ask for the whole bound.
 """

@@ -3,8 +3,9 @@
 A fixed header in clear, then the body.  The header is all that anybody reads before the body is
 authenticated, and it is authenticated along with it.  It names the key, the group, the member
 with its incarnation and salt, and a counter that never repeats for these on that channel.
-Magic, version, kind, key, group and sender keep their places in every version, so whoever cannot
-read a frame can say whose it is; and hellos stay in version `GREETING`, so everybody can be named.
+Magic, version, kind, key, group and sender keep their places in every version, so a process that
+cannot read a frame can still name its sender.  Hellos stay in version `GREETING`, so every process
+can read them.
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,10 @@
-"""Frames that only holders of a key can make or read, and each of them once.
+"""Seals and opens frames: only holders of a key can make or read them, and each counts once.
 
 Every sealer has a key of its own, derived from the group's, the sender, its incarnation and a salt
 drawn at its start.  The nonce is the channel and a counter: none comes back under one key, even if
-a cloned disk or a clock that was set back gives out an incarnation twice.  What a frame says
-counts only after it is authenticated, and so do its place in the replay window and the sender in
-its header: forged frames change nothing.  Holders of the group's key trust each other: any of them
+a cloned disk or a clock that was set back gives out an incarnation twice.  Nothing in a frame
+counts before it is authenticated, neither its place in the replay window nor the sender in its
+header: forged frames change nothing.  Holders of the group's key trust each other: any of them
 could speak as another.
 Bounds: a member costs a window per channel and a cipher per key; of senders that are not members
 the latest `UNKNOWN_SENDERS_MAX` are remembered, and new ones cost at most `UNKNOWN_SENDERS_PER_S`

@@ -1,4 +1,4 @@
-"""Annotators that make of a declaration what was not declared, each named after its mistake."""
+"""Broken annotators: each annotates what was not declared, and is named after its mistake."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
-"""The case of a seed: a group of 1 to 6 members, of which at most f crash.
+"""Draws the case of a seed: a group of 1 to 6 members, of which at most f crash.
 
-Odd seeds crash members at failpoints inside handlers, even ones at moments, since random moments
-rarely hit the window between a purge and what should follow it.
+Odd seeds crash members at failpoints inside handlers, because random times rarely hit the window
+between a purge and the event that should follow it.  Even seeds crash them at random times.
 """
 
 from collections.abc import Iterator

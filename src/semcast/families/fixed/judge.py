@@ -1,4 +1,4 @@
-"""What a fixed group must keep beside its properties: the bound of its buffers, and its counts."""
+"""Judges a fixed group beyond its properties: the bound of its buffers, and its counters."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,9 +1,9 @@
-"""The case of a seed: a group of 1 to 8 participants, 1 to 3 loggers, and a bad time for all.
+"""Draws the case of a seed: a group of 1 to 8 participants, 1 to 3 loggers, and their faults.
 
-Odd seeds crash processes at failpoints inside handlers, even ones at moments.  Loggers 0, 1, …
-come first, founders next, those who arrive later last.  Never so many loggers are gone for good
-that nothing could be acknowledged any more, or that a publisher could not find out what is; and
-every publisher is there in the end, to say which of its numbers are nobody's.
+Odd seeds crash processes at failpoints inside handlers, even ones at random times.  Processes are
+numbered: loggers first, then founders, then late joiners.  Enough loggers always remain that
+messages can be acknowledged and a publisher can find out which ones are.  Every publisher is up at
+the end, to report which of its numbers it never used.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
-"""What publish/subscribe must keep beside its properties: its automata, and what is collected.
+"""Judges publish/subscribe beyond its properties: by automata, and by what is collected.
 
-The automata of [RPB §2.1, §2.3, §6.1] run beside the monitors.
+The automata of [RPB §2.1, §2.3, §6.1] check the same events as the monitors.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
-"""The case of a seed: one to five servers that come and go, and one to eight clients that ask.
+"""Draws the case of a seed: one to five servers that come and go, and one to eight clients.
 
-What happens to servers is what happens to members of a group with views; clients crash, too, and
-come back with a new session.  Sessions are few or short-lived now and then, so that servers forget.
+Servers get the faults of members of a group with views.  Clients crash, too, and return with a new
+session.  In some cases sessions are few or short-lived, so that servers forget some.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Who judges a run of a service: the monitors, whether every client is answered, and whether the
-answers are those of one server that never fails.
+"""Judges a run of a service: by the monitors, by whether every client is answered, and by whether
+the answers are those of one server that never fails.
 
-The last is a check by itself: the requests are executed again, one after the other in the order of
-the service, on a dictionary, and every reply must be what comes of that.
+The last check needs no monitor: it executes the requests again, one after the other in the order
+of the service, on a dictionary, and compares every reply.
 """
 
 from collections import defaultdict

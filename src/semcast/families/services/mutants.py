@@ -1,4 +1,4 @@
-"""Deliberately broken services: figure 1 of SVS as printed, and what else is easily got wrong."""
+"""Deliberately broken services: figure 1 of SVS as printed, and other likely mistakes."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,8 @@
-"""The case of a seed: one to five servers of a store, and one to six clients that move among them.
+"""Draws the case of a seed: one to five servers, and one to six clients that move among them.
 
-What happens to servers is what happens to members of a partitionable group.  Servers are founders;
-they crash and come back, mostly with what their disks hold.  Clients crash, too, and come back with
-a new session.  Sessions are few now and then, so that servers forget.
+Servers get the faults of members of a partitionable group.  All servers are founders; they crash
+and return, mostly with their disks.  Clients crash, too, and return with a new session.  In some
+cases sessions are few, so that servers forget some.
 """
 
 from collections.abc import Iterator

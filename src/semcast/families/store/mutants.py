@@ -1,4 +1,4 @@
-"""Deliberately broken servers of the store: what is easily got wrong."""
+"""Deliberately broken servers of the store, each with one likely mistake."""
 
 from collections.abc import Callable, Collection
 from typing import Any

@@ -1,6 +1,6 @@
-"""What simulated clients of the store ask: a request follows from the client and its number alone.
+"""Requests of simulated clients: each is a function of the client and its number alone.
 
-So a judge knows every request without being told, and can execute all of them again.
+So a judge can compute every request, and execute all of them again.
 """
 
 from random import Random

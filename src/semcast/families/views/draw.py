@@ -1,8 +1,8 @@
-"""The case of a seed: a group of 1 to 6 processes that come and go, and a bad time for all.
+"""Draws the case of a seed: a group of 1 to 6 processes that come and go, and their faults.
 
-Unless one is asked for, `s-vsm` has every order but the total one; now and then it has the empty
-relation.  `vs` is partitionable.  Odd seeds crash processes at failpoints inside handlers,
-even ones at moments.  Mostly a majority lives, so that there is something to come back to.
+Unless the caller names an order, `s-vsm` has any order except the total one; sometimes it has the
+empty relation.  `vs` is partitionable.  Odd seeds crash processes at failpoints inside handlers,
+even ones at random times.  Mostly a majority survives, so that processes can rejoin.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
-"""Who judges a run of views: the monitors of the promised properties, and what no trace tells.
+"""Judges a run of views: by the monitors of the promised properties, and by what applications know.
 
-Under primary partition every life that enters a view must know the same at that point, whether it
-was in the view before or was given its state: what the members of a view share is what Semantic
-View Synchrony and state transfer are for.  Partitionable views run beside their automaton.
+Under primary partition every incarnation that enters a view must know the same at that point,
+whether it was in the view before or got its state from another member: Semantic View Synchrony and
+state transfer guarantee that.  Partitionable views are checked by their automaton, too.
 """
 
 from collections import defaultdict

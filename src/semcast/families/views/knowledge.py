@@ -1,8 +1,9 @@
-"""An application that keeps the last word on everything, and can hand over what it knows.
+"""A simulated application that keeps the newest values, and can give its state to a joiner.
 
-What two applications know is the same if they delivered the same up to obsolescence: of each
-stream the last message, of each item the newest, and of what is never obsolete a sum of hashes, in
-which order does not matter.  Under total order an item has one newest value, whoever sent it.
+Two applications know the same if they delivered the same messages, apart from obsolete ones.  The
+state has the last message of each stream, the newest of each item, and a sum of the hashes of all
+messages that are never obsolete; order does not change that sum.  Under total order an item has one
+newest value over all senders.
 """
 
 from zlib import crc32
