@@ -1,7 +1,9 @@
-"""Runs a command line in this process."""
+"""Runs a command line in this process; and a terminal."""
 
 import json
+import sys
 from collections.abc import Callable
+from io import StringIO
 from typing import Any, NamedTuple
 
 import pytest
@@ -43,3 +45,25 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member of a test answers in the end, however busy the machine is."""
     for module in (members, top):
         monkeypatch.setattr(module, "ANSWER_S", 60.0)
+
+
+class Terminal(StringIO):
+    """A terminal that remembers everything it was sent."""
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
+    """`terminal()` makes standard output and standard error one terminal of 40 columns."""
+
+    def replace_streams() -> Terminal:
+        shown = Terminal()
+        monkeypatch.setattr(sys, "stderr", shown)
+        monkeypatch.setattr(sys, "stdout", shown)
+        monkeypatch.setenv("COLUMNS", "40")
+        return shown
+
+    return replace_streams

@@ -1,31 +1,8 @@
 """The owner of standard error, and lines that can be copied."""
 
 import logging
-import sys
-from io import StringIO
-
-import pytest
 
 from semcast.cli.output import Output, StandardError, count_of, sparkline
-
-
-class Terminal(StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    """`terminal()` makes standard output and standard error one terminal of 40 columns."""
-
-    def replace_streams():
-        shown = Terminal()
-        monkeypatch.setattr(sys, "stderr", shown)
-        monkeypatch.setattr(sys, "stdout", shown)
-        monkeypatch.setenv("COLUMNS", "40")
-        return shown
-
-    return replace_streams
 
 
 def test_a_warning_does_not_end_a_wait(terminal):

@@ -3,6 +3,7 @@
 A trace of up to two million events is judged in this process, unless Spark is asked for.
 """
 
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from semcast.cli.check_view import show
 from semcast.cli.commands import Json
 from semcast.cli.output import Output
+from semcast.cli.past_waits import WaitTime
 from semcast.cli.spark_options import (
     LOCAL,
     STARTING,
@@ -33,7 +35,10 @@ EXAMPLE = (
     "  semcast check out/trace\n"
     "  semcast check lake --property agreement --property purge_safety"
 )
-EVENTS_PER_S = 200_000  # checked in this process, about
+HERE = "in this process"
+ON_SPARK = "on Spark"
+# How long a check usually takes: to start, and for each event.
+USUAL_S = {HERE: (0.4, 5e-6), ON_SPARK: (12.0, 5e-5)}
 Source: TypeAlias = Annotated[
     Path, typer.Argument(metavar="TRACE|LAKE", help="Trace directory or lake to check.")
 ]
@@ -54,6 +59,10 @@ SkewMs: TypeAlias = Annotated[
     ),
 ]
 
+Verbose: TypeAlias = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show all examples and all properties not judged.")
+]
+
 
 def check(
     trace: Source,
@@ -62,10 +71,7 @@ def check(
     master: OptionalMaster = None,
     remote: Remote = None,
     conf: Conf = None,
-    verbose: Annotated[
-        bool,
-        typer.Option("-v", "--verbose", help="Show all examples and all properties not judged."),
-    ] = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> int:
     """Check recorded runs against their protocol's guarantees.
@@ -80,20 +86,21 @@ def check(
     from semcast.traces.kept_results import CHECK, keep
     from semcast.traces.trace_files import count_events, root_of
 
+    properties = properties or None
     check_names(properties or ())
     check_range("skew_ms", 0.0 if skew_ms is None else skew_ms, 0.0)
     output, began = Output(json), monotonic()
     spare_pandas()
     root = root_of(trace)  # A directory that is not a trace is refused here.
     target = some_target(master, remote, conf)
-    if target is None and (count := count_events(root)) <= EVENTS_MAX:
-        skew_s, usual_s = None if skew_ms is None else skew_ms / 1e3, 1 + count // EVENTS_PER_S
-        with output.waiting(f"checking {count:,} events in this process, usually {usual_s} s"):
-            found, where = judge(trace, properties or None, skew_s=skew_s), "in this process"
-    else:
-        target = target or target_of(LOCAL)
-        found, where = _on_spark(output, target, trace, properties or None, skew_ms), "on Spark"
-    took = f"{monotonic() - began:.1f} s {where}"
+    count = count_events(root)
+    way = HERE if target is None and count <= EVENTS_MAX else ON_SPARK
+    with _waiting(output, count, way):
+        if way == HERE:
+            found = judge(trace, properties, skew_s=None if skew_ms is None else skew_ms / 1e3)
+        else:
+            found = _on_spark(target or target_of(LOCAL), trace, properties, skew_ms)
+    took = f"{monotonic() - began:.1f} s {way}"
     show(output, trace, found, took, is_verbose=verbose, is_readable=found.events <= EVENTS_MAX)
     facts = facts_of(found)
     if not properties:
@@ -102,19 +109,19 @@ def check(
     return 1 if found.status == FAIL else 0
 
 
+def _waiting(output: Output, count: int, way: str) -> AbstractContextManager[None]:
+    start_s, event_s = USUAL_S[way]
+    estimate = WaitTime(f"check {way}", start_s + event_s * count)
+    spark = f"{STARTING}, then " if way == ON_SPARK else ""
+    return output.waiting(f"{spark}checking {count:,} events {way}", estimate=estimate)
+
+
 def _on_spark(
-    output: Output,
-    target: "SparkTarget",
-    trace: Path,
-    properties: list[str] | None,
-    skew_ms: float | None,
+    target: "SparkTarget", trace: Path, properties: list[str] | None, skew_ms: float | None
 ) -> "CheckVerdict":
     from semcast.pipeline.spark_session import session
 
-    with (
-        output.waiting(f"{STARTING}, then checking {trace}"),
-        session(target, partial(import_module, "semcast.pipeline.check.verdict")) as spark,
-    ):
+    with session(target, partial(import_module, "semcast.pipeline.check.verdict")) as spark:
         from semcast.pipeline.check import verdict
         from semcast.pipeline.check.run_facts import with_skew
         from semcast.pipeline.reading.trace import read_trace

@@ -7,12 +7,14 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.output import Output
+from semcast.cli.past_waits import WaitTime
 
 EXAMPLE = (
     "\b\nExamples:\n"
     "  semcast explain out/trace\n"
     "  semcast explain out/broken --run 4 --around 0:241 --out out/broken.html"
 )
+START_S, EVENTS_PER_S = 0.5, 60_000.0  # of an event, to read, judge and draw it
 
 
 def explain(
@@ -49,9 +51,12 @@ def explain(
     paper behind it.  If the run broke a guarantee, the page opens there.
     """
     from semcast.pages.explain import explain as write
+    from semcast.traces.trace_files import count_events, root_of
 
     output = Output(json)
-    with output.waiting(f"reading {trace}"):
+    count = count_events(root_of(trace))
+    estimate = WaitTime("explain", START_S + count / EVENTS_PER_S)
+    with output.waiting(f"drawing a trace of {count:,} events", estimate=estimate):
         facts = write(trace, out or trace / "explain.html", run_id=run, around=event_of(around))
     broken = f"{facts['violations']:,} violations, " if facts["violations"] else ""
     output.print_text(f"{facts['html']}: run {facts['run']}, {broken}{facts['events']:,} events")

@@ -9,13 +9,15 @@ import typer
 
 from semcast.cli.commands import Jobs, Json, Seed
 from semcast.cli.output import Output, table
-from semcast.cli.spark_options import STARTING, Conf, OptionalMaster, Remote, some_target
+from semcast.cli.past_waits import WaitTime
+from semcast.cli.spark_options import START, STARTING, Conf, OptionalMaster, Remote, some_target
 
 if TYPE_CHECKING:
     from semcast.experiments.figures import RenderedFigure
     from semcast.pipeline.spark_session import SparkTarget
 
 EXAMPLE = "Example: semcast figures all --out out/figures --quick"
+FIRST = WaitTime("first points of figures", 3.0)
 
 
 def figures(
@@ -53,7 +55,8 @@ def figures(
         return
     target = some_target(master, remote, conf)
     options = {"jobs": jobs, "seed": seed, "quick": quick, "live": live}
-    with output.waiting(STARTING if target else "running the first simulations"):
+    first = (STARTING, START) if target else ("running the first simulations", FIRST)
+    with output.waiting(first[0], estimate=first[1]):
         drawn = _renderer(target)(names, out, on_progress=_progress(output), **options)
     output.print_text(f"drew {len(drawn)} figures into {out}", "", *table(drawn))
     output.next(f"open {out / 'index.html'}")

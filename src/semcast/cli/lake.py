@@ -7,6 +7,7 @@ import typer
 
 from semcast.cli.commands import CommandGroup, Json, new_app
 from semcast.cli.output import Output, table
+from semcast.cli.past_waits import WaitTime
 from semcast.cli.spark_options import (
     LOCAL,
     STARTING,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = Annotated[Path, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
 ID_SHOWN = 12
+START_S, BYTES_PER_S = 12.0, 500_000.0  # to start Spark, and to take in a trace
 
 app = new_app(CommandGroup, "Manage a lake: one directory of checked traces and keyed files.")
 
@@ -65,7 +67,9 @@ def ingest(
         examine(each, columns)  # What is no source is said before Spark starts.
     batches: list[LakeBatch] = []
     known: list[str] = []
-    with output.waiting(STARTING), session(target) as spark:
+    size = sum(file.stat().st_size for each in source for file in (each, *each.rglob("*")))
+    estimate = WaitTime("lake ingest", START_S + size / BYTES_PER_S)
+    with output.waiting(STARTING, estimate=estimate), session(target) as spark:
         for each in source:
             batch, is_new = take_in(spark, Lake(lake), each, columns, output.progress)
             if is_new:
@@ -120,7 +124,8 @@ def compact(
     opened = Lake(lake)
     opened.snapshot()  # What is no lake is said before Spark starts.
     output = Output(json)
-    with output.waiting(STARTING), session(target) as spark:
+    estimate = WaitTime("lake compact", START_S)
+    with output.waiting(STARTING, estimate=estimate), session(target) as spark:
         before, after = merge(spark, opened, on_progress=output.progress)
     output.print_text(f"merged {before:,} files into {after:,}; the old ones are still there")
     output.next(f"semcast lake vacuum {lake}")

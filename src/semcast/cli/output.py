@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from textwrap import wrap
@@ -20,6 +20,7 @@ from typing import Final, TextIO
 
 import msgspec
 
+from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import Colour
 
 REFRESH_S: Final = 0.1
@@ -57,12 +58,14 @@ class StandardError(logging.Handler):
         if before is not None:
             self.progress(before)
 
-    def progress(self, text: str) -> None:
-        """Replace the progress line, not too often."""
+    def progress(self, text: str, end: str = "") -> None:
+        """Replace the progress line, not too often; where it is too wide, `end` stays whole."""
         with self._writing:
             now = monotonic()
             if sys.stderr.isatty() and now - self._shown_at >= REFRESH_S:
-                print(f"\r\x1b[K{text[: terminal_columns() - 1]}", end="", file=sys.stderr)
+                columns = max(0, terminal_columns() - 1 - len(end))
+                text_shown = text if len(text) <= columns else f"{text[: columns - 1]}…"
+                print(f"\r\x1b[K{text_shown}{end}", end="", file=sys.stderr)
                 sys.stderr.flush()
                 self._shown_at, self._is_shown, self._text = now, True, text
 
@@ -92,6 +95,7 @@ class Output:
         self.as_json = as_json
         self._began: dict[str, float] = {}  # of each bar, when it was first shown
         self._reason = ""  # of the present wait
+        self._end_estimate: Callable[[], None] = lambda: None  # of the present wait
 
     @property
     def human_stream(self) -> TextIO:
@@ -145,32 +149,51 @@ class Output:
         self._reason = line
         STDERR.progress(line)
 
-    def bar(self, done: int, total: int, noun: str, note: str = "", *, label: str = "") -> None:
-        """Replace the progress line by a bar, with the time that is left."""
+    def bar(
+        self, done: int, total: int, noun: str, note: str = "", left_s: float | None = None
+    ) -> None:
+        """Replace the progress line by a bar, with the time that is left: `left_s`, or as long
+        for each of the rest as for each so far."""
+        self._end_estimate()
         now = monotonic()
         elapsed_s = now - self._began.setdefault(noun, now)
         left = f" · {note}" if note else ""
-        if 0 < done < total and elapsed_s >= TIME_LEFT_AFTER_S:
-            left += f" · {clock(elapsed_s * (total - done) / done)} left"
+        if left_s is None and 0 < done < total and elapsed_s >= TIME_LEFT_AFTER_S:
+            left_s = elapsed_s * (total - done) / done
+        if left_s is not None:
+            left += f" · {clock(left_s)} left"
         filled = bar(done / total if total else 1.0, BAR_COLUMNS)
-        self.progress(f"{label}{filled:<{BAR_COLUMNS}} {done:,} of {total:,} {noun}{left}")
+        self.progress(f"{filled:<{BAR_COLUMNS}} {done:,} of {total:,} {noun}{left}")
 
     @contextmanager
-    def waiting(self, reason: str, limit_s: float | None = None) -> Iterator[None]:
-        """Show the reason of a wait and how long it lasts, until the block ends or prints."""
+    def waiting(
+        self, reason: str, limit_s: float | None = None, estimate: WaitTime | None = None
+    ) -> Iterator[None]:
+        """Show the reason of a wait, how long it lasts and will last, until the block ends or
+        prints.  `estimate` is for the block, or until its first bar, which has its own."""
         began, is_over, self._reason = monotonic(), threading.Event(), reason
-        limit = f" of at most {limit_s:g} s" if limit_s is not None else ""
+        # Where nobody sees the estimate, the wait is not remembered either.
+        expected_s = estimate.expected_s if estimate and sys.stderr.isatty() else None
+
+        def end_estimate() -> None:
+            nonlocal expected_s
+            if estimate is not None and expected_s is not None:
+                expected_s = None
+                estimate.remember(monotonic() - began)
 
         def show() -> None:
             while not is_over.wait(WAIT_REFRESH_S):
                 if STDERR.is_shown:  # A line that was printed meanwhile ended the wait.
-                    STDERR.progress(f"{self._reason} ({monotonic() - began:.0f} s{limit})")
+                    text = wait_clock(monotonic() - began, limit_s, expected_s)
+                    STDERR.progress(self._reason, f" ({text})")
 
-        STDERR.progress(reason)
+        self._end_estimate = end_estimate
+        STDERR.progress(reason, f" (about {span(expected_s)})" if expected_s else "")
         clock_thread = threading.Thread(target=show, daemon=True)
         clock_thread.start()
         try:
             yield
+            end_estimate()
         finally:
             is_over.set()
             clock_thread.join()
@@ -246,6 +269,23 @@ def format_value(value: object) -> str:
 def count_of(number: int, noun: str) -> str:
     """A number of things: 1 message, 2 messages."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def span(seconds: float) -> str:
+    """A time to wait: in seconds, or from two minutes on as minutes and seconds."""
+    return f"{max(1, round(seconds))} s" if seconds < 120 else clock(seconds)
+
+
+def wait_clock(gone_s: float, limit_s: float | None, expected_s: float | None) -> str:
+    """How long a wait has lasted, and how long it will last as far as that is known."""
+    gone = f"{gone_s:.0f} s" if gone_s < 120 else clock(gone_s)
+    if limit_s is not None:
+        return f"{gone} of at most {limit_s:g} s"
+    if expected_s is None:
+        return gone
+    if gone_s <= expected_s + 1:
+        return f"{gone} of about {span(expected_s)}"
+    return f"{gone}, expected about {span(expected_s)}"
 
 
 def clock(seconds: float) -> str:

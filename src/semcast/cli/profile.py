@@ -11,6 +11,7 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.output import Output
+from semcast.cli.past_waits import WaitTime
 from semcast.cli.profile_view import show
 from semcast.cli.spark_options import (
     LOCAL,
@@ -43,6 +44,8 @@ EXAMPLE = (
 )
 HERE = "in this process"
 ON_SPARK = "on Spark"
+# How long a profile usually takes: to start, and for each byte of the files.
+USUAL_S = {HERE: (0.4, 1 / 8e6), ON_SPARK: (12.0, 1 / 4e6)}
 
 Source: TypeAlias = Annotated[
     Path,
@@ -134,6 +137,12 @@ def _choices(source: Path) -> str:
     return f", one of {', '.join(names)}" if names else ""
 
 
+def _estimate(source: Path, way: str = HERE) -> WaitTime:
+    files = [source] if source.is_file() else [each for each in source.rglob("*") if each.is_file()]
+    start_s, byte_s = USUAL_S[way]
+    return WaitTime(f"profile {way}", start_s + byte_s * sum(each.stat().st_size for each in files))
+
+
 def _profile_trace(
     output: Output, source: Path, rates: "Rates | None", target: "SparkTarget | None"
 ) -> "tuple[Profile, str]":
@@ -143,7 +152,7 @@ def _profile_trace(
     from semcast.traces.trace_files import root_of
 
     if target is None and fits_trace(splits := open_trace(source)):
-        with output.waiting(f"reading {source} in this process"):
+        with output.waiting(f"reading {source} in this process", estimate=_estimate(source)):
             return profile_trace(splits, rates), HERE
     from semcast.pipeline.profile import spark_profile
 
@@ -166,7 +175,7 @@ def _profile_file(
 
     opened = open_source(source, columns)  # A missing file or column is refused here.
     if target is None and fits_files(opened):
-        with output.waiting(f"reading {source} in this process"):
+        with output.waiting(f"reading {source} in this process", estimate=_estimate(source)):
             return (*profile_file(opened, columns, rates), HERE)
     from semcast.pipeline.profile import spark_profile
 
@@ -188,7 +197,7 @@ def _spark(
     given = target or target_of(LOCAL)
     target = replace(given, conf={**SPARK_CONF, **given.conf})
     with (
-        output.waiting(f"{STARTING}, then reading {source}"),
+        output.waiting(f"{STARTING}, then reading {source}", estimate=_estimate(source, ON_SPARK)),
         session(target, meanwhile) as spark,
     ):
         yield spark

@@ -7,6 +7,7 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.output import Output, count_of
+from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS, WRONG
 
 EXAMPLE = "Example: semcast report out --out out/report.html"
@@ -31,7 +32,8 @@ def report(
     from semcast.pipeline.report.report import report as write
 
     output = Output(json)
-    with output.waiting(f"reading {directory}"):
+    files = sum(1 for _ in directory.rglob("*"))
+    with output.waiting(f"reading {directory}", estimate=WaitTime("report", 0.5 + files / 200)):
         facts = write(directory, out)
     verdicts = count_of(facts["verdicts"], "verdict")
     output.print_text(

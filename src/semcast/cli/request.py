@@ -48,12 +48,14 @@ def request(
     """
     from semcast.runtime.application.client import Client
     from semcast.runtime.event_loop import run
+    from semcast.runtime.options.units import parse_seconds
 
     output = Output(json)
     options = {"peers": peers, "interface": interface, "key": key}
     given = {name: value for name, value in options.items() if value is not None}
+    limit_s = parse_seconds(give_up, "give_up")
     client = Client(group, give_up=give_up, **given)
-    asked, refused = run(_ask(client, _parsed(requests or sys.stdin), output))
+    asked, refused = run(_ask(client, _parsed(requests or sys.stdin), limit_s, output))
     output.print_json({"requests": asked, "refused": refused})
     return 1 if refused else 0
 
@@ -69,7 +71,9 @@ def _parsed(lines: Iterable[str]) -> Iterator[Any]:
                 raise ConfigError(f"request: {line.strip()[:60]!r} is not JSON: {error}") from None
 
 
-async def _ask(client: "Client", requests: Iterable[Any], output: Output) -> tuple[int, int]:
+async def _ask(
+    client: "Client", requests: Iterable[Any], limit_s: float, output: Output
+) -> tuple[int, int]:
     """Ask one by one; returns how many there were, and how many of them the service refused."""
     import msgspec
 
@@ -80,7 +84,8 @@ async def _ask(client: "Client", requests: Iterable[Any], output: Output) -> tup
         for value in requests:
             asked += 1
             try:
-                with output.waiting(f"waiting for the servers of {client.options.group}"):
+                reason = f"waiting for the servers of {client.options.group}"
+                with output.waiting(reason, limit_s):
                     reply = await client.request(value)
                 print(msgspec.json.encode(reply).decode(), flush=True)
             except RequestFailed as error:

@@ -13,14 +13,20 @@ import typer.main
 
 from semcast.cli.commands import CommandGroup, Jobs, Json, Seed, new_app
 from semcast.cli.output import Output, format_value, table, width, wrapped
+from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from semcast.experiments.experiment import Experiment, Row, Value
+    from semcast.experiments.experiment import Experiment, Parameters, Row, Value
     from semcast.families.case import CaseOutcome
     from semcast.sim.swarm import SwarmSummary
+
+# How long a run usually takes: a live one longer than its seconds by the first number, a simulation
+# with its defaults the second, and more in proportion to these parameters.
+LIVE_START_S, SIMULATION_S = 2.0, 2.0
+SIZES = ("seconds", "rate", "members", "runs")
 
 
 class ExperimentCommands(CommandGroup):
@@ -130,7 +136,9 @@ def run_experiment(
         raise ConfigError(f"live: {experiment.name} cannot run live; remove --live")
     kind = "live" if live else "of simulated time"
     length = f", {parameters['seconds']:g} s {kind}" if "seconds" in parameters else ""
-    with output.waiting(f"running {experiment.name}{length}"):
+    with output.waiting(
+        f"running {experiment.name}{length}", estimate=_estimate(experiment, parameters, live)
+    ):
         row = run(parameters, seed, trace)
     results = {name: value for name, value in row.items() if name != "violations"}
     violations = int(row.get("violations") or 0)
@@ -155,6 +163,18 @@ def run_experiment(
         }
     )
     return 1 if violations else 0
+
+
+def _estimate(experiment: "Experiment", parameters: "Parameters", live: bool) -> WaitTime:
+    """A live run lasts for its seconds; a simulation costs more the larger these numbers are."""
+    if live and "seconds" in parameters:
+        return WaitTime(f"live {experiment.name}", LIVE_START_S + parameters.number("seconds"))
+    defaults = experiment.parameters({})
+    size = 1.0
+    for name in SIZES:
+        if name in defaults:
+            size *= parameters.number(name) / defaults.number(name)
+    return WaitTime(f"sim {experiment.name}", SIMULATION_S * size)
 
 
 def parameter_lines(experiment: "Experiment", columns: int) -> list[str]:

@@ -4,6 +4,7 @@ from time import monotonic
 
 from semcast.cli.commands import Json
 from semcast.cli.output import Output
+from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS
 
 EXAMPLE = "Example: semcast spark-archive"
@@ -18,7 +19,7 @@ def spark_archive(json: Json = False) -> None:
     from semcast.pipeline.archive_making import make_archive
 
     output, began = Output(json), monotonic()
-    with output.waiting("archiving Spark's Java classes, usually for less than a minute"):
+    with output.waiting("archiving Spark's Java classes", estimate=WaitTime("archive", 40.0)):
         folder = make_archive()
     size = sum(file.stat().st_size for file in folder.iterdir())
     took = monotonic() - began

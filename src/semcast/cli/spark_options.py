@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from semcast.cli.past_waits import WaitTime
 from semcast.terms.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ Conf: TypeAlias = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeat for more.")
 ]
 LOCAL = "local[*]"
-STARTING = "starting Spark, usually within 10 s"
+STARTING = "starting Spark"
+START = WaitTime("starting Spark", 8.0)
 
 KeyColumn: TypeAlias = Annotated[
     str | None,

@@ -51,13 +51,16 @@ def _ask(
     """Open a client, ask one question, and return the answer."""
     from semcast.runtime.application.store import open_store
     from semcast.runtime.event_loop import run
+    from semcast.runtime.options.units import parse_seconds
 
     options = {} if ring is None else {"key": ring}
     store = open_store(peers, group=group, give_up=give_up, **options)
 
     async def work() -> Any:
         async with store:
-            with Output(json).waiting(f"waiting for the servers of {group}"):
+            with Output(json).waiting(
+                f"waiting for the servers of {group}", parse_seconds(give_up, "give_up")
+            ):
                 return await ask(store)
 
     return run(work())

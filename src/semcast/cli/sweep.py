@@ -1,6 +1,7 @@
 """`semcast sweep`: an experiment over a grid, spread over Spark tasks, resumable."""
 
 import csv
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -9,14 +10,13 @@ import typer
 from semcast.cli.commands import Json, Seed
 from semcast.cli.output import (
     Output,
-    bar,
     format_value,
     key_values,
     narrowed_table,
     table,
     width,
 )
-from semcast.cli.spark_options import STARTING, Conf, OptionalMaster, Remote, some_target
+from semcast.cli.spark_options import START, STARTING, Conf, OptionalMaster, Remote, some_target
 from semcast.terms.errors import ConfigError
 from semcast.terms.palette import HOLDS, WRONG
 
@@ -27,7 +27,6 @@ EXAMPLE = (
     "Example: semcast sweep slow-receiver --grid r=0.25,0.5 --grid delay_ms=10,20,40 --repeat 5 "
     "--out out/sweep"
 )
-BAR_COLUMNS = 24
 _OF_ESTIMATE = ("result", "runs", "mean", "low", "high")
 Name: TypeAlias = Annotated[
     str,
@@ -80,10 +79,8 @@ def sweep(
             "live: cannot run on Spark; remove --live, or --master, --remote and --conf"
         )
     output = Output(json)
-    with output.waiting("starting the first run" if live else STARTING):
-        swept = run_sweep(
-            planned, out, target, on_progress=lambda so_far: output.progress(_progress(so_far))
-        )
+    with output.waiting("starting the first run" if live else STARTING, estimate=START):
+        swept = run_sweep(planned, out, target, on_progress=partial(_show_progress, output))
     _tell(output, swept)
     return 1 if swept.failed or swept.violations else 0
 
@@ -157,14 +154,6 @@ def _settings(option: str, given: list[str]) -> dict[str, str]:
     return settings
 
 
-def _progress(so_far: "SweepProgress") -> str:
-    filled = bar(so_far.done / so_far.runs, BAR_COLUMNS)
-    failed = f", {so_far.failed:,} failed" if so_far.failed else ""
-    left = "" if so_far.remaining_s is None else f", {_duration(so_far.remaining_s)} left"
-    return f"{filled:<{BAR_COLUMNS}} {so_far.done:,} of {so_far.runs:,} runs{failed}{left}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def _show_progress(output: Output, so_far: "SweepProgress") -> None:
+    failed = f"{so_far.failed:,} failed" if so_far.failed else ""
+    output.bar(so_far.done, so_far.runs, "runs", failed, so_far.remaining_s)
