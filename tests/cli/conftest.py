@@ -1,8 +1,15 @@
-"""Runs a command line in this process; and a terminal."""
+"""Runs a command line in this process, or on a terminal."""
 
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
+import subprocess
 import sys
-from collections.abc import Callable
+import termios
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from typing import Any, NamedTuple
 
@@ -10,6 +17,8 @@ import pytest
 
 from semcast.cli import members, top
 from semcast.cli.main import main
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Finished(NamedTuple):
@@ -67,3 +76,38 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
         return shown
 
     return replace_streams
+
+
+@pytest.fixture
+def screen() -> Callable[[Sequence[str], int, Mapping[str, str]], tuple[int, list[str]]]:
+    """`screen(words, columns, environment)`: what a terminal of that width shows after a command,
+    as its exit code and lines, without progress."""
+
+    def run(
+        words: Sequence[str], columns: int, environment: Mapping[str, str]
+    ) -> tuple[int, list[str]]:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        with subprocess.Popen(
+            [sys.executable, "-m", "semcast", *words],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.DEVNULL,
+            env={name: value for name, value in environment.items() if name != "COLUMNS"},
+        ) as process:
+            os.close(theirs)
+            shown = b""
+            while chunk := _read(ours):
+                shown += chunk
+        os.close(ours)
+        lines = ESCAPES.sub("", shown.decode()).replace("\r\n", "\n").split("\n")
+        return process.returncode, lines
+
+    return run
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says so when the last writer is gone.
+        return b""

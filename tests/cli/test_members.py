@@ -11,7 +11,8 @@ from semcast.cli import members
 from semcast.cli.group_changes import GroupWatch, HeldUp, by_process, member_changes
 from semcast.runtime.operations.control import Survey
 from semcast.runtime.operations.slow_members import SlowMember
-from semcast.runtime.operations.snapshot import ViewSnapshot
+from semcast.runtime.operations.snapshot import ServerFigures, ViewSnapshot
+from semcast.terms.ids import VIEW_NAMER_BITS
 
 
 def slow(name, since_s=31.0):
@@ -225,15 +226,39 @@ def test_views_are_shown_with_their_members_and_what_they_are(semcast, live, sna
     alone = seen(3, "cy", "dan", "eve", status="minority", suspected=["dan", "eve"])
     live.add(snapshot("cy", protocol="s-vsm", rank=2, view=alone))
     lines = [line.strip() for line in semcast("members").out.splitlines()]
-    assert "view 4 of quotes: ada, bob, cy; member: ada, bob; cy is suspected by ada, bob" in lines
+    assert "view 4: ada, bob, cy; needs 2 of 3; cy is suspected by ada, bob" in lines
     assert (
-        "view 3 of quotes: cy, dan, eve; minority: cy; "
+        "view 3: cy, dan, eve; needs 2 of 3; cy is minority; "
         "dan is suspected by cy; eve is suspected by cy"
     ) in lines
     assert any(line.startswith("cy      minority") for line in lines)
     first, second = semcast("members", "--json").answer["views"]
     assert (first["view"], first["at"]) == (4, {"ada": "member", "bob": "member"})
     assert (second["members"], second["is_primary"]) == (["cy", "dan", "eve"], False)
+
+
+def server(role, primary=None, updates=0, slowest=None):
+    return ServerFigures(role=role, primary=primary, updates=updates, queries=3, slowest=slowest)
+
+
+def test_servers_are_shown_with_role_primary_update_and_slowest(semcast, live, snapshot):
+    view = seen(7 << VIEW_NAMER_BITS | 99, "ada", "bob")
+    live.add(snapshot("ada", view=view, server=server("primary", "ada", 1_234, "bob")))
+    live.add(snapshot("bob", rank=1, view=view, server=server("backup", "ada", 1_230)))
+    ran = semcast("members")
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert "member state up updates queries skipped waiting buffer" in lines
+    assert "ada primary 1 s 1,234 3 0% 0 0%" in lines
+    assert "bob backup 1 s 1,230 3 0% 0 0%" in lines
+    assert "view 7: ada, bob; needs 2 of 2" in lines
+    assert "primary: ada; last update: 1,234; slowest server: bob" in lines
+
+
+def test_a_server_that_takes_over_is_a_change(snapshot):
+    before = Survey([snapshot("bob", pid=7, server=server("backup", "ada"))], [])
+    after = Survey([snapshot("bob", pid=7, server=server("primary", "bob"))], [])
+    assert GroupWatch(before).changes(after) == ["quotes  bob is primary now"]
+    assert GroupWatch(after).changes(after) == []
 
 
 def test_changes_of_views(snapshot):

@@ -1,14 +1,8 @@
 """Whole screens, captured from a terminal of 60, 80 and 120 columns: nothing is wider, the answer
 comes first, words stand for variable names, and the next command is last."""
 
-import fcntl
 import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,34 +41,6 @@ COMMANDS = {
 }
 WIDTHS = (60, 80, 120)
 SNAKE = re.compile(r"(?<![\w=./{-])[a-z]+_[a-z_0-9]+(?![\w=./(])")
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def screen(argv, columns, environment):
-    """What a terminal shows after a command: its exit code and lines, without progress."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-m", "semcast", *argv],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while chunk := read(ours):
-            shown += chunk
-    os.close(ours)
-    lines = ESCAPES.sub("", shown.decode()).replace("\r\n", "\n").split("\n")
-    return process.returncode, lines
-
-
-def read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # Linux says so when the last writer is gone.
-        return b""
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +52,15 @@ def trace():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_screen(name, trace):
+def test_a_screen(name, trace, screen):
     with ThreadPoolExecutor(len(WIDTHS)) as pool:  # Most of the time goes by waiting.
-        screens = list(pool.map(lambda columns: run(name, columns, trace), WIDTHS))
+        screens = list(pool.map(lambda columns: run(screen, name, columns, trace), WIDTHS))
     for columns, (code, lines) in zip(WIDTHS, screens, strict=True):
         check_screen(name, columns, code, lines)
 
 
-def run(name, columns, trace):
-    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+def run(screen, name, columns, trace):
+    environment = dict(os.environ)
     with TemporaryDirectory() as place:  # A long path is not broken over lines.
         words = {word: word.replace("PLACE", place) for word in COMMANDS[name]}
         words["TRACE"] = str(trace)

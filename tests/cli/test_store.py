@@ -1,5 +1,7 @@
 """`semcast serve` and `semcast store`: three servers as processes, and clients that ask them."""
 
+import json
+import os
 import signal
 import socket
 import subprocess
@@ -62,9 +64,62 @@ def test_a_value_is_set_read_counted_watched_and_deleted(peers, semcast):
     ran = semcast("store", "incr", "ACME", "--peers", peers)
     assert ran.code == 2
     assert "more than 63 bits" in ran.err
+    ran = semcast("store", "get", "NOPE", "--peers", peers)
+    assert (ran.code, ran.out, ran.err) == (1, "", "NOPE is not in store\n")
     ran = semcast("members", "--json")
     roles = {member["server"]["role"] for member in ran.answer["members"]}
     assert roles == {"primary"}
+
+
+SCREENS = {
+    ("store", "set", "ACME", "101.25"): ("ok  a majority of the servers has ACME", "get ACME"),
+    ("store", "get", "ACME"): ("101.25", "watch ACME"),
+    ("store", "incr", "visits", "--by", "0"): ("0", "watch visits"),
+    ("store", "watch", "ACME", "--count", "1"): ("101.25", "get ACME"),
+    ("members",): ("3 members of 1 group on this machine; all keep up", "semcast top"),
+    ("store", "del", "ACME"): ("ok  a majority of the servers has removed ACME", "get ACME"),
+}
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_screen(columns, peers, screen):
+    """Nothing is wider than the terminal, the answer comes first, the next command last."""
+    environment = {**os.environ, "SEMCAST_PEERS": peers}
+    for words, (answer, last) in SCREENS.items():
+        code, lines = screen(words, columns, environment)
+        text = "\n".join(lines)
+        assert (code, lines[0]) == (0, answer), text
+        assert max(map(len, lines)) <= columns, text
+        assert lines[-2].startswith("next: semcast"), text
+        assert lines[-2].endswith(last), text
+
+
+def test_the_next_command_has_what_this_one_was_given(peers, screen):
+    code, lines = screen(("store", "set", "a b", "1", "--peers", peers), 400, os.environ)
+    assert (code, lines[-2]) == (0, f"next: semcast store get 'a b' --peers {peers}")
+
+
+def test_a_server_says_what_it_was(tmp_path, monkeypatch, sockets):
+    """With --json, its only line on standard output is one object."""
+    monkeypatch.setenv("SEMCAST_KEYS", str(tmp_path / "keys"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", "--name", "a", "--peers", f"a=127.0.0.1:{port}", "--memory", "--json"]
+    server = subprocess.Popen(
+        [*RUN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    shown = []
+    while not any("is primary: updates" in line for line in shown):
+        shown.append(server.stderr.readline())
+        assert server.poll() is None, shown
+    server.send_signal(signal.SIGINT)
+    out, _ = server.communicate(timeout=DEADLINE_S)
+    assert server.returncode == 0
+    (line,) = out.splitlines()
+    facts = json.loads(line)
+    assert (facts["name"], facts["group"], facts["role"]) == ("a", "store", "primary")
 
 
 @pytest.mark.parametrize(

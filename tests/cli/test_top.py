@@ -15,6 +15,7 @@ from semcast.cli.top import TopScreen
 from semcast.cli.top_rows import rows
 from semcast.runtime.operations.control import Survey
 from semcast.runtime.operations.slow_members import SlowMember
+from semcast.runtime.operations.snapshot import ServerFigures
 from semcast.terms.palette import SLOW
 
 CY = SlowMember(
@@ -128,6 +129,16 @@ def test_the_screen_fits_and_names_the_slow_member(columns, before, after):
         assert found["cy"].startswith("cy 0 0 100 60 0.7 s █████ 100% slow")
         assert found["dan"].startswith("dan – – – 0 – 0 held left")
     assert ("last minute" in found["member"]) == (columns == 120)
+
+
+def test_servers_have_roles_and_the_title_their_service(snapshot):
+    figures = ServerFigures(role="primary", primary="ada", updates=12, queries=0, slowest="bob")
+    looked = Survey([snapshot("ada", server=figures)], [])
+    screen = TopScreen(looked)
+    screen.look(looked, rows(looked, looked))
+    lines = [line for line, _ in screen.lines(100)]
+    assert "primary: ada · last update: 12 · slowest server: bob" in lines[2]
+    assert "primary" in lines[4].split()
 
 
 def test_keys_sort_and_explain(before, after):

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from semcast.runtime.operations import metrics
 from semcast.runtime.operations.slow_members import SlowMember
-from semcast.runtime.operations.snapshot import ViewSnapshot
+from semcast.runtime.operations.snapshot import ServerFigures, ViewSnapshot
 from semcast.runtime.transport.addresses import format_address
 from semcast.terms.errors import ConfigError
 
@@ -52,6 +52,16 @@ SLOW = SlowMember(
     share=0.8,
     oldest_waiting_s=0.7,
 )
+
+
+def test_a_server_says_what_it_is(serve, snapshot):
+    figures = ServerFigures(role="primary", primary="ada", updates=12, queries=3, slowest="bob")
+    found = scrape(serve(lambda: snapshot("ada", server=figures)))
+    assert found["semcast_server_role", ("role", "primary")] == 1
+    assert found["semcast_server_primary", ("peer", "ada")] == 1
+    assert found["semcast_server_slowest", ("peer", "bob")] == 1
+    assert found["semcast_server_updates",] == 12
+    assert found["semcast_server_queries_total",] == 3
 
 
 def test_a_scrape_finds_what_the_member_says(serve, snapshot, peer):

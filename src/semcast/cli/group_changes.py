@@ -82,6 +82,7 @@ class GroupWatch:
             *self._departures(old, new, before, now),
             *(self.silence(pid) for pid in now.silent if pid not in silent_before),
             *view_changes(old, new),
+            *role_changes(old, new),
             *slow_changes(before.snapshots, now.snapshots),
             *self._held_up.changes(new),
         ]
@@ -159,6 +160,16 @@ def slow_changes(before: Iterable["Snapshot"], now: Iterable["Snapshot"]) -> Ite
     for group, name in old:
         if (group, name) not in new and group in groups:
             yield f"{group}  {name} keeps up again"
+
+
+def role_changes(
+    old: Mapping[MemberKey, "Snapshot"], new: Mapping[MemberKey, "Snapshot"]
+) -> Iterator[str]:
+    """Servers of replicated services that have another role than before."""
+    for key, snapshot in new.items():
+        before = old[key].server if key in old else None
+        if before and snapshot.server and snapshot.server.role != before.role:
+            yield f"{snapshot.group}  {snapshot.name} is {snapshot.server.role} now"
 
 
 def forgotten_changes(old: "Snapshot", new: "Snapshot") -> Iterator[str]:

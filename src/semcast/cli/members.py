@@ -29,6 +29,7 @@ ANSWER_S: Final = 0.5
 CHANGES_MAX: Final = 1_000
 NARROW: Final = 76  # columns below which the table has fewer
 OPTIONAL_COLUMNS: Final = ("sent", "oldest", "buffer")
+UNSERVED: Final = ("sent", "delivered", "oldest")  # columns that say little about a server
 
 GroupFilter: TypeAlias = Annotated[
     str | None,
@@ -132,10 +133,22 @@ def describe(seen: "Survey") -> Iterator[str]:
             rows = [{k: v for k, v in row.items() if k not in OPTIONAL_COLUMNS} for row in rows]
         yield from (f"  {line}" for line in table(rows, terminal_columns() - 2))
         yield from (f"  {line}" for line in describe_views(local))
+        yield from [f"  {'; '.join(facts)}"] if (facts := service_facts(local)) else []
         yield from (f"  {line}" for line in _describe_roster(local))
         for (_, name), slow in slow_members(local).items():
             yield f"  {name} is slow for {duration(slow.since_s)}: {slow.why}"
     yield from (f"process {pid} does not answer ({why_silent(pid)})" for pid in seen.silent)
+
+
+def service_facts(snapshots: list["Snapshot"]) -> list[str]:
+    """The primary of a replicated service, its last update and its slowest server."""
+    servers = [snapshot.server for snapshot in snapshots if snapshot.server is not None]
+    servers.sort(key=lambda server: -server.updates)  # The newest knows best.
+    if not servers:
+        return []
+    primary = [f"primary: {server.primary}" for server in servers if server.primary]
+    slowest = [f"slowest server: {server.slowest}" for server in servers if server.slowest]
+    return [*primary[:1], f"last update: {servers[0].updates:,}", *slowest[:1]]
 
 
 def _describe_roster(snapshots: list["Snapshot"]) -> Iterator[str]:
@@ -176,7 +189,7 @@ def rosters(snapshots: Iterable["Snapshot"]) -> list[dict[str, Any]]:
 
 def _row(snapshot: "Snapshot") -> dict[str, object]:
     handled = snapshot.delivered + snapshot.skipped
-    return {
+    row = {
         "member": snapshot.name,
         "state": state_of(snapshot),
         "up": duration(snapshot.up_s),
@@ -187,6 +200,11 @@ def _row(snapshot: "Snapshot") -> dict[str, object]:
         "oldest": f"{snapshot.oldest_waiting_s:.1f} s" if snapshot.queued else "–",
         "buffer": f"{snapshot.held / snapshot.buffer:.0%}",
     }
+    if (server := snapshot.server) is None:
+        return row
+    served = {"updates": server.updates, "queries": server.queries}
+    row = {name: value for name, value in row.items() if name not in UNSERVED}
+    return {name: row[name] for name in ("member", "state", "up")} | served | row
 
 
 def state_of(snapshot: "Snapshot") -> str:

@@ -106,9 +106,10 @@ class Output:
         """Print lines for people; on a terminal none is wider than the terminal."""
         STDERR.clear()
         limit = terminal_columns() if self.human_stream.isatty() else None
-        for line in lines:
-            for part in [line] if limit is None else fit(line, limit):
-                print(self.paint(part, colour), file=self.human_stream)
+        parts = [part for line in lines for part in ([line] if limit is None else fit(line, limit))]
+        # In one write, so that the lines of several processes do not mix.
+        text = "".join(f"{self.paint(part, colour)}\n" for part in parts)
+        print(text, end="", file=self.human_stream)
 
     def next(self, *commands: str) -> None:
         """Print the commands to try next, as the last thing that people read."""

@@ -55,7 +55,11 @@ def request(
     given = {name: value for name, value in options.items() if value is not None}
     limit_s = parse_seconds(give_up, "give_up")
     client = Client(group, give_up=give_up, **given)
+    if not requests and sys.stdin.isatty():
+        STDERR.line("type requests as JSON, one a line; Ctrl-D ends")
     asked, refused = run(_ask(client, _parsed(requests or sys.stdin), limit_s, output))
+    if output.human_stream.isatty():
+        output.next(f"semcast members --group {group}")
     output.print_json({"requests": asked, "refused": refused})
     return 1 if refused else 0
 

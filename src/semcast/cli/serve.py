@@ -5,9 +5,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+from msgspec import to_builtins
 
-from semcast.cli.output import STDERR
+from semcast.cli.commands import Json
+from semcast.cli.output import STDERR, Output
 from semcast.terms.errors import ConfigError
+from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
     from semcast.runtime.application.replicate import PendingServer
@@ -19,6 +22,9 @@ EXAMPLE = (
     "    --peers a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
 )
 
+STORE = "store"
+PRIMARY = "primary"
+REFUSING = ("minority", "excluded")
 _MEANING = {
     "primary": "updates and queries are answered",
     "minority": "queries are answered, updates are refused: too few servers can be reached",
@@ -90,7 +96,7 @@ def serve(
     peers: Peers,
     data: Data = None,
     memory: Memory = False,
-    group: GroupOption = "store",
+    group: GroupOption = STORE,
     bind: Bind = None,
     reads: Reads = "local",
     confirm: Confirm = "quorum",
@@ -98,6 +104,7 @@ def serve(
     key: KeyRingFile = None,
     trace: Trace = None,
     metrics: Metrics = None,
+    json: Json = False,
 ) -> None:
     """Run one server of a replicated store of strings and counters.
 
@@ -117,24 +124,37 @@ def serve(
     pending = make_server(
         name, peers=peers, data=data, group=group, reads=reads, confirm=confirm, **given
     )
-    run(_serve(pending, f"{name} of {group}"))
+    output = Output(json)
+    store = f"--peers {peers}" if group == STORE else f"--peers {peers} --group {group}"
+    run(_serve(pending, output, f"semcast store set ACME 101.25 {store}"))
 
 
-async def _serve(pending: "PendingServer", subject: str) -> None:
+async def _serve(pending: "PendingServer", output: Output, example: str) -> None:
     """Serve until a signal comes; then leave, so that the others need not wait for a timeout."""
     from semcast.cli.line_io import ends_on_signals
 
     async with pending as server:
-        showing = asyncio.create_task(_show_changes(server, subject))
+        showing = asyncio.create_task(_show_changes(server, output, example))
         with ends_on_signals(showing), suppress(asyncio.CancelledError):
             await showing
-    STDERR.line(f"{subject} has ended")
+        last = server.snapshot()
+    STDERR.line(f"{last.name} of {last.group} has ended")
+    facts = {"name": last.name, "group": last.group, "seconds": last.up_s}
+    output.print_json(facts | ({} if last.server is None else to_builtins(last.server)))
 
 
-async def _show_changes(server: "Server", subject: str) -> None:
+async def _show_changes(server: "Server", output: Output, example: str) -> None:
+    was_primary = False
     async for change in server.changes():
-        # In one write, so that lines of several servers do not mix.
-        print(_describe(subject, change) + "\n", end="", flush=True)
+        is_primary = change.role == PRIMARY
+        output.print_text(
+            _describe(f"{server.name} of {server.group}", change),
+            colour=HOLDS if is_primary else WRONG if change.role in REFUSING else None,
+        )
+        if is_primary and not was_primary:
+            output.next(example)
+        was_primary = was_primary or is_primary
+        output.human_stream.flush()
 
 
 def _describe(subject: str, change: "ServerChange") -> str:

@@ -1,16 +1,21 @@
 """`semcast store`: clients of the replicated store that `semcast serve` runs."""
 
+import os
 from collections.abc import Awaitable, Callable
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from semcast.cli.commands import CommandGroup, Json, new_app
-from semcast.cli.output import Output
+from semcast.cli.output import STDERR, Output
+from semcast.terms.palette import HOLDS
 
 if TYPE_CHECKING:
     from semcast.runtime.application.store import Store
 
+STORE = "store"
+PEERS_VARIABLE = "SEMCAST_PEERS"
 PEERS_EXAMPLE = "--peers a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
 
 Key: TypeAlias = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
@@ -18,7 +23,7 @@ Peers: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="LIST",
-        envvar="SEMCAST_PEERS",
+        envvar=PEERS_VARIABLE,
         help="All servers: NAME=HOST:PORT, separated by commas.",
     ),
 ]
@@ -46,7 +51,7 @@ def _ask(
     group: str,
     ring: str | None,
     give_up: str,
-    json: bool,
+    output: Output,
 ) -> Any:
     """Open a client, ask one question, and return the answer."""
     from semcast.runtime.application.store import open_store
@@ -58,12 +63,20 @@ def _ask(
 
     async def work() -> Any:
         async with store:
-            with Output(json).waiting(
+            with output.waiting(
                 f"waiting for the servers of {group}", parse_seconds(give_up, "give_up")
             ):
                 return await ask(store)
 
     return run(work())
+
+
+def _next(output: Output, command: str, peers: str, group: str) -> None:
+    """Print the command to try next, on a terminal only: elsewhere the answer is data."""
+    if output.human_stream.isatty():
+        servers = "" if os.environ.get(PEERS_VARIABLE) == peers else f" --peers {peers}"
+        named = "" if group == STORE else f" --group {group}"
+        output.next(f"semcast store {command}{servers}{named}")
 
 
 def _text(value: bytes | None) -> str | None:
@@ -74,16 +87,20 @@ def _text(value: bytes | None) -> str | None:
 def get(
     key: Key,
     peers: Peers,
-    group: GroupOption = "store",
+    group: GroupOption = STORE,
     ring: KeyRingFile = None,
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> int:
     """Print the value of a key; the exit code is 1 if there is none."""
-    value = _text(_ask(lambda store: store.get(key), peers, group, ring, give_up, json))
-    if value is not None and not json:
+    output = Output(json)
+    value = _text(_ask(lambda store: store.get(key), peers, group, ring, give_up, output))
+    if value is None:
+        STDERR.line(f"{key} is not in {group}")
+    elif not json:
         print(value)
-    Output(json).print_json({"key": key, "value": value})
+    _next(output, f"watch {quote(key)}", peers, group)
+    output.print_json({"key": key, "value": value})
     return 0 if value is not None else 1
 
 
@@ -92,14 +109,17 @@ def set_value(
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value.")],
     peers: Peers,
-    group: GroupOption = "store",
+    group: GroupOption = STORE,
     ring: KeyRingFile = None,
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
     """Give a key a value; the command ends when a majority of the servers has it."""
-    _ask(lambda store: store.set(key, value), peers, group, ring, give_up, json)
-    Output(json).print_json({"key": key, "value": value})
+    output = Output(json)
+    _ask(lambda store: store.set(key, value), peers, group, ring, give_up, output)
+    output.print_text(f"ok  a majority of the servers has {key}", colour=HOLDS)
+    _next(output, f"get {quote(key)}", peers, group)
+    output.print_json({"key": key, "value": value})
 
 
 @app.command(epilog=f"\b\nExample:\n  semcast store incr visits --by 2 \\\n    {PEERS_EXAMPLE}")
@@ -107,30 +127,38 @@ def incr(
     key: Key,
     peers: Peers,
     by: Annotated[int, typer.Option(help="How much to add.")] = 1,
-    group: GroupOption = "store",
+    group: GroupOption = STORE,
     ring: KeyRingFile = None,
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
     """Add to a counter, which begins at 0, and print its new value."""
-    value = _ask(lambda store: store.incr(key, by), peers, group, ring, give_up, json)
+    output = Output(json)
+    value = _ask(lambda store: store.incr(key, by), peers, group, ring, give_up, output)
     if not json:
         print(value)
-    Output(json).print_json({"key": key, "value": value})
+    _next(output, f"watch {quote(key)}", peers, group)
+    output.print_json({"key": key, "value": value})
 
 
 @app.command("del", epilog=f"\b\nExample:\n  semcast store del ACME \\\n    {PEERS_EXAMPLE}")
 def delete(
     key: Key,
     peers: Peers,
-    group: GroupOption = "store",
+    group: GroupOption = STORE,
     ring: KeyRingFile = None,
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> int:
     """Remove a key; the exit code is 1 if it was not there."""
-    was_there = _ask(lambda store: store.delete(key), peers, group, ring, give_up, json)
-    Output(json).print_json({"key": key, "deleted": was_there})
+    output = Output(json)
+    was_there = _ask(lambda store: store.delete(key), peers, group, ring, give_up, output)
+    if was_there:
+        output.print_text(f"ok  a majority of the servers has removed {key}", colour=HOLDS)
+    else:
+        STDERR.line(f"{key} is not in {group}")
+    _next(output, f"get {quote(key)}", peers, group)
+    output.print_json({"key": key, "deleted": was_there})
     return 0 if was_there else 1
 
 
@@ -142,21 +170,28 @@ def watch(
         int | None,
         typer.Option(help="Stop after this many lines.", show_default="when interrupted"),
     ] = None,
-    group: GroupOption = "store",
+    group: GroupOption = STORE,
     ring: KeyRingFile = None,
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
     """Print the value of a key and each new value; an empty line means that there is none."""
-    values: list[str | None] = []
+    output, seen, last = Output(json), 0, None
 
     async def follow(store: "Store") -> None:
+        nonlocal seen, last
         async for value in store.watch(key):
-            values.append(_text(value))
-            if not json:
-                print(values[-1] or "", flush=True)
-            if count is not None and len(values) >= count:
+            seen, last = seen + 1, _text(value)
+            output.clear()
+            print(last or "", file=output.human_stream, flush=True)
+            if seen == count:
                 return
 
-    _ask(follow, peers, group, ring, give_up, json)
-    Output(json).print_json({"key": key, "values": len(values), "last": values[-1]})
+    try:
+        _ask(follow, peers, group, ring, give_up, output)
+    except KeyboardInterrupt:
+        if not seen:
+            raise
+        output.print_text("")  # The usual end, below what the terminal shows for Ctrl-C.
+    _next(output, f"get {quote(key)}", peers, group)
+    output.print_json({"key": key, "values": seen, "last": last})

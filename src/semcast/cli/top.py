@@ -17,9 +17,18 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.group_changes import GroupWatch, slow_members
-from semcast.cli.members import ANSWER_S, GroupFilter, check_group, clock_time, duration, summary
+from semcast.cli.members import (
+    ANSWER_S,
+    GroupFilter,
+    check_group,
+    clock_time,
+    duration,
+    service_facts,
+    summary,
+)
 from semcast.cli.output import Output, bar, count_of, sparkline, table, terminal_columns
 from semcast.cli.top_rows import TopRow, rows
+from semcast.terms.ids import view_number
 from semcast.terms.palette import SLOW, WRONG, Colour
 
 if TYPE_CHECKING:
@@ -207,12 +216,13 @@ class TopScreen:
         view = ""
         if first.view is not None:
             newest = max((each.view for each in local if each.view), key=lambda seen: seen.id)
-            view = f" · view {newest.id}"
+            view = f" · view {view_number(newest.id)}"
+        service = "".join(f" · {fact}" for fact in service_facts(local))
         discards = sum(sum(each.discarded.values()) for each in local)
         repairs = sum(each.repairs_asked_total for each in local)
         return (
-            f"{group} · {first.protocol} {first.order} · {count_of(size, 'member')}{view} · up "
-            f"{duration(max(each.up_s for each in local))} · discards {discards:,} · "
+            f"{group} · {first.protocol} {first.order} · {count_of(size, 'member')}{view}{service}"
+            f" · up {duration(max(each.up_s for each in local))} · discards {discards:,} · "
             f"repairs {repairs:,}"
         )
 

@@ -41,6 +41,8 @@ class TopRow(msgspec.Struct, frozen=True, kw_only=True):
     is_slow: bool
     is_forgotten: bool
     status: str | None = None  # with views, what it is in its view
+    role: str | None = None  # of a server of a replicated service
+    updates: int | None = None  # that have made the state of that server
 
     @property
     def skipped_share(self) -> float | None:
@@ -60,6 +62,7 @@ class TopRow(msgspec.Struct, frozen=True, kw_only=True):
             "left": self.is_forgotten,
             "elsewhere": self.pid is None and not self.is_forgotten,
             self.status or "": self.status not in (None, "member"),
+            self.role or "": self.role is not None and self.status in (None, "member"),
         }
         return ", ".join(state for state, applies in states.items() if applies)
 
@@ -119,6 +122,8 @@ def _local(
         is_slow=(new.group, new.name) in slow,
         is_forgotten=any(peer.is_forgotten for peer in seen),
         status=new.view.status if new.view else None,
+        role=new.server.role if new.server else None,
+        updates=new.server.updates if new.server else None,
     )
 
 

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from semcast.terms.ids import view_number
+from semcast.terms.views import MEMBER
+
 if TYPE_CHECKING:
     from semcast.runtime.operations.snapshot import Snapshot, ViewSnapshot
 
@@ -31,6 +34,7 @@ def views(snapshots: Iterable["Snapshot"]) -> list[dict[str, Any]]:
                 "view": seen.id,
                 "members": seen.members,
                 "is_primary": seen.is_primary,
+                "needed": seen.needed,
                 "at": {},
                 "suspected": {},
             },
@@ -44,11 +48,11 @@ def views(snapshots: Iterable["Snapshot"]) -> list[dict[str, Any]]:
 def describe_views(snapshots: Iterable["Snapshot"]) -> Iterator[str]:
     """A line for each view."""
     for view in views(snapshots):
-        by_status: dict[str, list[str]] = {}
+        line = f"view {view_number(view['view'])}: {', '.join(view['members'])}"
+        if view["needed"] > 1:
+            line += f"; needs {view['needed']} of {len(view['members'])}"
         for name, status in view["at"].items():
-            by_status.setdefault(status, []).append(name)
-        statuses = "; ".join(f"{status}: {', '.join(names)}" for status, names in by_status.items())
-        line = f"view {view['view']} of {view['group']}: {', '.join(view['members'])}; {statuses}"
+            line += f"; {name} is {status}" if status != MEMBER else ""
         for name, by in view["suspected"].items():
             line += f"; {name} is suspected by {', '.join(by)}"
         yield line
@@ -67,7 +71,7 @@ def view_changes(
             entered.setdefault(change, set()).update([tuple(before.members)] if before.id else [])
     for (group, number, members), views_before in sorted(entered.items()):
         before_members = max(views_before, key=len, default=members)
-        line = f"{group}  view {number}: {', '.join(members)}"
+        line = f"{group}  view {view_number(number)}: {', '.join(members)}"
         joined = [name for name in members if name not in before_members]
         line += f"; {', '.join(joined)} joined" if joined else ""
         silent_s = _excluded_s(snapshot for snapshot in new.values() if snapshot.group == group)
@@ -98,7 +102,7 @@ def _differences(old: "ViewSnapshot", new: "ViewSnapshot") -> Iterator[str]:
         reached = len(new.members) - len(new.suspected)
         yield (
             f"is in a minority and waits: reaches {reached} of {len(new.members)} members of view "
-            f"{new.id}, needs {new.needed}"
+            f"{view_number(new.id)}, needs {new.needed}"
         )
     elif new.status != old.status and new.status in _STATUS_TEXT and _is_news(old, new):
         yield _STATUS_TEXT[new.status]

@@ -116,7 +116,8 @@ class MemberResources:
         options = self.options
         interface = await find_interface(options, sealed=self.is_sealed)
         if self.ring is None:
-            log_line = log.info if options.key is False else log.warning
+            is_known = options.key is False or options.is_client  # Its servers have said so.
+            log_line = log.info if is_known else log.warning
             log_line("no key: group %s stays on loopback, unsealed", options.group)
         frame_bytes = options.datagram or datagram_bytes(interface)
         unicast, listening = open_ports(interface, options)

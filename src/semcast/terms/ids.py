@@ -26,7 +26,14 @@ Lineage: TypeAlias = Unsigned
 
 EVERYONE: Final[tuple[int, ...]] = (-1,)  # the audience of what is for all; told by identity
 NEVER: Final = float("inf")  # a deadline that does not come
+VIEW_NAMER_BITS: Final = 39  # of the id of a partitionable view: who gave the id
 NO_LINEAGE: Final = 0  # of a process in no view, and of partitionable views, which nobody founds
+
+
+def view_number(view: ViewId) -> int:
+    """The number of a view for people: how many came before it, without the bits that say who gave
+    the id.  Two views of a split group may have the same number."""
+    return view >> VIEW_NAMER_BITS or view
 
 
 class Incarnation(NamedTuple):

@@ -17,7 +17,7 @@ from semcast.core.views.policy import Change, Exit, ViewPolicy
 from semcast.core.views.recipe import ViewRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import RemoteProtocolError
-from semcast.terms.ids import NEVER, Incarnation, Pid, Seq, ViewId
+from semcast.terms.ids import NEVER, VIEW_NAMER_BITS, Incarnation, Pid, Seq, ViewId
 from semcast.terms.views import (
     CHANGING,
     LEFT,
@@ -32,7 +32,6 @@ from semcast.terms.views import (
 )
 
 # Of a view id: below the count of views, who named it.
-_NAMER_BITS = 39
 _SPREAD = (1 << 31) + 1
 EXCLUSIONS = 4  # times `exclude_after_s`, for which no view is made with a member that was put out
 
@@ -128,9 +127,9 @@ class PartitionableViews(ViewPolicy):
         any two lives of processes 0 to 254.  Otherwise, a name's pid is a hash, and two lives share
         their low bits less often than two names share a pid.
         """
-        count = (max(self.promised, self.highest) >> _NAMER_BITS) + 1
+        count = (max(self.promised, self.highest) >> VIEW_NAMER_BITS) + 1
         pid, inc = self.life
-        return count << _NAMER_BITS | (_SPREAD * pid + inc) % (1 << _NAMER_BITS)
+        return count << VIEW_NAMER_BITS | (_SPREAD * pid + inc) % (1 << VIEW_NAMER_BITS)
 
     def _in_reach(self) -> list[Incarnation]:
         """This process and all that are heard and stay, by number."""

@@ -9,6 +9,7 @@ import logging
 from typing import Final
 
 from semcast.runtime.operations.snapshot import Snapshot
+from semcast.terms.ids import view_number
 
 BLOCKED_SHARE: Final = 0.1  # of the last seconds: a sender that waits longer is logged
 BLOCKED_SNAPSHOTS: Final = 5  # seconds over which that share is measured
@@ -67,7 +68,8 @@ class GroupLog:
                 if name in new.excluded_s
             ]
             changes = "; ".join(["", *joined, *left, *silent])
-            log.info("group %s: view %d: %s%s", now.group, new.id, ", ".join(new.members), changes)
+            number, members = view_number(new.id), ", ".join(new.members)
+            log.info("group %s: view %d: %s%s", now.group, number, members, changes)
         if new.status == old.status:
             return
         if new.status == "minority":

@@ -161,6 +161,18 @@ METRICS: Final[tuple[tuple[str, str, Values, str | None], ...]] = (
         "role",
     ),
     (
+        "server_primary",
+        "1 for the primary of a replicated service, as this server knows it",
+        lambda s: {s.server.primary: 1} if s.server and s.server.primary else {},
+        "peer",
+    ),
+    (
+        "server_slowest",
+        "1 for the slowest server of a replicated service, as this server knows it",
+        lambda s: {s.server.slowest: 1} if s.server and s.server.slowest else {},
+        "peer",
+    ),
+    (
         "server_updates",
         "Updates that have made the state of this server",
         lambda s: {"": s.server.updates} if s.server else {},
