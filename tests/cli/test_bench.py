@@ -49,7 +49,8 @@ def test_help_has_an_example(semcast, command):
     assert "Example: semcast bench" in done.out
 
 
-def test_throughput_beside_another_system(semcast):
+def test_throughput_beside_another_system(semcast, monkeypatch):
+    monkeypatch.setenv("SEMCAST_PEERS", "a=127.0.0.1:7101")  # A benchmark has its own options.
     done = semcast("bench", "throughput", *QUICK, "--against", "udp", "--json")
     answer = done.answer
     assert done.code == 0

@@ -184,7 +184,9 @@ def run(
     from semcast.bench.benchmark import BENCHMARKS, loss_warnings, measure
     from semcast.bench.systems import cases_of, machine_info, select_systems
     from semcast.bench.wording import answer, busy_warning
+    from semcast.runtime.options.option_sources import ignore_environment
 
+    ignore_environment()
     drawn = BENCHMARKS[name].plotted
     if out is not None:
         from semcast.bench import benchmark_files  # before the work: it needs an extra

@@ -38,6 +38,7 @@ from semcast.fleet.plan import (
 from semcast.runtime.application.mailbox import Message
 from semcast.runtime.event_loop import run
 from semcast.runtime.operations.snapshot import Snapshot
+from semcast.runtime.options.option_sources import ignore_environment
 from semcast.terms.items import Item, item_tag
 from semcast.terms.messages import Update
 from semcast.traces.journal import Journal
@@ -381,6 +382,7 @@ async def follow(stdin: asyncio.StreamReader, group: WorkerChannel) -> None:
 def main(join: Connect = join_group, spent_s: Callable[[], float] = cpu_s) -> int:
     """Exit code 2 if the plan cannot be carried out, or nobody reads the reports; `spent_s` is what
     the channel costs so far, if other processes work for it."""
+    ignore_environment()
     Journal.converts_on_close = False  # The launcher converts all journals, and one at a time.
     # The launcher knows who is slow, and its terminal has other things to show.
     logging.getLogger("semcast.group").setLevel(logging.ERROR)

@@ -49,6 +49,13 @@ def collect_options(
     return settings
 
 
+def ignore_environment() -> None:
+    """Forget the options in the environment of this process: a measured group has all its own."""
+    kept = {_variable(name) for name in (KEYS, KERNEL)}
+    for name in [name for name in os.environ if name.startswith(PREFIX) and name not in kept]:
+        del os.environ[name]
+
+
 def _variable(name: str) -> str:
     return PREFIX + name.upper()
 
