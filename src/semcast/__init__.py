@@ -1,7 +1,5 @@
 """Semantically reliable multicast: fast-changing state, current at many processes at once."""
 
-import importlib
-
 TYPE_CHECKING = False  # not that of typing, which takes longer to import than all of this
 if TYPE_CHECKING:
     from semcast.runtime.application import sync as sync
@@ -76,6 +74,8 @@ __all__ = [  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> object:
+    import importlib  # not before: until the command heeds Ctrl-C, every import is too much
+
     if name == "sync":
         return importlib.import_module("semcast.runtime.application.sync")
     if name not in _HOMES:

@@ -163,6 +163,27 @@ def test_a_command_while_it_starts_works_and_ends(name, tmp_path, trace):
     assert processes[0].returncode == 130
 
 
+def test_an_interrupt_during_the_first_imports_of_the_entry():
+    code = """
+import sys
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == "signal":
+            raise KeyboardInterrupt
+sys.modules.pop("signal", None)
+sys.meta_path.insert(0, Interrupt())
+import semcast.cli.entry
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_an_interrupt_that_python_cannot_raise_comes_again():
     """Errors in a function that is called when an object goes are printed and forgotten."""
     code = """

@@ -1,13 +1,18 @@
 """The first module of the command `semcast`: Ctrl-C ends it quietly from here to its last moment.
 
 Python would print a traceback if Ctrl-C came while modules are imported or while it shuts down.
-So this module imports nothing else before it has dealt with that.
+So this module imports nothing else before it has dealt with that.  Earlier, in the first hundredth
+of a second, Python itself starts, and pip's script imports `re`: Ctrl-C then still prints one.
 """
 
-import os
-import signal
 import sys
-from types import FrameType
+
+try:
+    import os
+    import signal
+    from types import FrameType
+except KeyboardInterrupt:
+    sys.exit(130)
 
 INTERRUPTED = 128 + signal.SIGINT
 _AGAIN_S = 0.05
