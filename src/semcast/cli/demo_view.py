@@ -11,12 +11,15 @@ from rich.live import Live
 from rich.text import Text
 
 from semcast.cli.output import REFRESH_S, Output, bar, clock, sparkline, terminal_columns
+from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import REFERENCE, SEMANTIC, SLOW, WRONG, Colour
 
 if TYPE_CHECKING:
     from semcast.experiments.demo import DemoOutcome, DemoSample, DemoSettings, DemoVariant
 
 LINE_S: Final = 1.0
+BESIDE_S: Final = 6.0  # what a demo usually takes beside its seconds: to start, settle and check
+CLOCK_PER_S: Final = 2.0  # how often the clock is drawn while nothing else happens
 HISTORY_S: Final = 0.5  # between two marks of a sparkline
 COLUMNS_MAX: Final = 120
 LABEL: Final = 15
@@ -60,7 +63,7 @@ class DemoView:
     """Shows both runs; `show` redraws them, if there is a terminal to do so."""
 
     def __init__(
-        self, settings: "DemoSettings", output: Output, show: Callable[[Group], None] | None
+        self, settings: "DemoSettings", output: Output, show: Callable[[], None] | None
     ) -> None:
         from semcast.experiments.demo import VARIANTS
 
@@ -69,6 +72,8 @@ class DemoView:
         self._show = show
         self._stages = {name: DemoStage(variant) for name, variant in VARIANTS.items()}
         self._began = monotonic()
+        self._estimate = WaitTime("demo", BESIDE_S + settings.seconds)
+        self._expected_s = self._estimate.expected_s
         self._shown_at: dict[str, float] = {}
 
     def on_progress(self, name: str, notice: str, look: "DemoSample | None") -> None:
@@ -83,7 +88,7 @@ class DemoView:
             return
         self._shown_at[shown_by] = now
         if self._show is not None:
-            self._show(Group(*self.render()))
+            self._show()
         else:
             state = f": {self._state(look)}" if look else ""
             self._output.print_text(f"{stage.variant.title}: {notice}{state}")
@@ -93,7 +98,9 @@ class DemoView:
         stage = self._stages[name]
         stage.notice, stage.outcome = "done", outcome
         if self._show is not None:
-            self._show(Group(*self.render()))
+            self._show()
+            if self._is_done:
+                self._estimate.remember(monotonic() - self._began)
 
     def render(self) -> list[Text]:
         """Both runs side by side, with bars on one scale."""
@@ -101,6 +108,8 @@ class DemoView:
         slow = names[self._settings.slow]
         fast = f"{names[1]} to {names[self._settings.slow - 1]}"
         clock_text = clock(monotonic() - self._began)
+        if not self._is_done:
+            clock_text += f" of about {clock(self._expected_s)}"
         offered = (
             f"{rate:,.0f} quotes/s offered; {slow} reads {1000 / self._settings.slow_ms:,.0f}/s"
         )
@@ -211,5 +220,12 @@ def demo_view(settings: "DemoSettings", output: Output) -> Iterator[DemoView]:
         yield DemoView(settings, output, None)
         return
     console = Console(file=output.human_stream, highlight=False, width=terminal_columns())
-    with Live(console=console, auto_refresh=False) as live:
-        yield DemoView(settings, output, lambda picture: live.update(picture, refresh=True))
+    views: list[DemoView] = []
+    live = Live(
+        console=console,
+        get_renderable=lambda: Group(*(line for view in views for line in view.render())),
+        refresh_per_second=CLOCK_PER_S,
+    )
+    with live:
+        views.append(DemoView(settings, output, live.refresh))
+        yield views[0]
