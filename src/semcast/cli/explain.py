@@ -8,6 +8,7 @@ import typer
 from semcast.cli.commands import Json
 from semcast.cli.output import Output
 from semcast.cli.past_waits import WaitTime
+from semcast.terms.palette import HOLDS, SLOW, WRONG
 
 EXAMPLE = (
     "\b\nExamples:\n"
@@ -58,8 +59,14 @@ def explain(
     estimate = WaitTime("explain", START_S + count / EVENTS_PER_S)
     with output.waiting(f"drawing a trace of {count:,} events", estimate=estimate):
         facts = write(trace, out or trace / "explain.html", run_id=run, around=event_of(around))
-    broken = f"{facts['violations']:,} violations, " if facts["violations"] else ""
-    output.print_text(f"{facts['html']}: run {facts['run']}, {broken}{facts['events']:,} events")
+    of_run = f"run {facts['run']}, {facts['events']:,} events"
+    if facts["violations"]:
+        output.print_text(f"FAIL  {facts['violations']:,} violations in {of_run}", colour=WRONG)
+    elif facts["verdict"] is not None:
+        output.print_text(f"ok  no violation in {of_run}", colour=HOLDS)
+    else:
+        output.print_text(f"not checked: {of_run}", colour=SLOW)
+    output.print_text(facts["html"])
     output.next(f"open {facts['html']}", f"semcast check {trace}")
     output.print_json(dict(facts))
 

@@ -39,12 +39,13 @@ NAME_MAX: Final = 40
 
 
 class Explained(TypedDict):
-    """The page that was written, and the run that it shows."""
+    """The page that was written and its run; `verdict` is None if no monitor judged the run."""
 
     html: str
     run: int
     events: int
     violations: int
+    verdict: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ def explain(
         "run": run.run_id,
         "events": len(columns),
         "violations": verdict.violations if verdict else 0,
+        "verdict": verdict.status if verdict else None,
     }
 
 
