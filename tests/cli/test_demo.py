@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from io import StringIO
@@ -180,15 +181,17 @@ def lines_of(view, columns):
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_both_runs_stand_side_by_side(columns, monkeypatch):
+def test_both_runs_stand_side_by_side(columns, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     frames: list[Any] = []
-    view = DemoView(DemoSettings(), Output(False), frames.append)
+    view = DemoView(DemoSettings(), Output(False), lambda: frames.append(view.render()))
     view.on_progress("reliable", "3 s of 10", LOOK)
     view.on_progress("semantic", "3 s of 10", LOOK._replace(sender_rate=1000.0, age_s=0.4))
     lines = lines_of(view, columns)
     assert len(lines) <= 12  # The verdict must fit below, on 24 lines.
     assert max(map(len, lines)) < columns
+    assert re.search(r" 0:\d\d$" if columns == 60 else r" 0:\d\d of about 0:16$", lines[0])
     found = {line.split()[0]: " ".join(line.split()) for line in lines if line.strip()}
     assert found["RELIABLE"] == "RELIABLE SEMANTIC"
     assert "500/s █" in found["sender"]

@@ -107,14 +107,12 @@ class DemoView:
         names, rate = self._settings.names, self._settings.rate
         slow = names[self._settings.slow]
         fast = f"{names[1]} to {names[self._settings.slow - 1]}"
-        clock_text = clock(monotonic() - self._began)
-        if not self._is_done:
-            clock_text += f" of about {clock(self._expected_s)}"
         offered = (
             f"{rate:,.0f} quotes/s offered; {slow} reads {1000 / self._settings.slow_ms:,.0f}/s"
         )
         title = Text(f"{'semcast demo':<{LABEL}}", "bold").append(offered, "not bold")
-        title.append(f"{clock_text:>{max(2, self._columns() - title.cell_len)}}", "not bold")
+        room = self._columns() - title.cell_len
+        title.append(f"{self._clock(room - 2):>{max(2, room)}}", "not bold")
         return [
             title,
             Text(),
@@ -128,6 +126,14 @@ class DemoView:
             self._row(f"{slow} skipped", self._skipped),
             *([] if self._is_done else [self._row("now", lambda stage: Text(stage.notice))]),
         ]
+
+    def _clock(self, room: int) -> str:
+        """The time so far and, while it runs, the expected time, in words if there is room."""
+        now = clock(monotonic() - self._began)
+        if self._is_done:
+            return now
+        texts = (f"{now} {word} {clock(self._expected_s)}" for word in ("of about", "of"))
+        return next((text for text in texts if len(text) <= room), now)
 
     @property
     def _is_done(self) -> bool:
