@@ -209,11 +209,11 @@ class Driver:
 
     def _handle(self, received: list[tuple[Pid, list[Any]]], now: float, out: Effects) -> None:
         self._is_answering = True
-        for source, datagrams in received:
-            self.machine.on_datagrams(source, datagrams, now, out)
-        for error in out.refused:
-            self._channel.discard(error, now)
-        out.refused.clear()
+        self.machine.on_received(received, now, out)
+        if out.refused:
+            for error in out.refused:
+                self._channel.discard(error, now)
+            out.refused.clear()
 
     def _input(self, handler: Callable[..., T], *args: Any) -> T:
         """Give the machine an input and carry out its effects.

@@ -82,18 +82,28 @@ class StoreServer(GroupService):
 
     def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
         """Requests, what servers say to each other, and what the group has to say."""
-        of_group: list[Stamped] = []
-        for datagram in datagrams:
-            if type(datagram) is Stamped:
-                of_group.append(datagram)
-                continue
-            try:
-                self._on_datagram(source, datagram, out)
-            except Exception as error:
-                out.refused.append(error)
+        self.on_received(((source, datagrams),), now, out)
+
+    def on_received(
+        self, received: Sequence[tuple[Pid, Sequence[Any]]], now: float, out: Effects
+    ) -> None:
+        """The same from many processes: however many clients ask, the work is done once."""
+        of_group: list[tuple[Pid, list[Stamped]]] = []
+        for source, datagrams in received:
+            stamped: list[Stamped] = []
+            for datagram in datagrams:
+                if type(datagram) is Stamped:
+                    stamped.append(datagram)
+                    continue
+                try:
+                    self._on_datagram(source, datagram, out)
+                except Exception as error:
+                    out.refused.append(error)
+            if stamped:
+                of_group.append((source, stamped))
         mark = self._begin(out)
-        if of_group:
-            self.group.on_datagrams(source, of_group, now, out)
+        for source, stamped in of_group:
+            self.group.on_datagrams(source, stamped, now, out)
         self._settle(mark, now, out)
 
     def _on_datagram(self, source: Pid, datagram: Any, out: Effects) -> None:

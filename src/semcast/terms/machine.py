@@ -131,6 +131,13 @@ class Machine(Protocol):
         A datagram that fails is dropped alone; its error is in `out.refused`.
         """
 
+    def on_received(
+        self, received: Sequence[tuple[Pid, Sequence[Any]]], now: float, out: Effects
+    ) -> None:
+        """Handle all that one wake-up of the driver has read, by source."""
+        for source, datagrams in received:
+            self.on_datagrams(source, datagrams, now, out)
+
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
         return
