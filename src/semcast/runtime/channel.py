@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from semcast.kernel import payload_bytes
@@ -13,7 +11,7 @@ from semcast.runtime.transport.tcp import TcpTransport
 from semcast.runtime.transport.udp import UdpTransport
 from semcast.terms.ids import EVERYONE, Pid
 from semcast.terms.messages import Data, Nack
-from semcast.terms.views import StateChunk
+from semcast.terms.views import Stamped, StateChunk, ViewEnvelope
 from semcast.wire import encode
 from semcast.wire.codec import Codec
 from semcast.wire.frames import DATAGRAM, TCP
@@ -26,6 +24,9 @@ MEASURES: Final[dict[type, Callable[[Any], int]]] = {
     Data: lambda data: payload_bytes(data.messages),
     StateChunk: lambda _: BULK_BYTES + 1,  # a piece of a state, which is large as a whole
 }
+
+# What members of a group say to each other, in which there may be repairs.
+GROUP_DATAGRAMS: Final = frozenset((Data, Nack, ViewEnvelope, Stamped, StateChunk))
 
 
 def without_envelopes(datagram: Any) -> Any:
@@ -67,19 +68,27 @@ class MemberChannel:
 
     def send(self, sends: Sequence[Send], *, is_repair: bool) -> None:
         """Send datagrams, in order; large repairs to one member go over TCP if they can."""
-        self._count_repairs(sends)
-        if is_repair:
-            sends = self._send_bulk(sends)
-        if len(sends) == 1 and sends[0][0] is EVERYONE:
-            self.transport.send(DATAGRAM, encode(sends[0][1]), self._directory.group_addresses)
-            return
-        for audience, group in groupby(sends, itemgetter(0)):
-            to: Sequence[Address | None]
-            if audience is EVERYONE:
-                to = self._directory.group_addresses
-            else:
-                to = self._directory.addresses_of(audience)
-            self.transport.send_all(DATAGRAM, [encode(datagram) for _, datagram in group], to)
+        of_group = [send for send in sends if type(send[1]) in GROUP_DATAGRAMS]
+        if of_group:
+            self._count_repairs(of_group)
+            if is_repair and any(bulk_bytes(datagram) for _, datagram in of_group):
+                sends = self._send_bulk(sends)
+        bodies: list[bytes] = []
+        to: Sequence[Pid] = ()
+        for audience, datagram in sends:
+            if bodies and audience != to:
+                self.transport.send_all(DATAGRAM, bodies, self._addresses_of(to))
+                bodies = []
+            to = audience
+            bodies.append(encode(datagram))
+        if bodies:
+            self.transport.send_all(DATAGRAM, bodies, self._addresses_of(to))
+
+    def _addresses_of(self, audience: Sequence[Pid]) -> Sequence[Address | None]:
+        directory = self._directory
+        if audience is EVERYONE:
+            return directory.group_addresses
+        return directory.addresses_of(audience)
 
     def _count_repairs(self, sends: Sequence[Send]) -> None:
         for _, datagram in sends:

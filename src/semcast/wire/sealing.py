@@ -61,6 +61,7 @@ UNKNOWN_SENDERS_MAX: Final = 1024
 UNKNOWN_SENDERS_PER_S: Final = 2000.0  # about 2 % of a core
 UNKNOWN_SENDERS_BURST: Final = 512
 CLONES_MAX: Final = 64
+PREFIXES_MAX: Final = 4 * UNKNOWN_SENDERS_MAX  # then all are found out again
 
 _WINDOW_BITS: Final = (1 << REPLAY_WINDOW) - 1
 _NONCE: Final = Struct("<IQ")  # channel, counter
@@ -251,7 +252,7 @@ class Opener:
         )  # the latest heard comes last
         self._for_strangers = Allowance(UNKNOWN_SENDERS_PER_S, UNKNOWN_SENDERS_BURST)
         self._clones: set[tuple[int, int, int]] = set()  # sender, incarnation, salt
-        # How frames of members begin that were believed: up to the counter they are all alike.
+        # How frames begin that were believed: up to the counter those of one sender are alike.
         self._known_prefixes: dict[bytes, tuple[int, int, SenderState]] = {}
         self.use(keys)
 
@@ -282,22 +283,31 @@ class Opener:
 
     def open(self, frame: bytes, is_loopback: bool, now: float) -> OpenedFrame:
         """What the frame says, or `FrameRejected` with the word under which it is counted."""
-        beginning = frame[:COUNTER_OFFSET]
-        known = self._known_prefixes.get(beginning)
+        known = self._known_prefixes.get(frame[:COUNTER_OFFSET])
         if known is None or len(frame) < HEADER_BYTES or not (is_loopback or self._keys):
-            opened, peer = self._open(frame, is_loopback, now)
-            if self._members is not None and self._members.get(opened.sender) is peer:
-                self._known_prefixes[beginning] = opened.kind, opened.sender, peer
-            return opened
+            return self._open_unusual(frame, is_loopback, now)
         kind, sender, peer = known
+        is_member = self._members is not None and self._members.get(sender) is peer
+        if not is_member and self._strangers.get(sender) is not peer:  # It has a new life.
+            return self._open_unusual(frame, is_loopback, now)
         (counter,) = _COUNTER.unpack_from(frame, COUNTER_OFFSET)
         channel, body = frame[CHANNEL_OFFSET] >> 4, frame[HEADER_BYTES:]
         if self._keys:
             (key,) = _KEY.unpack_from(frame, KEY_OFFSET)
             body = _decrypted(peer.ciphers[key], key, channel, counter, frame)
+        if not is_member:
+            self._strangers.move_to_end(sender)
         if not peer.windows[channel].take(counter):
             raise FrameRejected("replay", f"frame {counter} again, or too late to tell")
         return OpenedFrame(kind, sender, peer.incarnation, body, peer.salt)
+
+    def _open_unusual(self, frame: bytes, is_loopback: bool, now: float) -> OpenedFrame:
+        """Remember how it begins, if it is to be believed."""
+        opened, peer = self._open(frame, is_loopback, now)
+        if len(self._known_prefixes) >= PREFIXES_MAX:
+            self._known_prefixes.clear()
+        self._known_prefixes[frame[:COUNTER_OFFSET]] = opened.kind, opened.sender, peer
+        return opened
 
     def _open(self, frame: bytes, is_loopback: bool, now: float) -> tuple[OpenedFrame, SenderState]:
         """Also who sent it."""

@@ -82,6 +82,10 @@ class Directory:
 
     def addresses_of(self, audience: Sequence[Pid]) -> list[Address]:
         """Where those of them are that are known."""
+        if len(audience) == 1:
+            pid = audience[0]
+            address = self.addresses.get(pid) or self.guests.get(pid)
+            return [] if address is None else [address]
         found = (self.addresses.get(pid) or self.guests.get(pid) for pid in audience)
         return [address for address in found if address is not None]
 

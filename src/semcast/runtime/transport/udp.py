@@ -114,6 +114,7 @@ class UdpTransport:
         self.sealer = sealer
         self.opener = opener
         self.frame_bytes = frame_bytes
+        self.body_bytes = frame_bytes - HEADER_BYTES - TAG_BYTES  # what fits into one frame
         self.discarded: Counter[str] = Counter()
         self.datagrams_in = self.datagrams_out = self.bytes_in = self.bytes_out = 0
         self.on_frame: Callable[[OpenedFrame, Address, float], None] = lambda *_: None
@@ -131,11 +132,6 @@ class UdpTransport:
         self._fault_at = -FAULT_PERIOD_S
         self._has_gso = sys.platform == "linux"  # whether the kernel does, as far as is known
         self._waiting: deque[tuple[bytes, tuple[object, ...]]] = deque()
-
-    @property
-    def body_bytes(self) -> int:
-        """What fits into one frame."""
-        return self.frame_bytes - HEADER_BYTES - TAG_BYTES
 
     def start(self) -> None:
         """Listen."""
@@ -164,6 +160,12 @@ class UdpTransport:
         self, kind: int, bodies: Sequence[bytes], to: Sequence[tuple[object, ...] | None]
     ) -> None:
         """Several bodies, in order, to each address or to the multicast group."""
+        if len(bodies) == 1 and len(bodies[0]) <= self.body_bytes and None not in to:
+            frame = self.sealer.seal(kind, bodies[0], UDP)
+            for address in to:
+                assert address is not None
+                self._transmit(frame, address)
+            return
         channel = MULTICAST if None in to else UDP
         frames = [frame for body in bodies for frame in self._frames(kind, body, channel)]
         for train in gso_batches(frames) if len(frames) > 1 else (frames,):
