@@ -150,13 +150,21 @@ class Driver:
         self.sent_since_yield += len(updates)
         return self._input(self._submit, updates)
 
+    def request(self, updates: Sequence[Update]) -> int:
+        """As `submit`, for a machine that lets nothing wait for company."""
+        return self._input(self._request, updates)
+
+    def _request(self, updates: Sequence[Update], now: float, out: Effects) -> int:
+        accepted = self.machine.submit(updates, now, out)
+        self._port.on_submitted(len(updates), accepted)
+        return accepted
+
     def _submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         is_first = now - self._sent_at > IDLE_S
         self._sent_at = now
-        accepted = self.machine.submit(updates, now, out)
+        accepted = self._request(updates, now, out)
         if is_first and self._sends_when_idle:
             self.machine.on_idle(now, out)
-        self._port.on_submitted(len(updates), accepted)
         return accepted
 
     def command(self, command: Command) -> None:

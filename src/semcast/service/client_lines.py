@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from semcast.service.commands import CommandError, parse
+from semcast.service.commands import is_update
 from semcast.terms.ids import Pid, ViewId
 from semcast.terms.store import StoreAnswer, StoreReply, StoreRequest
 
@@ -160,11 +160,3 @@ class ClientLines:
 
 def _by_number(pending: PendingRequest) -> int:
     return pending.number
-
-
-def is_update(body: bytes) -> bool:
-    """Whether the request changes the state; one that makes no sense is answered as a query."""
-    try:
-        return parse(body).command.is_update
-    except CommandError:
-        return False

@@ -93,6 +93,17 @@ COMMANDS: Final[Mapping[str, StoreCommand]] = {
     ),
 }
 
+# How a request for an update begins, behind the length of the array: with its name.
+_UPDATES: Final = frozenset(
+    encode_request(name) for name, command in COMMANDS.items() if command.is_update
+)
+
+
+def is_update(body: bytes) -> bool:
+    """Whether a request asks for an update, by its name alone; whether it makes sense will be found
+    out when it is executed."""
+    return len(body) > 1 and body[1 : 2 + (body[1] & 0x1F)] in _UPDATES
+
 
 def parse(body: bytes) -> Parsed:
     """The command in a request; `CommandError` if there is none."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from semcast.service.client_lines import is_update
+from semcast.service.commands import is_update
 from semcast.service.replica_state import digest_of
 from semcast.service.store_recipe import StoreRecipe
 from semcast.terms.effects import Effects

@@ -6,8 +6,7 @@ So a judge can compute every request, and execute all of them again.
 from random import Random
 from typing import Any, Final
 
-from semcast.service.client_lines import is_update
-from semcast.service.commands import encode_request
+from semcast.service.commands import encode_request, is_update
 from semcast.service.store_client import OPENING_BODY, StoreClient
 
 KEYS: Final = 5

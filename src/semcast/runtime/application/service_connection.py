@@ -2,14 +2,16 @@
 
 A client is a process beside the group of the servers: it has the group's key, sends its requests to
 the servers and hears their replies, and is no member.  Requests that are made in one turn of the
-event loop are submitted together.
+event loop are submitted together; whoever asks one at a time need not wait for the turn.
 """
 
 import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 from random import SystemRandom
+from time import monotonic
 from typing import Any, Final, Self, TypeAlias
 
 from semcast.families import find
@@ -46,65 +48,95 @@ CLIENT_OPTIONS: Final = (
     "config",
 )
 
-Waiting: TypeAlias = "asyncio.Future[Answered]"
+Answer: TypeAlias = "asyncio.Future[Answered]"
 
 
 class ClientPort:
     """The application's side.  The machine answers requests in the order in which it took them.
 
-    Invariant: `waiting` has a future for each request that the machine took and did not answer.
+    Each request has a future answer and the time when whoever asked gives up; one timer is for all.
+    Invariant: `waiting` has the requests that the machine took and did not answer.
     """
 
     awaits_view = False
     readiness = 0
 
     def __init__(self) -> None:
-        self.waiting: deque[Waiting] = deque()
-        self._offered: deque[tuple[bytes, Waiting]] = deque()  # not taken yet
+        self.waiting: deque[tuple[Answer, float]] = deque()
+        self._offered: deque[tuple[bytes, Answer, float]] = deque()  # not taken yet
         self._driver: Driver | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
         self._is_scheduled = False
+        self._has_company = False  # whether requests were on their way together, the last time
 
     def connect(self, driver: Driver) -> None:
         """The driver that takes requests."""
         self._driver = driver
 
-    def ask(self, body: bytes) -> Waiting:
-        """Ask, and return the future answer; the request is sent when the event loop has turned."""
-        loop = asyncio.get_running_loop()
-        answer: Waiting = loop.create_future()
-        self._offered.append((body, answer))
-        self._schedule()
+    def ask(self, body: bytes, give_up_at: float) -> Answer:
+        """Ask, and return the future answer, which is a TimeoutError after `give_up_at`."""
+        answer: Answer = self._loop.create_future()
+        self._offered.append((body, answer, give_up_at))
+        if self._timer is None and give_up_at < inf:
+            self._set_timer(give_up_at)
+        if self._has_company or self._is_scheduled or self.waiting:
+            self._schedule()
+        else:
+            self._submit()
         return answer
 
     def _schedule(self) -> None:
         if self._offered and not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._submit)
+            self._loop.call_soon(self._submit)
 
     def _submit(self) -> None:
         self._is_scheduled = False
-        driver = self._driver
+        driver, offered = self._driver, self._offered
         if driver is None or driver.ended is not None:
             return
-        while self._offered and self._offered[0][1].done():  # Whoever asked was cancelled.
-            self._offered.popleft()
-        if self._offered:
-            driver.submit([Update(body) for body, _ in self._offered])
+        while offered and offered[0][1].done():  # Whoever asked was cancelled.
+            offered.popleft()
+        if offered:
+            self._has_company = len(offered) > 1 or bool(self.waiting)
+            driver.request([Update(body) for body, _, _ in offered])
 
     def on_submitted(self, offered: int, accepted: int) -> None:
         """What was not accepted is offered again when an answer has made room."""
         for _ in range(accepted):
-            self.waiting.append(self._offered.popleft()[1])
+            _, answer, give_up_at = self._offered.popleft()
+            self.waiting.append((answer, give_up_at))
 
     def put(self, outputs: Sequence[Output]) -> int:
         """The machine has answers, or takes more requests."""
+        waiting = self.waiting
         for output in outputs:
-            if isinstance(output, Answered) and self.waiting:
-                answer = self.waiting.popleft()
+            if type(output) is Answered and waiting:
+                answer, _ = waiting.popleft()
                 if not answer.done():  # else whoever asked was cancelled
                     answer.set_result(output)
-        self._schedule()
+        if self._offered:
+            self._schedule()
         return 0
+
+    def _give_up(self) -> None:
+        """Whoever has waited too long is told so; the timer is set for who is next."""
+        now, next_at = monotonic(), inf
+        requests = (*self.waiting, *((answer, at) for _, answer, at in self._offered))
+        for answer, give_up_at in requests:
+            if answer.done():
+                continue
+            if give_up_at <= now:
+                answer.set_exception(TimeoutError())
+            else:
+                next_at = min(next_at, give_up_at)
+        self._timer = None
+        if next_at < inf:
+            self._set_timer(next_at)
+
+    def _set_timer(self, when: float) -> None:
+        self._timer = self._loop.call_later(max(0.0, when - monotonic()), self._give_up)
 
     def prefetch(self, count: int) -> int:
         """There are no messages."""
@@ -112,7 +144,10 @@ class ClientPort:
 
     def end(self, reason: SemcastError | None) -> None:
         """No answer will come any more."""
-        for answer in (*self.waiting, *(answer for _, answer in self._offered)):
+        if self._timer is not None:
+            self._timer.cancel()
+        answers = *(answer for answer, _ in self.waiting), *(each[1] for each in self._offered)
+        for answer in answers:
             if not answer.done():
                 answer.set_exception(reason or LocalProtocolError("the client is closed"))
         self.waiting.clear()
@@ -168,6 +203,7 @@ class ServiceConnection(LoopBound):
         channel = MemberChannel(transport, equipment.bulk, self._directory, codec)
         self._port = ClientPort()
         self._driver = Driver(machine, channel, self._port, LoopClock())
+        transport.reads_max = 1  # An answer is all that a client expects at once.
         transport.on_frame = self._on_frame
         transport.on_drained = self._driver.on_drained
 
@@ -176,8 +212,8 @@ class ServiceConnection(LoopBound):
         if opened.kind == DATAGRAM and self._directory.welcome(pid_of(opened.sender), address):
             self._driver.on_datagram(pid_of(opened.sender), opened.body)
 
-    async def _ask(self, body: bytes) -> Answered:
-        """The answer to one request, as the machine has it."""
+    def _ask(self, body: bytes, give_up_at: float = inf) -> Answer:
+        """The future answer to one request, as the machine will have it."""
         driver = self._driver
         if driver is None:
             raise LocalProtocolError("open the client first, with async with")
@@ -188,7 +224,7 @@ class ServiceConnection(LoopBound):
             )
         if driver.ended is not None:
             raise driver.ended
-        return await self._port.ask(body)
+        return self._port.ask(body, give_up_at)
 
     def _silence(self) -> str:
         """Say that no server answered, and what to check."""

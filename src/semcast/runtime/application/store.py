@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from math import inf
 from random import SystemRandom
 from time import monotonic
 from typing import Any, Final
@@ -21,7 +22,7 @@ from semcast.terms.errors import (
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
 from semcast.terms.outputs import Answered
-from semcast.terms.service import FAILED, FORGOTTEN
+from semcast.terms.service import DONE, FAILED
 from semcast.terms.store import REFUSED, UNKNOWN
 
 STORE_GROUP: Final = "store"  # the name of the servers' group, unless another is given
@@ -76,15 +77,18 @@ class Store(ServiceConnection):
         whether an update was executed, or will be.
         """
         body = encode_request(words)
+        give_up_at = monotonic() + self._give_up_s if gives_up else inf
         answered: Answered | None = None
         try:
-            async with asyncio.timeout(self._give_up_s if gives_up else None):
-                while (answered := await self._ask(body)).status == REFUSED:
-                    await asyncio.sleep(REFUSED_WAIT_S)
+            while (answered := await self._ask(body, give_up_at)).status == REFUSED:
+                await asyncio.sleep(min(REFUSED_WAIT_S, give_up_at - monotonic()))
+                if monotonic() >= give_up_at:
+                    raise TimeoutError
         except TimeoutError:
             raise self._failure(answered) from None
-        assert answered is not None
-        return self._result(answered)
+        if answered.status == DONE:
+            return decode_value(answered.body)
+        raise self._error(answered)
 
     def _failure(self, refused: Answered | None) -> SemcastError:
         """What it means that time is up: the last answer was a refusal, or there was none."""
@@ -96,21 +100,20 @@ class Store(ServiceConnection):
             "the update was not made"
         )
 
-    def _result(self, answered: Answered) -> Any:
+    def _error(self, answered: Answered) -> SemcastError:
+        """Why a request was not carried out, or may not have been."""
         group = self.options.group
         if answered.status == FAILED:
-            raise RequestFailed(decode_value(answered.body))
+            return RequestFailed(decode_value(answered.body))
         if answered.status == UNKNOWN:
-            raise RequestUnknown(
+            return RequestUnknown(
                 f"the servers of {group} lost their majority during the update; it may have been "
                 "made, or may be made later"
             )
-        if answered.status == FORGOTTEN:
-            raise RequestUnknown(
-                f"the servers of {group} have forgotten this client, since others came; the update "
-                "may have been made"
-            )
-        return decode_value(answered.body)
+        return RequestUnknown(
+            f"the servers of {group} have forgotten this client, since others came; the update may "
+            "have been made"
+        )
 
 
 def _bytes(text: str | bytes) -> bytes:

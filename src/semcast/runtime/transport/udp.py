@@ -115,6 +115,7 @@ class UdpTransport:
         self.opener = opener
         self.frame_bytes = frame_bytes
         self.body_bytes = frame_bytes - HEADER_BYTES - TAG_BYTES  # what fits into one frame
+        self.reads_max = DRAIN_MAX
         self.discarded: Counter[str] = Counter()
         self.datagrams_in = self.datagrams_out = self.bytes_in = self.bytes_out = 0
         self.on_frame: Callable[[OpenedFrame, Address, float], None] = lambda *_: None
@@ -238,7 +239,7 @@ class UdpTransport:
         now = monotonic()
         ancillary: Sequence[tuple[int, int, bytes]] = ()
         try:
-            for place in range(DRAIN_MAX):
+            for place in range(self.reads_max):
                 try:
                     if self._has_gro:
                         received, ancillary, _, address = sock.recvmsg(RECEIVE_BYTES, CMSG_BYTES)
@@ -253,8 +254,8 @@ class UdpTransport:
                 for frame in split_gro(received, ancillary) if ancillary else (received,):
                     self.datagrams_in += 1
                     self.receive_frame(frame, address[:2], now)
-                if place == 0 and not poll(0):  # A failed read costs three times as much.
-                    break
+                if self.reads_max == 1 or (place == 0 and not poll(0)):
+                    break  # A failed read costs three times as much as to poll.
                 if monotonic() - now > DRAIN_S:
                     break
         finally:
