@@ -271,6 +271,11 @@ class Member(Machine):
             self.ordering.on_progress(peer, held, delivered)
             self._settle_order(now, out)
 
+    def pace(self, is_busy: bool, now: float, out: Effects) -> None:
+        """The application says whether it is busy with what it got."""
+        if self.ordering is not None and self.ordering.pace(is_busy):
+            self._settle_order(now, out)
+
     @property
     def progress(self) -> tuple[Seq, int]:
         """How far it got in the order of the view, as `on_progress` of the others is told."""

@@ -68,6 +68,7 @@ class StoreServer(GroupService):
         super().__init__(ViewMember(recipe.group, life, rng, now, highest=highest))
         self.desk = StoreDesk(recipe, life, self.replica, self.channels)
         self.in_flight = 0
+        self.is_busy = False  # with updates that are not safe yet
         self.has_begun = self.has_more = False
         self.last_progress: StoreProgress | None = None
         self.owes_progress: set[Pid] = set()
@@ -190,6 +191,7 @@ class StoreServer(GroupService):
         """newview."""
         self.desk.enter()
         self.in_flight = 0
+        self.is_busy = False
         self.last_progress = None
         self.owes_progress.clear()
         self.replica.enter(installed.view)
@@ -242,15 +244,38 @@ class StoreServer(GroupService):
         while control and group.phase == MEMBER and group.submit([Update(control[0])], now, out):
             control.popleft()
             waits = not flushes
-        while not control and self.in_flight < IN_FLIGHT_MAX and group.phase == MEMBER:
+        if not self._sets_pace:
+            return self._multicast_requests(now, out, flushes=flushes) or waits
+        was_busy, self.is_busy = self.is_busy, self.replica.safe < self.replica.log.length
+        if self.replica.view.members[0] != self.life:
+            waits |= self._multicast_requests(now, out, flushes=flushes)
+        elif not self.is_busy:  # Else own requests gather, too.
+            waits |= self._multicast_requests(now, out, flushes=flushes or was_busy)
+        group.pace(self.is_busy, now, out)
+        return waits
+
+    @property
+    def _sets_pace(self) -> bool:
+        """Whether the sequencer waits for this server, if it is the one.  Where a quorum is enough,
+        updates gather while others are not safe yet, to be placed, written and executed together.
+        """
+        replica = self.replica
+        return self.recipe.confirm == "quorum" and replica.is_established and replica.is_in_place
+
+    def _multicast_requests(self, now: float, out: Effects, *, flushes: bool) -> bool:
+        """Returns whether some wait to be flushed."""
+        group = self.group
+        while self.in_flight < IN_FLIGHT_MAX and group.phase == MEMBER:
+            if self.replica.to_multicast:
+                break
             if not flushes:
-                return waits or self.desk.has_outgoing
+                return self.desk.has_outgoing
             batch = self.desk.next_batch()
             if batch is None or not group.submit([Update(batch[0])], now, out):
                 break
             self.desk.on_sent(batch[1])
             self.in_flight += 1
-        return waits
+        return False
 
     def _finish(self, now: float, out: Effects) -> None:
         """Answer clients, tell the other servers what is on disk, set the timer."""

@@ -84,6 +84,10 @@ class Ordering(Protocol):
         """Nothing of its own is sent for the while."""
         return
 
+    def pace(self, is_busy: bool) -> bool:
+        """The application says whether it is busy with what it got; whether to settle now."""
+        return False
+
     def on_progress(self, peer: Rank, held: Seq, delivered: int) -> None:
         """A peer tells how far it got in the order."""
         return

@@ -283,6 +283,7 @@ class SequencedOrder(Ordering):
         self.tell_at, self.tell_last = NEVER, -NEVER  # of OrderProgress
         self.last_report = OrderProgress(view.id, 0, 0)
         self.handed = 0  # a position that the application had before this input
+        self.is_busy: bool | None = None  # the application is; None: it does not say
         self.held = QuorumCount(members, 1 if recipe.confirms else recipe.f + 1)
         self.consumed = QuorumCount(members, members)
         # A member with an order message knows two holders: the sequencer and itself.
@@ -305,6 +306,12 @@ class SequencedOrder(Ordering):
         self.order_at = NEVER
         self.deadline = self.tell_at
 
+    def pace(self, is_busy: bool) -> bool:
+        """An application that says whether it is busy sets the pace: the next marker waits for it
+        instead of reports, and what was handed over is reported now and then."""
+        was_busy, self.is_busy = self.is_busy, is_busy
+        return bool(was_busy) and not is_busy and self.order_at < NEVER
+
     def poll(self, last: Seq, now: float) -> After:
         """The sequencer places what it has. [SRM §4.4]"""
         frontier, ordered = self.frontier, self.ordered
@@ -314,7 +321,10 @@ class SequencedOrder(Ordering):
         if not new:
             self.order_at = NEVER
             return ()
-        if self.placed > LOAD_MESSAGES or min(self.held.reports) < self.queue.last_order:
+        waits = self.is_busy
+        if waits is None:
+            waits = min(self.held.reports) < self.queue.last_order
+        if waits or self.placed > LOAD_MESSAGES:
             self.order_at = self.order_last + self.order_s
             if now < self.order_at:
                 return ()
@@ -379,7 +389,8 @@ class SequencedOrder(Ordering):
         last, position = self.last_report.delivered, self.queue.position
         if position == last or self.members == 1:
             return NEVER
-        due = now if self.consumed.agreed >= last else self.tell_last + self.tell_s
+        is_due = self.is_busy is None and self.consumed.agreed >= last
+        due = now if is_due else self.tell_last + self.tell_s
         if due <= now and self.handed > last:
             self._report(out)
             self.tell_last = now

@@ -209,6 +209,13 @@ class ViewMember(Machine):
             self.members[0].on_ready(count, now, out)
         self._settle(now, out)
 
+    def pace(self, is_busy: bool, now: float, out: Effects) -> None:
+        """The application says whether it is busy with what it got in this view: if it is, the
+        sequencer lets more gather, for a while."""
+        if self.known_phase == MEMBER:
+            self.members[-1].pace(is_busy, now, out)
+            self._settle(now, out)
+
     def _leave(self, now: float, out: Effects) -> None:
         if self.ended or self.policy.is_leaving:
             return
