@@ -72,17 +72,27 @@ class ClientLine:
                 found.append(request)
         return found
 
+    def saw(self, last: int, level: ViewId) -> None:
+        """The client has seen so much, at a server of this level."""
+        if last > self.last:
+            self.last = last
+        if level > self.level:
+            self.level = level
+
     def take_token(self, request: StoreRequest) -> None:
         """Learn what the client has seen."""
-        self.last = max(self.last, request.last)
-        self.level = max(self.level, request.level)
-        self.opened = max(self.opened, request.opened)
-        self.oldest = max(self.oldest, request.oldest)
-        for number in [number for number in self.answers if number < self.oldest]:
+        self.saw(request.last, request.level)
+        if request.opened > self.opened:
+            self.opened = request.opened
+        oldest = request.oldest
+        if oldest <= self.oldest:
+            return
+        self.oldest = oldest
+        for number in [number for number in self.answers if number < oldest]:
             del self.answers[number]
-        while self.pending and self.pending[0].number < self.oldest:
+        while self.pending and self.pending[0].number < oldest:
             self.pending.popleft()
-        self.expected = max(self.expected, self.oldest)
+        self.expected = max(self.expected, oldest)
 
 
 class ClientLines:
@@ -146,7 +156,10 @@ class ClientLines:
 
     def answer(self, line: ClientLine, pending: PendingRequest, answer: StoreAnswer) -> None:
         """A request is answered; the reply leaves with `take_replies`."""
-        line.pending.remove(pending)
+        if line.pending[0] is pending:
+            line.pending.popleft()
+        else:
+            line.pending.remove(pending)
         line.answers[answer.number] = answer
         self.replies.setdefault(line.client, []).append(answer)
 

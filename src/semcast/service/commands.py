@@ -7,7 +7,7 @@ wrong arguments, is answered as an error and changes nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -42,11 +42,8 @@ class StoreCommand(NamedTuple):
     is_ready: Callable[..., bool] | None = None
 
 
-class Parsed(NamedTuple):
-    """A request that names a command, with arguments of the right types."""
-
-    command: StoreCommand
-    arguments: Sequence[Any]
+Parsed: TypeAlias = tuple[StoreCommand, Sequence[Any]]
+"""a command, with arguments of the right types"""
 
 
 def _get(state: KeyValues, key: bytes) -> bytes | None:
@@ -89,24 +86,49 @@ COMMANDS: Final[Mapping[str, StoreCommand]] = {
     # Answered once the value is not the one that the client has seen; values in between are not
     # reported.
     "watch": StoreCommand(
-        False, (bytes, (bytes, type(None))), lambda state, key, _: _get(state, key), _has_changed
+        False, (bytes, bytes | None), lambda state, key, _: _get(state, key), _has_changed
     ),
 }
 
-# How a request for an update begins, behind the length of the array: with its name.
-_UPDATES: Final = frozenset(
-    encode_request(name) for name, command in COMMANDS.items() if command.is_update
-)
+Key: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=KEY_BYTES_MAX)]
+
+# By how a request begins, behind the length of the array: a command, and what decodes the request
+# if all is as it should be.
+_BY_NAME: Final[Mapping[bytes, tuple[StoreCommand, Callable[[bytes], Sequence[Any]]]]] = {
+    encode_request(name): (
+        command,
+        msgspec.msgpack.Decoder(tuple[(str, Key, *command.types[1:])]).decode,  # type: ignore[misc]
+    )
+    for name, command in COMMANDS.items()
+}
+
+
+def _named(body: bytes) -> bytes:
+    """The name of the command in a request, as it is encoded."""
+    return body[1 : 2 + (body[1] & 0x1F)] if len(body) > 1 else b""
 
 
 def is_update(body: bytes) -> bool:
     """Whether a request asks for an update, by its name alone; whether it makes sense will be found
     out when it is executed."""
-    return len(body) > 1 and body[1 : 2 + (body[1] & 0x1F)] in _UPDATES
+    known = _BY_NAME.get(_named(body))
+    return known is not None and known[0].is_update
 
 
 def parse(body: bytes) -> Parsed:
     """The command in a request; `CommandError` if there is none."""
+    known = _BY_NAME.get(_named(body))
+    if known is not None:
+        command, decode = known
+        try:
+            return command, decode(body)[1:]
+        except msgspec.MsgspecError:
+            pass
+    return _parse_carefully(body)
+
+
+def _parse_carefully(body: bytes) -> Parsed:
+    """Say what is wrong with it."""
     try:
         name, *arguments = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -121,4 +143,4 @@ def parse(body: bytes) -> Parsed:
             raise CommandError(f"{name}: argument {place} has the wrong type")
     if len(arguments[0]) > KEY_BYTES_MAX:
         raise CommandError(f"{name}: the key has more than {KEY_BYTES_MAX} bytes")
-    return Parsed(command, arguments)
+    return command, arguments

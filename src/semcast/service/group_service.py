@@ -69,7 +69,7 @@ class GroupService(Machine):
         while True:
             taken_upto = self._take(mark, now, out)
             self._work(now, out)
-            mark = mark._replace(outputs=taken_upto, events=len(out.events or ()))
+            mark = Mark(mark.send, taken_upto, len(out.events or ()))
             waits = self._multicast(now, out, flushes=flushes)
             if flushes:
                 self.group.on_idle(now, out)
@@ -86,6 +86,8 @@ class GroupService(Machine):
         outputs stay where they are: the group counts nothing as delivered before the next input.
         Returns where those begin that came meanwhile."""
         outputs = out.outputs[mark.outputs :]
+        if not outputs:
+            return mark.outputs
         above: list[Output] = []
         later = EventCursor(out, mark.events)
         for output in outputs:

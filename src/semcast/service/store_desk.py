@@ -75,10 +75,11 @@ class StoreDesk:
         if found is None:
             return
         line, new = found
-        self.replica.raise_safe(line.last, line.level)
+        if line.last > self.replica.safe:
+            self.replica.raise_safe(line.last, line.level)
         for pending in new:
-            note = UPDATE if pending.is_update else QUERY
             if pending.body and out.events is not None:  # The others open sessions.
+                note = UPDATE if pending.is_update else QUERY
                 about = {"note": note, "version": line.last}
                 self._record(REQUEST, line.client, pending.number, out, **about)
             if len(pending.body) + ENTRY_BYTES > self.request_bytes:
@@ -93,8 +94,9 @@ class StoreDesk:
         """Multicast updates in a primary view; elsewhere answer them at once."""
         if not self.has_resumed:
             return
+        may_update = self._may_update()
         for pending in line.next_updates():
-            if self._may_update():
+            if may_update:
                 pending.is_issued = True
                 self.outgoing.append((line, pending))
                 continue
@@ -109,7 +111,7 @@ class StoreDesk:
         self, line: ClientLine, pending: PendingRequest, answer: StoreAnswer, out: Effects
     ) -> None:
         self.lines.answer(line, pending, answer)
-        line.last, line.level = max(line.last, answer.index), max(line.level, self.replica.level)
+        line.saw(answer.index, self.replica.level)
         if line.pending:
             self.asking[line.client] = None
         if out.events is None or not pending.body or answer.status == FORGOTTEN:
@@ -132,23 +134,22 @@ class StoreDesk:
     def execute(self, out: Effects) -> bool:
         """update: what is safe, a bounded number of batches at a time; returns whether there is
         more."""
-        replica, lines = self.replica, self.lines
+        replica, lines, execute = self.replica, self.lines.lines, self.replica.state.execute
         for _ in range(BATCHES_MAX):
             batch = replica.next_batch()
             if batch is None:
                 return False
             for entry in entries_of(batch.payload):
-                outcome, is_new = replica.state.execute(entry)
+                answer, is_new = execute(entry)
                 client, number = entry[0], entry[1]
                 if out.events is not None:
                     note, place = UPDATE if is_new else PASSED, replica.executed
                     self._record(EXECUTE, client, number, out, note=note, position=place)
-                line = lines.get(client)
-                if line is not None and outcome is not None:
+                if client in lines and answer is not None:
+                    line = lines[client]
                     pending = line.find(number)
                     if pending is not None:
-                        about = outcome.status, outcome.body, outcome.index
-                        self._answer(line, pending, StoreAnswer(number, *about), out)
+                        self._answer(line, pending, answer, out)
         return replica.next_batch() is not None
 
     # Queries

@@ -5,7 +5,7 @@ same ones.  The sessions are part of it: an update that comes again is answered 
 executed again [VSD §3].  It is *passed over*, and so is one whose session is not known.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -13,16 +13,10 @@ from semcast.service.commands import CommandError, parse
 from semcast.service.replica_state import digest_of, encode_value
 from semcast.service.store_messages import Items, UpdateEntry
 from semcast.terms.service import DONE, FAILED, FORGOTTEN
+from semcast.terms.store import StoreAnswer
 
 SLICE_BYTES: Final = 16 << 10  # of a snapshot
-
-
-class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What came of an update; `index` is its place in the log."""
-
-    status: str
-    body: bytes
-    index: int
+TRUE: Final = encode_value(True)  # what most updates answer
 
 
 class StoreSession(msgspec.Struct, array_like=True):
@@ -31,15 +25,11 @@ class StoreSession(msgspec.Struct, array_like=True):
 
     opened: int
     number: int
-    outcomes: dict[int, Outcome]
+    outcomes: dict[int, StoreAnswer]
 
 
-class Executed(NamedTuple):
-    """`outcome` is None if nobody can be waiting for it; without `is_new` it was passed over."""
-
-    outcome: Outcome | None
-    is_new: bool
-
+Executed: TypeAlias = tuple[StoreAnswer | None, bool]
+"""the answer, None if nobody can be waiting for it, and whether it is new, or was passed over"""
 
 _sessions_decoder = msgspec.msgpack.Decoder(list[tuple[int, StoreSession]])
 
@@ -72,29 +62,33 @@ class StoreState:
     def execute(self, entry: UpdateEntry) -> Executed:
         """The next update of the log."""
         client, number, oldest, opened, body = entry
-        self.index += 1
+        index = self.index = self.index + 1
         session = self.sessions.get(client)
         if not body:
             session = session or self._open(client, number)
-            return Executed(Outcome(DONE, b"", session.opened), is_new=False)
+            return StoreAnswer(number, DONE, b"", session.opened), False
         if session is None or session.opened != opened:
-            return Executed(Outcome(FORGOTTEN, b"", self.index), is_new=False)
+            return StoreAnswer(number, FORGOTTEN, b"", index), False
+        outcomes = session.outcomes
         if number <= session.number:  # It came again, or a later one overtook it.
-            return Executed(session.outcomes.get(number), is_new=False)
+            return outcomes.get(number), False
         try:
             command, arguments = parse(body)
             if not command.is_update:
                 raise CommandError("a query was sent as an update")
-            status, reply = DONE, encode_value(command.run(self, *arguments))
+            result = command.run(self, *arguments)
+            status, reply = DONE, TRUE if result is True else encode_value(result)
         except CommandError as error:
             status, reply = FAILED, encode_value(str(error))
-        outcome = Outcome(status, reply, self.index)
-        for answered in [each for each in session.outcomes if each < oldest]:
-            del session.outcomes[answered]
+        if oldest > session.number:
+            outcomes.clear()
+        else:
+            for answered in [each for each in outcomes if each < oldest]:
+                del outcomes[answered]
         session.number = number
-        session.outcomes[number] = outcome
+        outcome = outcomes[number] = StoreAnswer(number, status, reply, index)
         self.sessions[client] = self.sessions.pop(client)
-        return Executed(outcome, is_new=True)
+        return outcome, True
 
     def _open(self, client: int, number: int) -> StoreSession:
         """Begin a session; the one that was not used for longest gives way."""

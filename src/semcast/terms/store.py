@@ -19,7 +19,7 @@ UNKNOWN: Final = "unknown"  # of an update: multicast in a view that was lost; i
 REQUESTS_MAX: Final = 1 << 10  # of one client on their way at once
 
 
-class StoreRequest(msgspec.Struct, frozen=True, array_like=True, tag=100):
+class StoreRequest(msgspec.Struct, frozen=True, array_like=True, tag=100, gc=False):
     """A client asks; `bodies` are its requests `first`, `first + 1` and so on.
 
     It has taken the answers to all before `oldest`.  Its session was opened by the update `opened`
@@ -35,7 +35,7 @@ class StoreRequest(msgspec.Struct, frozen=True, array_like=True, tag=100):
     bodies: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=REQUESTS_MAX)]
 
 
-class StoreAnswer(msgspec.Struct, frozen=True, array_like=True):
+class StoreAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The answer to one request; it was made in the state after the update `index`."""
 
     number: Count
@@ -44,7 +44,7 @@ class StoreAnswer(msgspec.Struct, frozen=True, array_like=True):
     index: Count
 
 
-class StoreReply(msgspec.Struct, frozen=True, array_like=True, tag=101):
+class StoreReply(msgspec.Struct, frozen=True, array_like=True, tag=101, gc=False):
     """Answers to a client, of a server of this level."""
 
     client: Positive
