@@ -123,5 +123,5 @@ class StoreRecipe:
         founders = self.founders
         if self.quorums:
             return max(min(reached.get(pid, 0) for pid in quorum) for quorum in self.quorums)
-        ranked = sorted((reached.get(pid, 0) for pid in founders), reverse=True)
-        return ranked[len(founders) // 2]
+        ranked = sorted([reached.get(pid, 0) for pid in founders])
+        return ranked[(len(founders) - 1) // 2]

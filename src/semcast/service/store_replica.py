@@ -59,6 +59,7 @@ class StoreReplica:
         self.has_taken_over = False  # a snapshot, which the server has not noted yet
         self.to_multicast: deque[bytes] = deque()
         self.reached: dict[Pid, int] = {}  # in this view: what is on whose disk
+        self._own = 0, 0  # as it was last counted: on disk, and executed
         self.done: dict[Pid, int] = dict.fromkeys(recipe.founders, 0)  # executed, and on disk
         self.known: dict[Pid, tuple[ViewId, int]] = {}  # on disk, with the level
         self._positions: deque[tuple[int, int]] = deque()  # in the view, and the last update there
@@ -109,6 +110,7 @@ class StoreReplica:
         self.is_in_place = self.is_established = False
         self.to_multicast.clear()
         self.reached.clear()
+        self._own = 0, 0
         self._positions.clear()
         self._early.clear()
         self._confirmed = 0
@@ -244,24 +246,29 @@ class StoreReplica:
             known = self.view.id, persisted
             self.known[pid] = max(self.known.get(pid, known), known)
 
-    @property
-    def progress(self) -> StoreProgress:
+    def progress(self, asks: bool = False) -> StoreProgress:
         """What the others are told."""
         persisted = self.disk.length if self.is_in_place else 0
-        return StoreProgress(self.view.id, self.life.inc, persisted, self.executed)
+        return StoreProgress(self.view.id, self.life.inc, persisted, self.executed, asks)
 
     def settle(self, out: Effects) -> None:
         """After every input: establish the view, find what is safe, drop what all have."""
-        self._tell()
+        if self._owes_expertise or self._owes_in_place:
+            self._tell()
         exchange, plan = self.exchange, self.exchange.plan
         if not self.is_established and exchange.is_over:
             self.is_established = True
             if plan is not None and plan.is_primary and self.is_in_place:
                 self.safe = max(self.safe, plan.length)  # [VSD fig. 7], safe(x)
         if self.is_primary and self.is_in_place:
-            self._learn(self.life.pid, self.disk.length, self.executed)
-            self.safe = max(self.safe, min(self._reached(), self.log.length))
-        self._truncate()
+            own = self.disk.length, self.executed
+            if own != self._own:
+                self._own = own
+                self._learn(self.life.pid, *own)
+            if self.safe < self.log.length:
+                self.safe = max(self.safe, min(self._reached(), self.log.length))
+        if self.executed - self.log.base >= self.recipe.truncate_after:
+            self._truncate()
 
     def _reached(self) -> int:
         """How many updates of this view are safe by now."""

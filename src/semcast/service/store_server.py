@@ -68,9 +68,11 @@ class StoreServer(GroupService):
         super().__init__(ViewMember(recipe.group, life, rng, now, highest=highest))
         self.desk = StoreDesk(recipe, life, self.replica, self.channels)
         self.in_flight = 0
-        self.is_busy = False  # with updates that are not safe yet
+        self.is_busy: bool | None = (
+            None  # with updates that are not safe yet; None: not said in this view
+        )
         self.has_begun = self.has_more = False
-        self.last_progress: StoreProgress | None = None
+        self.told = -1  # what the others were told to be on disk, in this view
         self.owes_progress: set[Pid] = set()
         self.ask_at = NEVER
 
@@ -191,8 +193,8 @@ class StoreServer(GroupService):
         """newview."""
         self.desk.enter()
         self.in_flight = 0
-        self.is_busy = False
-        self.last_progress = None
+        self.is_busy = None
+        self.told = -1
         self.owes_progress.clear()
         self.replica.enter(installed.view)
         if event is not None:
@@ -250,8 +252,9 @@ class StoreServer(GroupService):
         if self.replica.view.members[0] != self.life:
             waits |= self._multicast_requests(now, out, flushes=flushes)
         elif not self.is_busy:  # Else own requests gather, too.
-            waits |= self._multicast_requests(now, out, flushes=flushes or was_busy)
-        group.pace(self.is_busy, now, out)
+            waits |= self._multicast_requests(now, out, flushes=flushes or bool(was_busy))
+        if self.is_busy != was_busy:
+            group.pace(self.is_busy, now, out)
         return waits
 
     @property
@@ -290,20 +293,21 @@ class StoreServer(GroupService):
     def _tell_progress(self, now: float) -> None:
         """Tell all when more is on disk, and ask all while something is not safe for long."""
         replica = self.replica
-        others = tuple(life.pid for life in replica.view.members if life != self.life)
-        if not (replica.is_primary and replica.is_in_place and others):
+        members = replica.view.members
+        if not (replica.is_primary and replica.is_in_place and len(members) > 1):
             self.ask_at = NEVER
             return
-        progress, last = replica.progress, self.last_progress
         is_waiting = replica.safe < replica.log.length
         asks = is_waiting and now >= self.ask_at
-        if asks or last is None or progress.persisted > last.persisted:
-            self.last_progress = progress
-            about = progress.view, progress.inc, progress.persisted, progress.executed
-            self.to_send.append((others, StoreProgress(*about, asks)))
+        if asks or replica.disk.length > self.told:
+            others = tuple([life.pid for life in members if life != self.life])
+            progress = replica.progress(asks)
+            self.told = progress.persisted
+            self.to_send.append((others, progress))
         elif self.owes_progress:
-            self.to_send.append((tuple(sorted(self.owes_progress)), progress))
-        self.owes_progress.clear()
+            self.to_send.append((tuple(sorted(self.owes_progress)), replica.progress()))
+        if self.owes_progress:
+            self.owes_progress.clear()
         if not is_waiting:
             self.ask_at = NEVER
         elif asks or self.ask_at == NEVER:

@@ -26,23 +26,19 @@ class LogBatch(NamedTuple):
 
 
 class UpdateLog:
-    """Invariant: the batches follow each other without a gap, from `base + 1` to `length`."""
+    """Invariant: the batches follow each other without a gap, from `base + 1` to `length`, which is
+    how many updates there were, the dropped ones included."""
 
-    __slots__ = ("_batches", "_firsts", "base", "base_digest")
+    __slots__ = ("_batches", "_firsts", "base", "base_digest", "length")
 
     def __init__(self, base: int = 0, digest: int = 0) -> None:
-        self.base = base
+        self.base = self.length = base
         self.base_digest = digest
         self._batches: list[LogBatch] = []
         self._firsts: list[int] = []
 
     def __repr__(self) -> str:
         return f"UpdateLog({self.base}..{self.length})"
-
-    @property
-    def length(self) -> int:
-        """How many updates there were, the dropped ones included."""
-        return self._batches[-1].last if self._batches else self.base
 
     @property
     def digest(self) -> int:
@@ -52,6 +48,7 @@ class UpdateLog:
     def append(self, payload: bytes, count: int) -> LogBatch:
         """The next batch."""
         batch = LogBatch(self.length + 1, count, payload, crc32(payload, self.digest))
+        self.length += count
         self._batches.append(batch)
         self._firsts.append(batch.first)
         return batch
@@ -79,6 +76,7 @@ class UpdateLog:
         """Forget everything behind the update `index`, which ends a batch or the base."""
         place = bisect_right(self._firsts, index)
         del self._batches[place:], self._firsts[place:]
+        self.length = self._batches[-1].last if self._batches else self.base
 
     def drop(self, index: int) -> None:
         """Forget the batches that end at or before the update `index`: the base moves there."""
