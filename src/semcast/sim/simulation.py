@@ -248,11 +248,12 @@ class _CheckedNetwork:
     def send(self, source: int, sends: Sends) -> None:
         """Show, then send."""
         for to, datagram in sends:
+            data = encode(datagram)
             if to is EVERYONE:
-                self._channel.multisend(source, encode(datagram))
+                self._channel.multisend(source, data)
                 continue
             for pid in to:
-                self._channel.unisend(source, pid, encode(datagram))
+                self._channel.unisend(source, pid, data)
         self._network.send(source, sends)
 
 

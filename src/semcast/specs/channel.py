@@ -9,7 +9,7 @@ Departs: "finite" is a stated bound, `copies_max`; and "infinitely many sends, i
 receives" becomes, for a finite execution, "after a stated time, one of N sends arrives".
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ class UnreliableChannel:
     def __init__(self, n: int, copies_max: int, ledger: ViolationLog) -> None:
         self.n = n
         self.copies_max = copies_max
-        self.buffer: dict[Pair, Counter[Hashable]] = {}
+        self.buffer: defaultdict[Pair, dict[Hashable, int]] = defaultdict(dict)
         self._ledger = ledger
         self._sent: Counter[Pair] = Counter()
         self._arrived: Counter[Pair] = Counter()
@@ -43,12 +43,13 @@ class UnreliableChannel:
 
     def unisend(self, i: Rank, j: Rank, datagram: Hashable) -> None:
         """Some copies, perhaps none, are on their way."""
-        self.buffer.setdefault((i, j), Counter())[datagram] += self.copies_max
+        copies = self.buffer[i, j]
+        copies[datagram] = copies.get(datagram, 0) + self.copies_max
         self._sent[i, j] += 1
 
     def can_receive(self, j: Rank, i: Rank, datagram: Hashable) -> bool:
         """Whether a copy may still be on its way [RPB §2.3]."""
-        return self.buffer.get((i, j), Counter())[datagram] > 0
+        return self.buffer[i, j].get(datagram, 0) > 0
 
     def receive(self, j: Rank, i: Rank, datagram: Hashable) -> None:
         """One copy arrives, and is judged."""
