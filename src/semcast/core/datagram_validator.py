@@ -79,7 +79,8 @@ class DatagramValidator:
             )
         for vote in gossip.votes:
             sender, candidate = vote.sender, vote.candidate
-            self._check_rank(sender)
+            if not 0 <= sender < members:
+                self._check_rank(sender)
             voters = int.from_bytes(vote.voters, "little")
             if voters >> members:
                 raise RemoteProtocolError(f"gossip: voters outside the group of {members} members")

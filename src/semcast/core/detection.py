@@ -74,11 +74,14 @@ class Detection:
     def _take_hints(self, source: Rank, ballots: tuple[FrontierVote, ...], out: Effects) -> None:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
         for ballot in ballots:
-            reached = self.stability.reached(ballot)
-            self.reception.learn_indirect(ballot.sender, max(ballot.frontier, reached))
-            self.recovery.on_peer_frontier(source, ballot.sender, ballot.frontier)
-            if ballot.sender == self.rank:
-                self._on_claim(source, ballot.frontier, out)
+            sender, frontier = ballot.sender, ballot.frontier
+            furthest = frontier
+            if ballot.candidate > frontier:
+                furthest = max(frontier, self.stability.reached(ballot))
+            self.reception.learn_indirect(sender, furthest)
+            self.recovery.on_peer_frontier(source, sender, frontier)
+            if sender == self.rank:
+                self._on_claim(source, frontier, out)
 
     def _on_claim(self, source: Rank, frontier: Seq, out: Effects) -> None:
         """A peer has come so far in the own stream."""

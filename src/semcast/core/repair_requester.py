@@ -112,16 +112,21 @@ class RepairRequester:
             self.gaps_since.clear()
             self.pending.clear()
             return
-        for sender in [s for s in self.gaps_since if s not in gaps]:
-            del self.gaps_since[sender]
-            self.pending.pop(sender, None)
+        if not gaps.keys() >= self.gaps_since.keys():
+            self._forget_closed(gaps)
         for sender in gaps:
             request = self.pending.get(sender)
             due = request.deadline if request else self._missing_at(sender, now)
             if now < due:
-                self.deadline = min(self.deadline, due)
+                if due < self.deadline:
+                    self.deadline = due
             elif request or self.no_room.get(sender) != self._room_for(sender):
                 self._ask(sender, now, out)
+
+    def _forget_closed(self, gaps: Collection[Rank]) -> None:
+        for sender in [s for s in self.gaps_since if s not in gaps]:
+            del self.gaps_since[sender]
+            self.pending.pop(sender, None)
 
     def _missing_at(self, sender: Rank, now: float) -> float:
         """From when on messages that were noticed to be missing count as lost.

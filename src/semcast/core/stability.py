@@ -86,11 +86,15 @@ class QuorumDetector:
         self.unagreed[sender] = None
         if not self.enabled:
             return
-        known = max(self.last_gossiped[sender], self.agreed[sender])
-        if self.gossip_after is not None and self.frontier[sender] - known >= self.gossip_after:
+        after = self.gossip_after
+        if after is not None and self._ungossiped(sender) >= after:
             self.deadline = min(self.deadline, now)
         elif self.deadline == NEVER:
             self.deadline = now + self.period_s * (0.5 + 0.5 * self.rng.random())
+
+    def _ungossiped(self, sender: Rank) -> int:
+        """By how much the own frontier has moved beyond what the others may know."""
+        return self.frontier[sender] - max(self.last_gossiped[sender], self.agreed[sender])
 
     def gossip_now(self, now: float) -> None:
         """Gossip without delay what there is to say."""
@@ -129,7 +133,9 @@ class QuorumDetector:
                 advanced.append(sender)
             if sender == self.rank and peer in self.announced_to:
                 self.announced_to.remove(peer)
-            elif ballot.agreed < self.agreed[sender] or self._owes_vote(ballot):
+            elif ballot.agreed < self.agreed[sender] or (
+                not self.enabled and self._owes_vote(ballot)
+            ):
                 self.to_update.setdefault(peer, {})[sender] = None
         if (self.to_update or (self.enabled and self.unagreed)) and self.deadline == NEVER:
             self.deadline = now + self.period_s * self.rng.random()
@@ -171,8 +177,9 @@ class QuorumDetector:
     def _owes_vote(self, ballot: FrontierVote) -> bool:
         """Whether a peer lacks a vote that own gossip, switched off, will not bring it."""
         mine = 1 << self.rank
-        counted = int.from_bytes(ballot.voters, "little") & mine
-        return not self.enabled and not counted and bool(self.voters[ballot.sender] & mine)
+        if not self.voters[ballot.sender] & mine:
+            return False
+        return not int.from_bytes(ballot.voters, "little") & mine
 
     def _merge(self, ballot: FrontierVote) -> None:
         sender = ballot.sender
@@ -184,11 +191,12 @@ class QuorumDetector:
         if not voters & self.live:
             return  # Whoever reached it was forgotten; nobody may have it.
         self.unagreed[sender] = None
-        if self.candidate[sender]:
-            self.candidate[sender] = min(self.candidate[sender], ballot.candidate)
-            self.voters[sender] |= voters
-        else:
+        if not self.candidate[sender]:
             self.candidate[sender], self.voters[sender] = ballot.candidate, voters
+            return
+        if ballot.candidate < self.candidate[sender]:
+            self.candidate[sender] = ballot.candidate
+        self.voters[sender] |= voters
 
     def _vote(self, sender: Rank) -> None:
         """Add the own vote where it is true, and agree while there is a quorum."""
@@ -263,7 +271,11 @@ class QuorumDetector:
                 return []  # Gossip of stability makes the same claims.
             return [peer for peer in targets if peer in self.unagreed]
         wanted = max(0, self.fanout - len(answered))
-        return self.rng.sample(targets, wanted) if len(targets) > wanted else targets
+        if len(targets) <= wanted:
+            return targets
+        if wanted == 1:  # A sample of one draws the same, at three times the cost.
+            return [self.rng.choice(targets)]
+        return self.rng.sample(targets, wanted)
 
     def _compose(self, streams: Iterable[Rank]) -> StabilityGossip | SafetyGossip:
         ballots = []
