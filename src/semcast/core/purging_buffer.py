@@ -110,9 +110,11 @@ class PurgingBuffer:
 
     def add(self, message: DataMessage) -> None:
         """Hold the next message of the stream; it purges nothing yet."""
-        self.held[message.seq] = message
+        if self._batches:
+            self._open_batches(SEQ_MAX)
+        self._held[message.seq] = message
         if self.purges:
-            self.unapplied.append(message)
+            self._unapplied.append(message)
 
     def add_run(self, run: kernel.Run) -> None:
         """Hold the next messages of the stream."""
@@ -126,13 +128,18 @@ class PurgingBuffer:
 
     def _add_each(self, messages: Sequence[DataMessage]) -> None:
         first = messages[0].seq
-        self._held.update(zip(range(first, first + len(messages)), messages, strict=True))
+        if len(messages) == 1:
+            self._held[first] = messages[0]
+        else:
+            self._held.update(zip(range(first, first + len(messages)), messages, strict=True))
         if self.purges:
             # Without an item, none purges or is purged.
             self._unapplied.extend(messages if self.by_item is None else kernel.with_item(messages))
 
     def _index(self) -> None:
         """Let the index know what has come since it was last asked."""
+        if not self._unapplied or self._unapplied[-1].seq <= self.indexed:
+            return
         if self.by_item is not None:
             kernel.index_tagged(self._unapplied, self.indexed, self._held, self.by_item)
         else:
@@ -140,8 +147,7 @@ class PurgingBuffer:
             for message in reversed(late):
                 if not message.never_purge and message.seq in self._held:
                     self.index.add(message)
-        if self._unapplied:
-            self.indexed = max(self.indexed, self._unapplied[-1].seq)
+        self.indexed = self._unapplied[-1].seq
 
     def would_purge(self, message: DataMessage) -> list[DataMessage]:
         """What is held and `message` makes obsolete."""

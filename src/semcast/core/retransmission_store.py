@@ -76,7 +76,7 @@ class RetransmissionStore:
 
     def purge(self, sender: Rank) -> list[tuple[DataMessage, Seq]]:
         """Drop what is obsolete for certain: pairs (purged, by)."""
-        stored = self.stream(sender)
+        stored = self.streams.get(sender) or self.stream(sender)
         purged = stored.buffer.purge(stored.safe if self.needs_safety else SEQ_MAX)
         if purged:
             stored.holes.add_singles((message.seq, by) for message, by in purged)

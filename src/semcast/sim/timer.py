@@ -39,7 +39,8 @@ class DeadlineTimer:
         clock, deadline = process.clock, process.machine.deadline
         if deadline < inf and process.is_up:
             self.armed.append(deadline)
-            clock.at(clock.now + max(deadline - process.now, 0.0), self._ring, (deadline,))
+            wait_s = deadline - process.now
+            clock.at(clock.now + wait_s if wait_s > 0 else clock.now, self._ring, (deadline,))
 
     def _ring(self, when: float) -> None:
         process = self._process
@@ -54,7 +55,8 @@ class DeadlineTimer:
             self.arm()
 
     def _on_time(self, when: float, now: float, out: Effects) -> None:
-        now = max(now, when)  # Sums of floats may fall short of it.
+        if now < when:
+            now = when  # Sums of floats may fall short of it.
         machine = self._process.machine
         if machine.deadline > now:
             return  # It moved while the process was held.

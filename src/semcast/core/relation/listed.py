@@ -50,4 +50,5 @@ class ListIndex(SemanticIndex):
         self.held.remove(message.seq)
 
     def obsoleted_by(self, message: DataMessage) -> Sequence[Seq]:
-        return [message.seq - n for n in message.covers if message.seq - n in self.held]
+        held, seq = self.held, message.seq
+        return [seq - n for n in message.covers if seq - n in held]
