@@ -207,11 +207,8 @@ def run(
     if out is not None:
         files = benchmark_files.write(name, settings, rows, drawn, out, svg_of)
         output.print_text("", *(f"{kind}: {path}" for kind, path in files.items()))
-    output.next(
-        "semcast report out --out out/report.html"
-        if out
-        else f"semcast bench {name} --against all --repeat 3 --out out/bench"
-    )
+    more = f"semcast bench {name} --against all --repeat 3 --out out/bench"
+    output.next("semcast report out --out out/report.html" if out else more)
     settings_row = {"benchmark": name, **msgspec.to_builtins(settings), "repeat": repeat, **around}
     output.print_json({"results": rows, "left_out": left_out, "settings": settings_row, **files})
     return 1 if faults else 0

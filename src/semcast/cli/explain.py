@@ -1,7 +1,7 @@
 """`semcast explain`: a recorded run as a page, with the rule behind each event."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,9 @@ from semcast.cli.commands import Json
 from semcast.cli.output import Output
 from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS, SLOW, WRONG
+
+if TYPE_CHECKING:
+    from semcast.pages.explain import Explained
 
 EXAMPLE = (
     "\b\nExamples:\n"
@@ -59,6 +62,14 @@ def explain(
     estimate = WaitTime("explain", START_S + count / EVENTS_PER_S)
     with output.waiting(f"drawing a trace of {count:,} events", estimate=estimate):
         facts = write(trace, out or trace / "explain.html", run_id=run, around=event_of(around))
+    _answer(output, facts)
+    output.print_text(facts["html"])
+    output.next(f"open {facts['html']}", f"semcast check {trace}")
+    output.print_json(dict(facts))
+
+
+def _answer(output: Output, facts: "Explained") -> None:
+    """Whether the run that is shown broke a guarantee."""
     of_run = f"run {facts['run']}, {facts['events']:,} events"
     if facts["violations"]:
         output.print_text(f"FAIL  {facts['violations']:,} violations in {of_run}", colour=WRONG)
@@ -66,9 +77,6 @@ def explain(
         output.print_text(f"ok  no violation in {of_run}", colour=HOLDS)
     else:
         output.print_text(f"not checked: {of_run}", colour=SLOW)
-    output.print_text(facts["html"])
-    output.next(f"open {facts['html']}", f"semcast check {trace}")
-    output.print_json(dict(facts))
 
 
 def event_of(text: str | None) -> tuple[str, int] | None:

@@ -112,13 +112,17 @@ class MemberResources:
         if self.log is not None:
             await self.log.flush()
 
+    def _log_no_key(self) -> None:
+        options = self.options
+        is_known = options.key is False or options.is_client  # Its servers have said so.
+        log_line = log.info if is_known else log.warning
+        log_line("no key: group %s stays on loopback, unsealed", options.group)
+
     async def _open_network(self) -> None:
         options = self.options
         interface = await find_interface(options, sealed=self.is_sealed)
         if self.ring is None:
-            is_known = options.key is False or options.is_client  # Its servers have said so.
-            log_line = log.info if is_known else log.warning
-            log_line("no key: group %s stays on loopback, unsealed", options.group)
+            self._log_no_key()
         frame_bytes = options.datagram or datagram_bytes(interface)
         unicast, listening = open_ports(interface, options)
         self.stack.callback(listening.close)

@@ -51,8 +51,8 @@ def collect_options(
 
 def ignore_environment() -> None:
     """Forget the options in the environment of this process: a measured group has all its own."""
-    kept = {_variable(name) for name in (KEYS, KERNEL)}
-    for name in [name for name in os.environ if name.startswith(PREFIX) and name not in kept]:
+    spared = {_variable(name) for name in (KEYS, KERNEL)}
+    for name in [name for name in os.environ if name.startswith(PREFIX) and name not in spared]:
         del os.environ[name]
 
 
