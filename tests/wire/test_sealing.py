@@ -26,16 +26,15 @@ from semcast.wire.frames import (
     member_id,
     pack,
 )
+from semcast.wire.replay_window import REPLAY_WINDOW, ReplayWindow
 from semcast.wire.sealing import (
     CIPHERS,
-    REPLAY_WINDOW,
     UNKNOWN_SENDERS_BURST,
     UNKNOWN_SENDERS_MAX,
     UNKNOWN_SENDERS_PER_S,
     Key,
     OpenedFrame,
     Opener,
-    ReplayWindow,
     Sealer,
 )
 

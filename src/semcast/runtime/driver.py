@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
@@ -139,7 +140,7 @@ class Driver:
 
     def begin(self) -> None:
         """The machine may have things to do before anything happens."""
-        self._input(_nothing)
+        self._input(lambda _now, _out: None)
 
     def submit(self, updates: Sequence[Update]) -> int:
         """Send; return how many of them, from the front, there was room for."""
@@ -160,8 +161,7 @@ class Driver:
         return accepted
 
     def _submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
-        is_first = now - self._sent_at > IDLE_S
-        self._sent_at = now
+        is_first, self._sent_at = now - self._sent_at > IDLE_S, now
         accepted = self._request(updates, now, out)
         if is_first and self._sends_when_idle:
             self.machine.on_idle(now, out)
@@ -218,10 +218,9 @@ class Driver:
     def _handle(self, received: list[tuple[Pid, list[Any]]], now: float, out: Effects) -> None:
         self._is_answering = True
         self.machine.on_received(received, now, out)
-        if out.refused:
-            for error in out.refused:
-                self._channel.discard(error, now)
-            out.refused.clear()
+        for error in out.refused:
+            self._channel.discard(error, now)
+        out.refused.clear()
 
     def _input(self, handler: Callable[..., T], *args: Any) -> T:
         """Give the machine an input and carry out its effects.
@@ -351,13 +350,11 @@ class Driver:
 
     async def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until the condition holds, or this is the end; False if that took too long."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not condition() and self.ended is None:
                     self.changed.clear()
                     await self.changed.wait()
-        except TimeoutError:
-            pass
         return condition()
 
     def suspend(self) -> None:
@@ -372,8 +369,10 @@ class Driver:
         if self._disk is not None:
             self._disk.connect(self)
         self._armed = inf
-        ready = self._port.readiness
-        self._try(machine.on_ready if ready else _nothing, *([ready] if ready else []))
+        if ready := self._port.readiness:
+            self._try(machine.on_ready, ready)
+        else:
+            self._try(lambda _now, _out: None)
 
     def _fail(self, error: Exception) -> SemcastError:
         """End because of an error that nobody foresaw."""
@@ -399,7 +398,3 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _nothing(_now: float, _out: Effects) -> None:
-    """No input of its own: what has come is handled, and effects are carried out."""

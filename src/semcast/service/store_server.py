@@ -72,7 +72,7 @@ class StoreServer(GroupService):
             None  # with updates that are not safe yet; None: not said in this view
         )
         self.has_begun = self.has_more = False
-        self.told = -1  # what the others were told to be on disk, in this view
+        self.reported = -1  # what the others were told to be on disk, in this view
         self.owes_progress: set[Pid] = set()
         self.ask_at = NEVER
 
@@ -194,7 +194,7 @@ class StoreServer(GroupService):
         self.desk.enter()
         self.in_flight = 0
         self.is_busy = None
-        self.told = -1
+        self.reported = -1
         self.owes_progress.clear()
         self.replica.enter(installed.view)
         if event is not None:
@@ -299,10 +299,10 @@ class StoreServer(GroupService):
             return
         is_waiting = replica.safe < replica.log.length
         asks = is_waiting and now >= self.ask_at
-        if asks or replica.disk.length > self.told:
+        if asks or replica.disk.length > self.reported:
             others = tuple([life.pid for life in members if life != self.life])
             progress = replica.progress(asks)
-            self.told = progress.persisted
+            self.reported = progress.persisted
             self.to_send.append((others, progress))
         elif self.owes_progress:
             self.to_send.append((tuple(sorted(self.owes_progress)), replica.progress()))

@@ -48,6 +48,7 @@ from semcast.wire.frames import (
     group_id,
     pack,
 )
+from semcast.wire.replay_window import ReplayWindow
 
 CIPHERS: Final[dict[str, type[AESGCM] | type[ChaCha20Poly1305]]] = {
     "aes-256-gcm": AESGCM,
@@ -56,14 +57,12 @@ CIPHERS: Final[dict[str, type[AESGCM] | type[ChaCha20Poly1305]]] = {
 SECRET_BYTES: Final = 32
 KEY_ID_MAX: Final = 2**32 - 1
 
-REPLAY_WINDOW: Final = 1024  # a frame overtaken by as many on its channel is too late
 UNKNOWN_SENDERS_MAX: Final = 1024
 UNKNOWN_SENDERS_PER_S: Final = 2000.0  # about 2 % of a core
 UNKNOWN_SENDERS_BURST: Final = 512
 CLONES_MAX: Final = 64
 PREFIXES_MAX: Final = 4 * UNKNOWN_SENDERS_MAX  # then all are found out again
 
-_WINDOW_BITS: Final = (1 << REPLAY_WINDOW) - 1
 _NONCE: Final = Struct("<IQ")  # channel, counter
 _IDENTITY: Final = Struct("<QQQQ")  # group, sender, incarnation, salt
 _KEY: Final = Struct("<I")
@@ -179,35 +178,6 @@ class Sealer:
         if self._cipher is None:
             return header + body
         return header + self._cipher.encrypt(_NONCE.pack(channel, counter), body, header)
-
-
-class ReplayWindow:
-    """Which counters of one channel were seen.
-
-    Invariant: bit i of `missing` is set iff `highest` - i was not seen yet and still may be.
-    What is missing is kept, not what was seen: a stream in order costs no wide integers.
-    """
-
-    __slots__ = ("highest", "missing")
-
-    def __init__(self) -> None:
-        self.highest = 0
-        self.missing = 0
-
-    def take(self, counter: int) -> bool:
-        """Note the counter; False if it was seen before or is too old to tell."""
-        ahead = counter - self.highest
-        if ahead > 0:
-            self.highest = counter
-            if ahead >= REPLAY_WINDOW:
-                self.missing = _WINDOW_BITS - 1
-            elif ahead > 1 or self.missing:
-                self.missing = (self.missing << ahead | (1 << ahead) - 2) & _WINDOW_BITS
-            return True
-        if not self.missing >> -ahead & 1:
-            return False
-        self.missing ^= 1 << -ahead
-        return True
 
 
 class SenderState:

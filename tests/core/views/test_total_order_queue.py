@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcast.core.order.total import QuorumCount, TotalOrderQueue
+from semcast.core.order.quorum_count import QuorumCount
+from semcast.core.order.total import TotalOrderQueue
 from semcast.core.recipe import Recipe
 from semcast.kernel import ItemLabels, make_run, run_of
 from semcast.terms.messages import DataMessage, Update

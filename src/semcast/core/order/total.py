@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from semcast.core.order.protocols import After, Ordering, PurgedBy, Queue
+from semcast.core.order.quorum_count import QuorumCount
 from semcast.core.recipe import Recipe
 from semcast.kernel import Run, later_than, payload_bytes, run_of
 from semcast.terms.effects import Effects
@@ -235,26 +236,6 @@ class TotalOrderQueue(Queue):
         self.handed[sender] = upto
 
 
-class QuorumCount:
-    """A number that every member reports.  Invariant: `quorum` members have reached `agreed`."""
-
-    __slots__ = ("agreed", "quorum", "reports")
-
-    def __init__(self, members: int, quorum: int) -> None:
-        self.quorum = quorum
-        self.reports = [0] * members
-        self.agreed = 0
-
-    def __repr__(self) -> str:
-        return f"QuorumCount(quorum={self.quorum}, agreed={self.agreed}, reports={self.reports})"
-
-    def on_report(self, rank: int, reached: int) -> None:
-        """A member has come so far.  Old reports change nothing."""
-        if reached > self.reports[rank]:
-            self.reports[rank] = reached
-            self.agreed = sorted(self.reports, reverse=True)[self.quorum - 1]
-
-
 class SequencedOrder(Ordering):
     """Lives as long as the view.  Invariant: the sequencer has placed each stream to `ordered`."""
 
@@ -307,7 +288,7 @@ class SequencedOrder(Ordering):
         self.deadline = self.tell_at
 
     def pace(self, is_busy: bool) -> bool:
-        """An application that says whether it is busy sets the pace: the next marker waits for it
+        """An application that says whether it is busy sets the pace: the next one waits for it
         instead of reports, and what was handed over is reported now and then."""
         was_busy, self.is_busy = self.is_busy, is_busy
         return bool(was_busy) and not is_busy and self.order_at < NEVER

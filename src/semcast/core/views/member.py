@@ -128,8 +128,7 @@ class ViewMember(Machine):
             raise LocalProtocolError("found: this process is already in a view")
         if self.life not in lives:
             raise LocalProtocolError(f"found: {self.life} is not among {lives}")
-        view = GroupView(1, lives, (0,) * len(lives), lineage)
-        self._enter(view, True, now)
+        self._enter(GroupView(1, lives, (0,) * len(lives), lineage), True, now)
 
     def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         """Send to the view; takes nothing while there is no view to send in."""
@@ -195,11 +194,9 @@ class ViewMember(Machine):
         else:
             self.policy.on_datagram(source, datagram, now, out)
 
-    def _on_reached(
-        self, source: Pid, r: OrderProgress | Heartbeat, now: float, out: Effects
-    ) -> None:
+    def _on_reached(self, pid: Pid, r: OrderProgress | Heartbeat, now: float, out: Effects) -> None:
         if self.members and r.view == self.view.id:
-            self.members[-1].on_progress(source, r.held, r.delivered, now, out)
+            self.members[-1].on_progress(pid, r.held, r.delivered, now, out)
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
@@ -210,8 +207,7 @@ class ViewMember(Machine):
         self._settle(now, out)
 
     def pace(self, is_busy: bool, now: float, out: Effects) -> None:
-        """The application says whether it is busy with what it got in this view: if it is, the
-        sequencer lets more gather, for a while."""
+        """Say whether the application is busy: then the sequencer lets more gather, for a while."""
         if self.known_phase == MEMBER:
             self.members[-1].pace(is_busy, now, out)
             self._settle(now, out)
@@ -385,7 +381,10 @@ class ViewMember(Machine):
             if self.shown.id == 0:
                 if self.transfer.view and self.transfer.state is None:
                     return
-                self._show_first(head, now, out)
+                self._announce(head.view, self.transfer.state, out)
+                ready, self.ready = self.ready, 0
+                head.on_ready(ready, now, out)
+                self.policy.on_stateful()
             elif head.ending.state == CLOSED and head.is_empty and len(self.members) > 1:
                 ready = self.members.popleft().withdraw_credit()
                 self._announce(self.members[0].view, None, out)
@@ -393,12 +392,6 @@ class ViewMember(Machine):
                 out.outputs.append(ROOM)
             else:
                 return
-
-    def _show_first(self, head: Member, now: float, out: Effects) -> None:
-        self._announce(head.view, self.transfer.state, out)
-        ready, self.ready = self.ready, 0
-        head.on_ready(ready, now, out)
-        self.policy.on_stateful()
 
     def _announce(self, view: GroupView, state: bytes | None, out: Effects) -> None:
         self.shown = view

@@ -5,7 +5,8 @@ from typing import Any
 
 from semcast.core.flush import Flush
 from semcast.core.member import Member
-from semcast.core.order.total import QuorumCount, SequencedOrder
+from semcast.core.order.quorum_count import QuorumCount
+from semcast.core.order.total import SequencedOrder
 from semcast.core.recipe import Recipe
 from semcast.core.views.lineage import LineageGuard
 from semcast.core.views.member import ViewMember

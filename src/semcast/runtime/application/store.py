@@ -86,6 +86,7 @@ class Store(ServiceConnection):
                     raise TimeoutError
         except TimeoutError:
             raise self._failure(answered) from None
+        assert answered is not None
         if answered.status == DONE:
             return decode_value(answered.body)
         raise self._error(answered)
