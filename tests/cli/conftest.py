@@ -79,20 +79,20 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
 
 
 @pytest.fixture
-def screen() -> Callable[[Sequence[str], int, Mapping[str, str]], tuple[int, list[str]]]:
+def screen() -> Callable[..., tuple[int, list[str]]]:
     """`screen(words, columns, environment)`: what a terminal of that width shows after a command,
-    as its exit code and lines, without progress."""
+    as its exit code and lines, without progress; `errors=True`: standard error instead."""
 
     def run(
-        words: Sequence[str], columns: int, environment: Mapping[str, str]
+        words: Sequence[str], columns: int, environment: Mapping[str, str], *, errors: bool = False
     ) -> tuple[int, list[str]]:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         with subprocess.Popen(
             [sys.executable, "-m", "semcast", *words],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if errors else theirs,
+            stdout=subprocess.DEVNULL if errors else theirs,
+            stderr=theirs if errors else subprocess.DEVNULL,
             env={name: value for name, value in environment.items() if name != "COLUMNS"},
         ) as process:
             os.close(theirs)

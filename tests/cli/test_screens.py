@@ -84,6 +84,15 @@ def check_screen(name, columns, code, lines):
         assert any(line.startswith("next: ") for line in lines[-5:]), text
 
 
+def test_an_error_fits_the_terminal_where_standard_output_is_a_file(screen):
+    words = ("sim", "swarm", "--protocol", "s-rm", "--mutant", "unknown")
+    for columns in WIDTHS:
+        code, lines = screen(words, columns, os.environ, errors=True)
+        assert code == 2
+        assert lines[0].startswith("semcast: "), lines
+        assert columns // 2 < max(map(len, lines)) <= columns, lines
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_parameters_and_answers_have_words(name):
     experiment = EXPERIMENTS[name]

@@ -12,7 +12,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from textwrap import wrap
 from time import monotonic
@@ -221,7 +221,12 @@ def _as_invoked(command: str) -> str:
 
 
 def terminal_columns() -> int:
-    """The width of the terminal."""
+    """The width of the terminal, which may be any of the three standard streams."""
+    if not os.environ.get("COLUMNS"):
+        for descriptor in (1, 2, 0):
+            with suppress(OSError):
+                if columns := os.get_terminal_size(descriptor).columns:
+                    return columns
     return shutil.get_terminal_size().columns
 
 
