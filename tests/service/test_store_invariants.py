@@ -3,9 +3,8 @@
 import pytest
 
 from semcast.families.store.scenarios import SCENARIOS
-from semcast.service.exchange import Exchange
 from semcast.sim import run as carrying_out
-from semcast.sim.swarm import draw
+from semcast.sim.swarm import draw, mutated
 
 SEEDS = range(200, 212)
 
@@ -62,14 +61,7 @@ def test_they_hold_while_components_part_and_merge(monkeypatch):
     assert not watched(SCENARIOS["parted-and-merged"], check, monkeypatch).violations
 
 
-def longest(self, lives):
-    """Components that merge take the longest history, whatever its level."""
-    return max(lives, key=lambda life: self.found[life.pid].length)
-
-
 def test_a_longer_history_of_a_lower_level_does_not_win(monkeypatch):
-    """If it did, what was safe would be dropped; the invariants and the monitors notice."""
-    monkeypatch.setattr(Exchange, "_most_expert", longest)
-    with pytest.raises(AssertionError):
+    """If it did, what was safe would be dropped; the invariants notice."""
+    with mutated("longer-log-wins"), pytest.raises(AssertionError):
         watched(SCENARIOS["long-minority"], check, monkeypatch)
-    assert watched(SCENARIOS["long-minority"], lambda _: None, monkeypatch).violations

@@ -19,7 +19,7 @@ from semcast.service.replica_state import digest_of
 from semcast.service.store_recipe import StoreRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
-from semcast.terms.events import REPLY, TAKEN, Event
+from semcast.terms.events import GIVEN_UP, REFUSE, REPLY, TAKEN, Event
 from semcast.terms.ids import NEVER, SEQ_MAX, Incarnation, Pid, Seq
 from semcast.terms.machine import Command, LeaveGroup, Machine, Status
 from semcast.terms.messages import Update
@@ -204,10 +204,14 @@ class StoreClient(Machine):
 
     def _answer(self, sent: SentRequest, status: str, answer: StoreAnswer, out: Effects) -> None:
         out.outputs.append(Answered(status, answer.body))
-        if out.events is not None and status not in (REFUSED, UNKNOWN, FORGOTTEN):
-            event = Event(REPLY, self.life.pid, note=TAKEN, version=answer.index)
+        if out.events is not None:
+            if status in (REFUSED, UNKNOWN, FORGOTTEN):
+                note = TAKEN if status == REFUSED else GIVEN_UP
+                event = Event(REFUSE, self.life.pid, note=note)
+            else:
+                event = Event(REPLY, self.life.pid, note=TAKEN, version=answer.index)
+                event.digest = digest_of(answer.body)
             event.client, event.request = self.client, sent.number
-            event.digest = digest_of(answer.body)
             out.events.append(event)
         if self.is_refused:
             self.is_refused = False

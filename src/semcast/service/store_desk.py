@@ -23,7 +23,7 @@ from semcast.service.store_messages import (
 from semcast.service.store_recipe import StoreRecipe
 from semcast.service.store_replica import StoreReplica
 from semcast.terms.effects import Effects
-from semcast.terms.events import EXECUTE, PASSED, QUERY, REPLY, REQUEST, UPDATE, Event
+from semcast.terms.events import EXECUTE, PASSED, QUERY, REFUSE, REPLY, REQUEST, UPDATE, Event
 from semcast.terms.ids import Incarnation, Pid
 from semcast.terms.service import FAILED, FORGOTTEN
 from semcast.terms.store import REFUSED, UNKNOWN, StoreAnswer, StoreRequest
@@ -88,9 +88,9 @@ class StoreDesk:
                 self.lines.answer(line, pending, answer)
             elif not pending.is_update:
                 self.asking[line.client] = None
-        self._issue(line)
+        self._issue(line, out)
 
-    def _issue(self, line: ClientLine) -> None:
+    def _issue(self, line: ClientLine, out: Effects) -> None:
         """Multicast updates in a primary view; elsewhere answer them at once."""
         if not self.has_resumed:
             return
@@ -102,6 +102,8 @@ class StoreDesk:
                 continue
             status = UNKNOWN if pending.was_sent else REFUSED
             self.lines.answer(line, pending, StoreAnswer(pending.number, status, b"", 0))
+            if pending.body:
+                self._record(REFUSE, line.client, pending.number, out, note=status)
             self.asking[line.client] = None
 
     def _may_update(self) -> bool:
@@ -119,7 +121,7 @@ class StoreDesk:
         number, digest = answer.number, digest_of(answer.body)
         self._record(REPLY, line.client, number, out, version=answer.index, digest=digest)
 
-    def resume(self) -> None:
+    def resume(self, out: Effects) -> None:
         """The view is established: issue updates again that are not in the base, or say that they
         cannot be issued."""
         replica = self.replica
@@ -129,7 +131,7 @@ class StoreDesk:
         if is_at_base or not replica.is_primary:
             self.has_resumed = True
             for line in self.lines:
-                self._issue(line)
+                self._issue(line, out)
 
     def execute(self, out: Effects) -> bool:
         """update: what is safe, a bounded number of batches at a time; returns whether there is
@@ -170,7 +172,7 @@ class StoreDesk:
                     break
                 self.asking.pop(client, None)
             if line is not None:
-                self._issue(line)
+                self._issue(line, out)
         self.asking = waiting
 
     def _answer_here(self, line: ClientLine, query: PendingRequest, out: Effects) -> bool:
@@ -182,7 +184,7 @@ class StoreDesk:
         return True
 
     def _evaluate(
-        self, client: int, number: int, last: int, body: bytes, out: Effects
+        self, client: int, number: int, last: int, body: bytes, out: Effects, origin: Pid = -1
     ) -> StoreAnswer | None:
         replica = self.replica
         if not self._is_new_enough(last):
@@ -192,7 +194,7 @@ class StoreDesk:
             return None
         self.queries_served += 1
         index = replica.executed
-        self._record(EXECUTE, client, number, out, note=QUERY, version=index)
+        self._record(EXECUTE, client, number, out, note=QUERY, version=index, peer=origin)
         return StoreAnswer(number, *found, index)
 
     def _is_new_enough(self, last: int) -> bool:
@@ -232,7 +234,7 @@ class StoreDesk:
         for _ in range(len(self.assigned)):
             query, origin = self.assigned.popleft()
             client, number, last, body = query
-            found = self._evaluate(client, number, last, body, out)
+            found = self._evaluate(client, number, last, body, out, origin.pid)
             if found is None:
                 self.assigned.append((query, origin))
                 continue
@@ -252,7 +254,7 @@ class StoreDesk:
         if query is not None and query.number == answer.number and query.sent_in == answer.view:
             about = answer.number, answer.status, answer.body, answer.index
             self._answer(line, query, StoreAnswer(*about), out)
-            self._issue(line)
+            self._issue(line, out)
 
     # Batches
 

@@ -25,6 +25,7 @@ from semcast.service.store_messages import (
 from semcast.service.store_recipe import StoreRecipe
 from semcast.service.update_log import LogBatch
 from semcast.terms.effects import Effects
+from semcast.terms.events import ADOPT, Event
 from semcast.terms.ids import Incarnation, Pid, ViewId
 from semcast.terms.records import Records
 from semcast.terms.store import StoreProgress
@@ -184,6 +185,15 @@ class StoreReplica:
             adopted = AdoptedRecord(level, after, self.safe, is_handed)
             self.disk.write_adopted(adopted, self.log.length, out)
         self.is_in_place = True
+        self.note_adopted(out)
+
+    def note_adopted(self, out: Effects) -> None:
+        """Record the expertise that this server has got, or begins with."""
+        if out.events is not None and self.has_state:
+            pid, inc = self.life
+            event = Event(ADOPT, pid, inc=inc, note=str(self.level), position=self.log.length)
+            event.view = self.view.id
+            out.events.append(event)
 
     def on_handed(self, handed: Handed, out: Effects) -> None:
         """A slice of what this server lacks."""

@@ -34,7 +34,7 @@ from semcast.service.store_recipe import StoreRecipe
 from semcast.service.store_replica import StoreReplica
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
-from semcast.terms.events import APPEND, JOIN, LOG, NOT_PRIMARY, RECLAIM, Event
+from semcast.terms.events import APPEND, JOIN, LOG, NOT_PRIMARY, RECLAIM, SAFE, Event
 from semcast.terms.ids import NEVER, Incarnation, Pid
 from semcast.terms.machine import Status
 from semcast.terms.messages import Update
@@ -73,6 +73,7 @@ class StoreServer(GroupService):
         )
         self.has_begun = self.has_more = False
         self.reported = -1  # what the others were told to be on disk, in this view
+        self.noted_safe = 0
         self.owes_progress: set[Pid] = set()
         self.ask_at = NEVER
 
@@ -207,20 +208,21 @@ class StoreServer(GroupService):
         replica, desk = self.replica, self.desk
         if not self.has_begun:
             self.has_begun = True
+            replica.note_adopted(out)
             self._note_version(out)
             self._note_disk(out)
         base = replica.log.base
         replica.settle(out)
-        if replica.log.base > base and out.events is not None:
-            pid, inc = self.life
-            event = Event(RECLAIM, pid, inc=inc, note=LOG, position=replica.log.base)
-            event.view = replica.view.id
-            out.events.append(event)
+        if replica.log.base > base:
+            self._note_log(RECLAIM, replica.log.base, out)
+        if replica.safe != self.noted_safe:
+            self.noted_safe = replica.safe
+            self._note_log(SAFE, replica.safe, out)
         if replica.has_taken_over:
             replica.has_taken_over = False
             self._note_version(out)
         self.has_more = desk.execute(out)
-        desk.resume()
+        desk.resume(out)
         desk.serve(out)
         replica.work(out)
 
@@ -229,6 +231,14 @@ class StoreServer(GroupService):
         if out.events is not None:
             pid, inc = self.life
             out.events.append(Event(JOIN, pid, inc=inc, version=self.replica.executed))
+
+    def _note_log(self, kind: str, position: int, out: Effects) -> None:
+        """How many updates were dropped, or are safe."""
+        if out.events is not None:
+            pid, inc = self.life
+            event = Event(kind, pid, inc=inc, note=LOG, position=position)
+            event.view = self.replica.view.id
+            out.events.append(event)
 
     def _note_disk(self, out: Effects) -> None:
         """How many updates are on the disk."""

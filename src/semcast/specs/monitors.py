@@ -23,7 +23,12 @@ from semcast.specs.obsolete_deliveries import PurgesInViews, SemanticIntegrity
 from semcast.specs.purging import PurgeSafety
 from semcast.specs.replication import AcknowledgedSurvives, ReplicaEquality
 from semcast.specs.safety import AtMostOnce, FifoOrder, Integrity, ItemOrder
-from semcast.specs.service import ExactlyOnceRequests, NeverBlocked, SequentialConsistency
+from semcast.specs.service import (
+    ExactlyOnceRequests,
+    NeverBlocked,
+    RefusedNeverExecuted,
+    SequentialConsistency,
+)
 from semcast.specs.total_order import Confirmation, PrefixDelivery, TotalOrder
 from semcast.specs.verdict import AT_THE_END
 from semcast.specs.view_synchrony import SemanticViewSynchrony
@@ -145,6 +150,7 @@ _SELF_CONTAINED: Final[Mapping[str, Callable[[ViolationLog, RunFacts], PropertyM
     "replica_equality": lambda ledger, _: ReplicaEquality(ledger),
     "exactly_once_requests": lambda ledger, _: ExactlyOnceRequests(ledger),
     "never_blocked": lambda ledger, _: NeverBlocked(ledger),
+    "refused_never_executed": lambda ledger, _: RefusedNeverExecuted(ledger),
     "sequential_consistency": lambda ledger, _: SequentialConsistency(ledger),
 }
 _NOT_QUIET: Final = "the run is not complete: it was stopped before it became quiet"

@@ -25,6 +25,7 @@ from semcast.terms.events import (
     PASSED,
     QUERY,
     RECOVER,
+    REFUSE,
     REPLY,
     REQUEST,
     TAKEN,
@@ -32,6 +33,7 @@ from semcast.terms.events import (
     Event,
 )
 from semcast.terms.ids import Rank
+from semcast.terms.store import REFUSED
 
 RequestId: TypeAlias = tuple[int, int]  # the client and its number
 
@@ -138,6 +140,58 @@ class NeverBlocked:
             has = f"with {event.position} updates, and its client has seen {event.version}"
             what = f"process {event.pid} was given request {_name(event)} {has}"
             self._ledger.add("never_blocked", what, event)
+
+
+class RefusedNeverExecuted:
+    """An update that its client was told is refused is executed nowhere, neither before nor after.
+    Nor is one that every server which it reached has refused: a server refuses only what it did
+    not multicast."""
+
+    __slots__ = ("_executed", "_ledger", "_open", "_taken", "checked")
+
+    def __init__(self, ledger: ViolationLog) -> None:
+        self._ledger = ledger
+        self.checked = 0  # refusals
+        self._executed: dict[RequestId, Event] = {}
+        self._taken: dict[RequestId, Event] = {}
+        self._open: defaultdict[RequestId, set[tuple[Rank, int]]] = defaultdict(set)  # lives
+
+    def handlers(self) -> Mapping[str, EventHandler]:
+        """The events it judges or learns from."""
+        return {REQUEST: self.on_request, REFUSE: self.on_refuse, EXECUTE: self.on_execute}
+
+    def on_request(self, event: Event) -> None:
+        """The update has reached a server, which may multicast it."""
+        if event.note == UPDATE:
+            self._open[event.client, event.request].add((event.pid, event.inc))
+
+    def on_refuse(self, event: Event) -> None:
+        """A server refuses, or a client is told so."""
+        request = event.client, event.request
+        if event.note == TAKEN:
+            self._taken[request] = event
+        elif event.note == REFUSED:
+            self._open[request].discard((event.pid, event.inc))
+        else:
+            return
+        self.checked += 1
+        executed = self._executed.get(request)
+        if executed is not None:
+            self._judge(request, executed, executed, event)
+
+    def on_execute(self, event: Event) -> None:
+        """A server executes."""
+        if event.note == UPDATE:
+            request = event.client, event.request
+            first = self._executed.setdefault(request, event)
+            if first is event:
+                self._judge(request, event, self._taken.get(request), event)
+
+    def _judge(self, request: RequestId, executed: Event, *evidence: Event | None) -> None:
+        is_refused = request in self._taken or (request in self._open and not self._open[request])
+        if is_refused:
+            what = f"process {executed.pid} executed request {_name(executed)}, which was refused"
+            self._ledger.add("refused_never_executed", what, *evidence)
 
 
 class SequentialConsistency:

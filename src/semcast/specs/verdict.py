@@ -22,6 +22,7 @@ from semcast.terms.events import (
     MULTICAST,
     PURGE,
     RECLAIM,
+    REFUSE,
     REPLY,
     REQUEST,
     SAFE,
@@ -52,6 +53,7 @@ _NO_OBLIGATIONS: Final[Mapping[str, str]] = {
     "acknowledged_survives": "no server entered a view after an answer",
     "replica_equality": "no two servers entered the same view",
     "never_blocked": "no query was given to a server in turn",
+    "refused_never_executed": "no update was refused",
     "collection_safety": "nothing that a subscriber was owed was reclaimed",
 }
 
@@ -80,6 +82,7 @@ EXERCISED_BY: Final[Mapping[str, frozenset[str]]] = {
     "acknowledged_survives": frozenset((REPLY,)),
     "replica_equality": frozenset((INSTALL,)),
     "never_blocked": frozenset((REQUEST,)),
+    "refused_never_executed": frozenset((REFUSE,)),
     "sequential_consistency": frozenset((EXECUTE, REPLY)),
 }
 

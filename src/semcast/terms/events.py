@@ -42,6 +42,8 @@ EXECUTE: Final = "execute"
 REPLY: Final = "reply"
 POST: Final = "post"
 COLLECT: Final = "collect"
+ADOPT: Final = "adopt"
+REFUSE: Final = "refuse"
 
 KIND_MEANINGS: Final = {
     MULTICAST: "the application sent the message",
@@ -69,6 +71,9 @@ KIND_MEANINGS: Final = {
     REPLY: "the server answered the request",
     POST: "the server sent the parcel seq to the incarnation note of peer",
     COLLECT: "the server took the parcel seq that the incarnation note of peer sent",
+    ADOPT: "the server has the history that the members of the view start from, or that its disk "
+    "held when it started",
+    REFUSE: "the update was not executed for its client: the server said so, or the client took it",
 }
 KINDS: Final = frozenset(KIND_MEANINGS)
 _SHOWN: Final = 60  # characters of an unknown kind
@@ -78,7 +83,7 @@ _OF_A_MESSAGE: Final = frozenset(
         *(APPEND, ACKNOWLEDGE, NACK, REPAIR, POST, COLLECT),
     )
 )
-_OF_A_REQUEST: Final = frozenset((REQUEST, EXECUTE, REPLY))
+_OF_A_REQUEST: Final = frozenset((REQUEST, EXECUTE, REPLY, REFUSE))
 
 DELIVERY: Final = "delivery"
 RETRANSMISSION: Final = "retransmission"
@@ -92,7 +97,8 @@ NOT_PRIMARY: Final = "0"
 UPDATE: Final = "update"
 QUERY: Final = "query"
 TAKEN: Final = "taken"  # of a reply: the client took it
-LOG: Final = "log"  # of a reclaim: a server dropped updates that all founders have
+GIVEN_UP: Final = "given-up"  # of a refuse: the client does not know what became of the update
+LOG: Final = "log"  # of a reclaim or safe: updates of a server, not messages of a sender
 PASSED: Final = "passed"  # of an execute: the update has its place and changed nothing
 
 # Types of columns; `traces/schema.py` maps them to Arrow, `pipeline/reading/spark_schema.py` to
@@ -189,7 +195,9 @@ class Event(msgspec.Struct, gc=False):
             'join: the last numbers that the subscriber is not owed, as "sender:seq sender:seq"; '
             "install: 0 if the view is not primary; execute: update, query, or passed "
             "for an update that was passed over; request: update or query; "
-            "reply: taken if the client recorded it; "
+            "reply: taken if the client recorded it; refuse: refused, unknown, or recorded by the "
+            "client: taken if it was refused, given-up if it may have been executed; adopt: the "
+            "level, the highest primary view that the server knows of; "
             'nack, repair: the numbers, as "4-6 9"; ~ marks numbers answered by a purge notice; '
             "multicast: order, if it only gives other messages their positions",
             names={
@@ -199,6 +207,8 @@ class Event(msgspec.Struct, gc=False):
                 JOIN: "after",
                 INSTALL: "primary",
                 **dict.fromkeys((REQUEST, EXECUTE), "op"),
+                REFUSE: "reason",
+                ADOPT: "level",
                 **dict.fromkeys((NACK, REPAIR), "spans"),
             },
             journal=FIRST,
@@ -207,7 +217,8 @@ class Event(msgspec.Struct, gc=False):
     peer: Annotated[
         int,
         _process(
-            "the other process; leave: the process that was forgotten; execute: the primary",
+            "the other process; leave: the process that was forgotten; execute: the primary, or "
+            "whose client the query is of",
             journal=FIRST,
         ),
     ] = -1
@@ -242,8 +253,9 @@ class Event(msgspec.Struct, gc=False):
         _number(
             "the position in the total order of the view or of the service, from 1; request: how "
             "many updates the server has that shall answer a query; append: how many it has on "
-            "disk; reclaim: how many it has dropped",
-            kinds=frozenset((DELIVER, PURGE, EXECUTE, REQUEST, APPEND, RECLAIM)),
+            "disk; reclaim: how many it has dropped; safe: how many are safe to execute; adopt: "
+            "how many it has",
+            kinds=frozenset((DELIVER, PURGE, EXECUTE, REQUEST, APPEND, RECLAIM, SAFE, ADOPT)),
             journal=VIEWS,
         ),
     ] = 0
@@ -324,8 +336,8 @@ DERIVED_COLUMNS: Final[Mapping[str, Column]] = {
     "size": _small("bytes of the payload", kinds=frozenset((MULTICAST, DELIVER))),
     "attrs": Column(
         type=STRING_MAP,
-        meaning="attributes: where, reason, after, primary, op, spans, note, lineage, declares; of "
-        "a message deps and never_purge",
+        meaning="attributes: where, reason, after, primary, op, level, spans, note, lineage, "
+        "declares; of a message deps and never_purge",
         minimum=None,
     ),
 }

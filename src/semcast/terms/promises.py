@@ -54,7 +54,9 @@ _BY_PROTOCOL: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
         ("fifo",),
     ),
     "replicated-data": (
-        _PARTITIONABLE | _SERVICE | {"primary_order", "sequential_consistency", "never_blocked"},
+        _PARTITIONABLE
+        | _SERVICE
+        | {"primary_order", "sequential_consistency", "never_blocked", "refused_never_executed"},
         ("total",),
     ),
 }

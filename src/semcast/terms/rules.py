@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from semcast.terms.events import (
     ACKNOWLEDGE,
+    ADOPT,
     AGE,
     APPEND,
     COLLECT,
@@ -37,6 +38,7 @@ from semcast.terms.events import (
     RECEIVE,
     RECLAIM,
     RECOVER,
+    REFUSE,
     REPAIR,
     REPLY,
     REQUEST,
@@ -126,6 +128,10 @@ EVENT_RULES: Final[Mapping[tuple[str, str], Rule]] = {
     (REPLY, ""): Rule("The server answered the client.", "SVS §5.1"),
     (REPLY, TAKEN): Rule("The client took the answer.", "VSD §3"),
     (RECLAIM, LOG): Rule("Every founder of the store has executed these updates.", "VSD §5.1"),
+    (SAFE, LOG): Rule("A quorum of the founders has these updates on disk.", "VSD §5.1"),
+    (ADOPT, ""): Rule("The server has the cumulative expertise of its view.", "VSD def. 1"),
+    (REFUSE, ""): Rule("The server is in no primary view, so it does not update.", "VSD §5.1"),
+    (REFUSE, TAKEN): Rule("The update was never multicast, so it is never executed.", "VSD §5.1"),
     (POST, ""): Rule("The server sent it to one other server.", "VSD §5"),
     (COLLECT, ""): Rule("The server took what one other server had sent.", "VSD §5"),
     (APPEND, ""): Rule("The logger wrote it to its disk.", "RPB §3.2"),
@@ -177,6 +183,7 @@ GUARANTEE_RULES: Final[Mapping[str, Rule]] = {
     "exactly_once_requests": Rule("a request was executed twice or not at all", "SVS §5.1"),
     "acknowledged_survives": Rule("an answered request is missing in a later view", "SVS §5.1"),
     "replica_equality": Rule("replicas entered a view with different states", "SVS §5.3"),
+    "refused_never_executed": Rule("an update was executed that was refused", "VSD §5.1"),
     "never_blocked": Rule("a query was given to a server that lacked updates", "VSD §5.1"),
     "sequential_consistency": Rule("a client saw the state go back", "VSD §3"),
 }

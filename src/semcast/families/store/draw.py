@@ -32,6 +32,7 @@ from semcast.faults import (
     Fault,
     LateJoin,
     Latency,
+    Link,
     OneWayCut,
     Partition,
     Uniform,
@@ -55,6 +56,8 @@ StoreCase = Case[StoreRecipe, MoreOfStore]
 
 def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     """The case of one seed."""
+    if rng.random() < 0.06:
+        return draw_long_minority(seed, rng)
     servers = rng.choice((1, 2, 3, 3, 3, 4, 5, 5))
     clients = rng.choice((1, 2, 4, 6))
     size = servers + clients
@@ -100,8 +103,6 @@ def draw_faults(case: StoreCase, rng: Random) -> Iterator[Fault]:
         yield from draw_lost_witness(phase_s, rng)
     else:
         yield from draw_outages(case, rng)
-    if servers > 2 and rng.random() < 0.25:
-        yield from draw_long_minority(servers, size, phase_s, rng)
     yield from draw_isolations((*of_views.kinds_of(group), *KINDS), servers, rng, share=0.2)
     for pid in range(servers, size):
         if rng.random() < 0.1:
@@ -116,21 +117,6 @@ def draw_lost_witness(phase_s: float, rng: Random) -> Iterator[Fault]:
     yield Partition(start, middle, ((lacking,),))
     yield Crash(loser, middle - 0.02, back_after_s=0.04, loses_disk=True)
     yield Partition(middle, middle + rng.uniform(0.2, 0.5), ((cut_off,),))
-
-
-def draw_long_minority(servers: int, size: int, phase_s: float, rng: Random) -> Iterator[Fault]:
-    """Most clients are with a minority, which is cut off; when it meets the others, these clients
-    are cut off."""
-    start = rng.uniform(0.3, 0.3 + phase_s / 2)
-    middle = start + rng.uniform(0.2, 0.5)
-    minority = rng.sample(range(servers), (servers - 1) // 2)
-    clients = range(servers + 1, size)
-    for client in clients:
-        for server in set(range(servers)) - set(minority):
-            yield OneWayCut(0.05, middle + 0.3, client, server)
-    yield Partition(start, middle, ((*minority, *clients),))
-    if clients:
-        yield Partition(middle, middle + 0.3, (tuple(clients),))
 
 
 def draw_outages(case: StoreCase, rng: Random) -> Iterator[Fault]:
@@ -192,4 +178,44 @@ def draw_load(pid: int, phase_s: float, rng: Random) -> SenderLoad:
         keep=0.0,
         batch=rng.choice((1, 1, 4)),
         size=1,
+    )
+
+
+def draw_long_minority(seed: int, rng: Random) -> AnyCase:
+    """A minority, with the server that orders and with most clients, is cut off and goes on: its
+    history becomes long, and nothing of that is safe.  The others, with one slow client, go on with
+    little.  Then they meet, and the many clients are cut off, so that they do not ask again.  It is
+    quiet otherwise, or the history would not become long."""
+    servers, clients = rng.choice((3, 5, 5)), rng.choice((6, 9))
+    size = servers + clients
+    drawn = draw_recipe(servers, rng)
+    multicast: dict[str, Any] = {"buffer": 60, "period_s": 0.02, "timeout_max_s": 0.25}
+    group = replace(drawn.group, patience_s=0.1, timeout_s=0.2, multicast=multicast)
+    loads = [draw_load(pid, 2.0, rng) for pid in range(servers, size)]
+    slow = msgspec.structs.replace(loads[0], rate=10.0, count=20)
+    fast = (msgspec.structs.replace(load, rate=300.0, count=200) for load in loads[1:])
+    start = rng.uniform(0.4, 0.6)
+    middle, end = start + rng.uniform(0.3, 0.4), start + 0.7
+    minority = (0, *rng.sample(range(1, servers), (servers - 1) // 2 - 1))
+    others, many = set(range(servers)) - set(minority), tuple(range(servers + 1, size))
+    faults: list[Fault] = [
+        *(OneWayCut(0.1, end, client, server) for client in many for server in sorted(others)),
+        Partition(start, middle, ((*minority, *many),)),
+        Partition(middle, end, (many,)),
+    ]
+    if rng.random() < 0.5:  # It comes back with what it has on disk.
+        faults.append(Crash(rng.choice(minority), middle - 0.05, back_after_s=0.1))
+    return StoreCase(
+        seed=seed,
+        recipe=replace(drawn, quorums=(), group=group, pipeline=16, durable=True),
+        processes=size,
+        senders=(slow, *fast),
+        link=Link(latency=rng.choice((Constant(0.001), Uniform(0.0005, 0.003)))),
+        sync=rng.choice((Constant(0.0), Uniform(0.0005, 0.005))),
+        faults=tuple(faults),
+        more=MoreOfStore(servers=servers),
+        phase_s=end + 0.2,
+        quiet_within_s=15.0,
+        still_s=0.5,
+        has_last_words=True,
     )

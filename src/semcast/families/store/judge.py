@@ -2,11 +2,12 @@
 the answers are those of one server that never fails.
 
 The last check needs no monitor: it executes the requests again, one after the other in the order
-of the service, on a dictionary, and compares every answer that a client took.
+of the service, on a dictionary, and compares every answer, given by a server or taken by a client.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from semcast.families.case import AnyCase
@@ -14,8 +15,17 @@ from semcast.families.referee import Player
 from semcast.families.store.script import command_of
 from semcast.families.views.judge import ViewReferee
 from semcast.service.replica_state import digest_of, encode_value
-from semcast.service.store_messages import QueryBatch, decode_group
+from semcast.service.store_messages import (
+    Expertise,
+    GroupMessage,
+    QueryBatch,
+    UpdateBatch,
+    decode_group,
+    entries_of,
+)
+from semcast.specs.expertise import CumulativeExpertise, MulticastUpdates, ToldExpertise
 from semcast.specs.monitors import EventMonitor
+from semcast.specs.pending import AnswersInTransit, PendingUpdates
 from semcast.specs.replicated_data import Refinement
 from semcast.specs.store import ReliableChannels, ReplyOnDisk, Truncation
 from semcast.specs.violations import ViolationLog
@@ -25,14 +35,37 @@ from semcast.terms.events import (
     DISK,
     EXECUTE,
     INSTALL,
+    ORDER,
     QUERY,
     REPLY,
     REQUEST,
-    TAKEN,
     UPDATE,
     Event,
 )
 from semcast.terms.ids import Incarnation, Pid
+
+
+def read(event: Event) -> ToldExpertise | MulticastUpdates | None:
+    """What servers say in their group about updates."""
+    if event.message is None or event.note == ORDER:
+        return None
+    message = _decoded(event.message.payload)
+    if isinstance(message, Expertise):
+        about = message.level, message.length, message.safe, message.has_state
+        return ToldExpertise(*about, message.known)
+    if isinstance(message, UpdateBatch):
+        return _requests(event.message.payload)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _decoded(payload: bytes) -> GroupMessage:
+    return decode_group(payload)
+
+
+@lru_cache(maxsize=64)
+def _requests(payload: bytes) -> MulticastUpdates:
+    return [(client, number) for client, number, *_ in entries_of(payload)]
 
 
 class Rotation:
@@ -58,7 +91,7 @@ class Rotation:
         """Count the queries in a message."""
         if event.message is None:
             return
-        message = decode_group(event.message.payload)
+        message = _decoded(event.message.payload)
         if isinstance(message, QueryBatch):
             life = Incarnation(event.pid, event.inc)
             for client, number, *_ in message.queries:
@@ -104,17 +137,23 @@ class StoreReferee(ViewReferee):
         self._channels = ReliableChannels(self.ledger)
         self._refinement = Refinement(self.ledger)
         self._rotation = Rotation(self.ledger)
+        about = recipe.founders, recipe.has_quorum
+        self._expertise = CumulativeExpertise(self.ledger, read, *about, durable=recipe.durable)
+        self._pending = PendingUpdates(self.ledger, read)
         beside: list[EventMonitor] = [
             self._channels,
             self._refinement,
             self._rotation,
+            self._expertise,
+            self._pending,
+            AnswersInTransit(self.ledger),
             Truncation(self.ledger, recipe.founders, durable=recipe.durable),
         ]
         if recipe.durable:
             beside.append(ReplyOnDisk(self.ledger, recipe.has_quorum))
         self._beside = [monitor.handlers() for monitor in beside]
         self._placed: dict[int, Event] = {}  # by place, the first execution there
-        self._accepted: defaultdict[int, list[Event]] = defaultdict(list)  # by version
+        self._answers: defaultdict[int, list[Event]] = defaultdict(list)  # by version
         self._stateful: set[Pid] = set()
 
     def on_event(self, event: Event) -> None:
@@ -128,8 +167,8 @@ class StoreReferee(ViewReferee):
             self._stateful.add(event.pid)
             if event.note != QUERY:
                 self._placed.setdefault(event.position, event)
-        elif event.kind == REPLY and event.note == TAKEN:
-            self._accepted[event.version].append(event)
+        elif event.kind == REPLY:
+            self._answers[event.version].append(event)
         elif event.kind == CRASH and (event.note == DISK or not self.case.recipe.durable):
             self._stateful.discard(event.pid)
 
@@ -138,6 +177,8 @@ class StoreReferee(ViewReferee):
         self.found += self._different_answers()
         self._refinement.on_end()
         self._rotation.on_end()
+        self._expertise.on_end()
+        self._pending.on_end()
         if quiet and self.is_settled(players):
             self._channels.on_quiet([one.life for one in players if one.is_up])
         return super().verdict(players, quiet)
@@ -145,7 +186,7 @@ class StoreReferee(ViewReferee):
     def _different_answers(self) -> Iterator[str]:
         items: dict[bytes, bytes] = {}
         replies: dict[tuple[int, int], int] = {}
-        for version in range(max((0, *self._placed, *self._accepted)) + 1):
+        for version in range(max((0, *self._placed, *self._answers)) + 1):
             placed = self._placed.get(version)
             if placed is None and version:
                 yield f"replies: nobody executed update {version}, and later ones were"
@@ -153,7 +194,7 @@ class StoreReferee(ViewReferee):
             if placed is not None and placed.note == UPDATE:
                 request = placed.client, placed.request
                 replies[request] = digest_of(encode_value(expected(items, *request)))
-            for event in self._accepted.get(version, ()):
+            for event in self._answers.get(version, ()):
                 request = event.client, event.request
                 digest = replies.get(request)
                 if digest is None:

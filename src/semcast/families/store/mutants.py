@@ -1,14 +1,18 @@
 """Deliberately broken servers of the store, each with one likely mistake."""
 
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import msgspec
+
 from semcast.families.testing import MutantTable
-from semcast.service.exchange import Exchange
+from semcast.service.client_lines import PendingRequest
+from semcast.service.exchange import Exchange, ExchangePlan
 from semcast.service.point_to_point import PointToPoint
 from semcast.service.store_desk import StoreDesk
 from semcast.service.store_disk import StoreDisk
-from semcast.service.store_messages import QueryBatch, UpdateEntry
+from semcast.service.store_messages import QueryAnswer, QueryBatch, UpdateEntry
 from semcast.service.store_recipe import REPLICATED_DATA, StoreRecipe
 from semcast.service.store_replica import StoreReplica
 from semcast.service.store_state import Executed, StoreState
@@ -164,3 +168,76 @@ def count_without_a_state(original: Any) -> Callable[..., Any]:
         return True
 
     return counts
+
+
+@MUTANTS.add(
+    "longer-log-wins", Exchange, "_most_expert", scenario="long-minority", swarm=REPLICATED_DATA
+)
+def longer_log_wins(original: Any) -> Callable[..., Any]:
+    """Components that merge take the longest history, whatever its level: confirmed updates of a
+    shorter one are dropped."""
+
+    def most_expert(self: Exchange, lives: Sequence[Incarnation]) -> Incarnation:
+        return max(lives, key=lambda life: self.found[life.pid].length)
+
+    return most_expert
+
+
+@MUTANTS.add(
+    "minority-takes-a-level",
+    StoreReplica,
+    "_settle_in",
+    scenario="parted-and-merged",
+    swarm=REPLICATED_DATA,
+)
+def minority_takes_a_level(original: Any) -> Callable[..., Any]:
+    """A server counts every view as the highest primary view that it knows of."""
+
+    def settle_in(self: StoreReplica, plan: ExchangePlan, after: int, out: Effects) -> None:
+        original(self, plan._replace(is_primary=True), after, out)
+
+    return settle_in
+
+
+@MUTANTS.add(
+    "refuse-what-was-sent", StoreDesk, "on_sent", scenario="long-minority", swarm=REPLICATED_DATA
+)
+def refuse_what_was_sent(original: Any) -> Callable[..., Any]:
+    """A server forgets that it has multicast an update, and refuses it when the view is lost."""
+
+    def on_sent(self: StoreDesk, requests: list[PendingRequest]) -> None:
+        original(self, requests)
+        for request in requests:
+            request.was_sent = False
+
+    return on_sent
+
+
+@MUTANTS.add(
+    "forget-pending-updates", StoreDesk, "enter", scenario="few-know", swarm=REPLICATED_DATA
+)
+def forget_pending_updates(original: Any) -> Callable[..., Any]:
+    """At a view change a server forgets the updates that it has multicast: it does not answer them
+    when it executes them, and its clients have to go elsewhere."""
+
+    def enter(self: StoreDesk) -> None:
+        for line in self.lines:
+            line.pending = deque(each for each in line.pending if not each.was_sent)
+        original(self)
+
+    return enter
+
+
+@MUTANTS.add(
+    "answers-of-earlier-views", StoreDesk, "on_answer", scenario="slow-turns", swarm=REPLICATED_DATA
+)
+def answers_of_earlier_views(original: Any) -> Callable[..., Any]:
+    """An answer that was on its way when the view changed is taken in the next one."""
+
+    def on_answer(self: StoreDesk, answer: QueryAnswer, out: Effects) -> None:
+        line = self.lines.get(answer.client)
+        if line is not None and line.query is not None and line.query.number == answer.number:
+            line.query.sent_in = self.replica.view.id
+        original(self, msgspec.structs.replace(answer, view=self.replica.view.id), out)
+
+    return on_answer

@@ -150,6 +150,14 @@ SCENARIOS: dict[str, StoreCase] = {
     ),
     # A server comes back with an old disk.
     "old-disk": case(recipe(), Crash(1, 0.5, back_after_s=0.1, old_disk=True), sync=DISK),
+    # Answers of other servers are on their way for long when the view changes.
+    "slow-turns": case(
+        recipe(5, reads="rotate"),
+        Partition(0.3, 0.45, ((4,),)),
+        *(OneWayCut(0.36, 0.41, 3, server) for server in (0, 1, 2)),
+        link=Link(latency=Uniform(0.001, 0.002)),
+        clients=12,
+    ),
     # Queries go from server to server on a network that doubles and loses.
     "rotation": case(
         recipe(**PAPER), link=Link(latency=Uniform(0.0005, 0.003), loss=0.1, duplicate=0.4)

@@ -32,6 +32,7 @@ NAMES: Final = (
     "acknowledged_survives",
     "replica_equality",
     "never_blocked",
+    "refused_never_executed",
     "sequential_consistency",
 )
 IN_VIEWS: Final = ("purge_safety",)  # Without views, columns judge them.
