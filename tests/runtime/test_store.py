@@ -189,3 +189,26 @@ async def test_two_servers_with_one_directory(store):
 def test_what_cannot_be_is_refused_at_the_call(call, text, place):
     with pytest.raises(semcast.ConfigError, match=text):
         call()
+
+
+async def test_a_script_uses_the_store_without_async(store):
+    servers = await store.start("abc")
+    assert await asyncio.to_thread(use_from_a_script, store) == [b"101.25", 2, b"103"]
+    await close(*servers)
+
+
+def use_from_a_script(store):
+    with semcast.sync.open_store(store.peers, group=store.group, give_up=30) as client:
+        client.set("ACME", "101.25")
+        first = next(client.watch("ACME"))
+        counted = client.incr("visits", 2)
+        assert client.delete("ACME")
+        assert client.get("ACME") is None
+        client.set("ACME", "103")
+        found = [first, counted, client.get("ACME")]
+    client.close()
+    with pytest.raises(semcast.SemcastError, match="closed"):
+        client.get("ACME")
+    with pytest.raises(semcast.ConfigError, match="peers: give"):
+        semcast.sync.open_store([])
+    return found

@@ -1,4 +1,4 @@
-"""A group without `async`, for scripts and notebooks.
+"""A group, a store and a service without `async`, for scripts and notebooks.
 
     from semcast import sync
 
@@ -15,14 +15,17 @@ A fork does not take that thread along: in a child every call raises, and the ch
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+from semcast.runtime.application import client as live_client
 from semcast.runtime.application import group as live
+from semcast.runtime.application import store as live_store
 from semcast.runtime.application.group_events import View
 from semcast.runtime.application.join import join as join_live
 from semcast.runtime.application.mailbox import Message
+from semcast.runtime.application.service_connection import ServiceConnection
 from semcast.runtime.event_loop import new_event_loop
 from semcast.runtime.operations.snapshot import Snapshot
 from semcast.terms.errors import LocalProtocolError
@@ -32,6 +35,7 @@ from semcast.terms.messages import Update
 from semcast.wire.forks import Ancestry, forked
 
 T = TypeVar("T")
+C = TypeVar("C", bound=ServiceConnection)
 
 
 class LoopThread:
@@ -226,6 +230,96 @@ class Group:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class BlockingConnection(Generic[C]):
+    """A client of a service, whose calls block; from `open` to `close`."""
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        self._loop = LoopThread()
+        self._is_closed = False
+        try:
+            self._live = self._loop.run(_opened(make))
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def close(self) -> None:
+        """Close the client; twice is fine.  Does nothing in a forked child."""
+        if not self._is_closed and not self._loop.is_forked:
+            self._is_closed = True
+            try:
+                self._loop.run(self._live.close())
+            finally:
+                self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Store(BlockingConnection[live_store.Store]):
+    """As `semcast.Store`, with calls that block; made by `open_store`.  Threads may share it."""
+
+    def get(self, key: str | bytes) -> bytes | None:
+        """The value of a key, None if there is none."""
+        return self._loop.run(self._live.get(key))
+
+    def set(self, key: str | bytes, value: str | bytes) -> None:
+        """Give a key a value."""
+        self._loop.run(self._live.set(key, value))
+
+    def incr(self, key: str | bytes, amount: int = 1) -> int:
+        """Add to a counter, which begins at 0; returns its new value."""
+        return self._loop.run(self._live.incr(key, amount))
+
+    def delete(self, key: str | bytes) -> bool:
+        """Remove a key; returns whether it was there."""
+        return self._loop.run(self._live.delete(key))
+
+    def watch(self, key: str | bytes) -> Iterator[bytes | None]:
+        """Iterate over the values of a key, as `semcast.Store.watch` does."""
+        values = self._live.watch(key)
+        while True:
+            yield self._loop.run(_next(values))
+
+
+class Client(BlockingConnection[live_client.Client]):
+    """As `semcast.Client`, with calls that block.
+
+    with sync.Client("bank") as client:
+        balance = client.request(["ada", 100])
+    """
+
+    def __init__(self, group: str, **options: Any) -> None:
+        super().__init__(lambda: live_client.Client(group, **options))
+
+    def request(self, request: Any) -> Any:
+        """Ask the service, and return its reply."""
+        return self._loop.run(self._live.request(request))
+
+
+async def _next(values: AsyncIterator[bytes | None]) -> bytes | None:
+    return await anext(values)
+
+
+async def _opened(make: Callable[[], C]) -> C:
+    return await make().__aenter__()
+
+
+def open_store(peers: Any, **options: Any) -> Store:
+    """A client of a replicated store; takes what `semcast.open_store` takes.
+
+    with sync.open_store("a=127.0.0.1:7101,b=127.0.0.1:7102") as store: ...
+    """
+    return Store(lambda: live_store.open_store(peers, **options))
 
 
 async def _join(group: str, options: dict[str, Any]) -> live.Group:
