@@ -56,8 +56,11 @@ StoreCase = Case[StoreRecipe, MoreOfStore]
 
 def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     """The case of one seed."""
-    if rng.random() < 0.06:
+    kind = rng.random()
+    if kind < 0.06:
         return draw_long_minority(seed, rng)
+    if kind < 0.12:
+        return draw_old_disk(seed, rng)
     servers = rng.choice((1, 2, 3, 3, 3, 4, 5, 5))
     clients = rng.choice((1, 2, 4, 6))
     size = servers + clients
@@ -215,6 +218,45 @@ def draw_long_minority(seed: int, rng: Random) -> AnyCase:
         faults=tuple(faults),
         more=MoreOfStore(servers=servers),
         phase_s=end + 0.2,
+        quiet_within_s=15.0,
+        still_s=0.5,
+        has_last_words=True,
+    )
+
+
+def draw_old_disk(seed: int, rng: Random) -> AnyCase:
+    """A server comes back with what its disk had at an earlier time.  The others stay together, so
+    whoever has what it lost is there when it counts again: without them nobody could know.  It may
+    be cut off alone when it comes back, and crash again."""
+    servers, clients = rng.choice((3, 3, 4, 5)), rng.choice((2, 4, 6))
+    size = servers + clients
+    drawn = draw_recipe(servers, rng)
+    multicast: dict[str, Any] = {"buffer": 60, "period_s": 0.02, "timeout_max_s": 0.25}
+    group = replace(drawn.group, patience_s=0.1, timeout_s=0.2, multicast=multicast)
+    pid, at, phase_s = rng.randrange(servers), rng.uniform(0.2, 0.9), rng.uniform(1.0, 1.6)
+    away_s = rng.uniform(0.01, 0.4)
+    faults: list[Fault] = []
+    if seed % 2:
+        point = draw_failpoint((*of_views.kinds_of(group), *KINDS), pid, rng)
+        faults.append(FailpointCrash(point, back_after_s=away_s, old_disk=True))
+    else:
+        faults.append(Crash(pid, at, back_after_s=away_s, old_disk=True))
+    if rng.random() < 0.3:
+        faults.append(Partition(at, at + away_s + 0.2, ((pid,),)))
+    if rng.random() < 0.3:
+        again, is_old = at + away_s + rng.uniform(0.0, 0.3), rng.random() < 0.5
+        faults.append(Crash(pid, again, back_after_s=0.1, old_disk=is_old))
+    loads = (draw_load(each, phase_s, rng) for each in range(servers, size))
+    return StoreCase(
+        seed=seed,
+        recipe=replace(drawn, quorums=(), group=group, durable=True),
+        processes=size,
+        senders=tuple(loads),
+        link=Link(latency=rng.choice((Constant(0.001), Uniform(0.0005, 0.003)))),
+        sync=draw_sync(rng),
+        faults=tuple(faults),
+        more=MoreOfStore(servers=servers),
+        phase_s=phase_s,
         quiet_within_s=15.0,
         still_s=0.5,
         has_last_words=True,
