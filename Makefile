@@ -117,6 +117,7 @@ bench: $(VENV)/dev $(VENV)/spark $(VENV)/kernel $(VENV)/peers  ## speed of group
 	@$(BIN)/python bench/view_change.py
 	@$(BIN)/python bench/ordered.py --against jgroups,corosync
 	@$(BIN)/python bench/store.py
+	@$(BIN)/python bench/store_large.py
 	@$(BIN)/python bench/profiles.py
 	@$(BIN)/python bench/check.py
 	@$(BIN)/python bench/sweep.py

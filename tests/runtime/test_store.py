@@ -3,10 +3,13 @@
 import asyncio
 import secrets
 import socket
+import threading
 
 import pytest
 
 import semcast
+from semcast.runtime.membership import service_session
+from semcast.service.store_disk import StoredState
 
 
 @pytest.fixture
@@ -125,6 +128,31 @@ async def test_the_others_go_on_and_one_that_returns_has_everything(store):
         assert await client.incr("n") == 1
         assert await client.get("x") == b"19"
     await close(a, b, c)
+
+
+async def test_a_large_disk_is_read_beside_the_event_loop(store, monkeypatch):
+    servers = await store.start("abc")
+    async with store.client() as client:
+        await client.set("x", "1")
+    await close(*servers)
+    goes_on = threading.Event()
+
+    class SlowRecords(StoredState):
+        def __init__(self, *args):
+            assert goes_on.wait(60)
+            super().__init__(*args)
+
+    monkeypatch.setattr(service_session, "StoredState", SlowRecords)
+    opening = asyncio.gather(*(store.server(name) for name in "abc"))
+    for _ in range(20):  # The loop turns while the disks are being read.
+        await asyncio.sleep(0.01)
+    assert not opening.done()
+    goes_on.set()
+    servers = await opening
+    async with store.client() as client:
+        await client.set("y", "2")
+        assert await client.get("x") == b"1"
+    await close(*servers)
 
 
 async def test_a_server_alone_reads_and_does_not_update(store):

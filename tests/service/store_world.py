@@ -7,6 +7,7 @@ from semcast.core.views.recipe import ViewRecipe
 from semcast.service.commands import encode_request
 from semcast.service.replica_state import decode_value
 from semcast.service.store_client import StoreClient
+from semcast.service.store_disk import StoredState
 from semcast.service.store_recipe import StoreRecipe
 from semcast.service.store_server import StoreServer
 from semcast.terms.effects import Effects
@@ -23,7 +24,8 @@ class StoreWorld:
     in `slow` syncs only when it is told."""
 
     def __init__(self, servers=3, clients=1, **settings):
-        group = ViewRecipe(protocol="vs", order="total", timeout_s=0.2, patience_s=0.1)
+        times = {"timeout_s": 0.2, "patience_s": 0.1}
+        group = ViewRecipe(protocol="vs", order="total", overflow="exclude", **times)
         founders = tuple(range(servers))
         given = {"founders": founders, "group": group, "retry_s": 0.05}
         self.recipe = StoreRecipe(**(given | settings))
@@ -48,8 +50,8 @@ class StoreWorld:
         """A server begins, with what its disk holds."""
         self.lives[pid] += 1
         life = Incarnation(pid, self.lives[pid])
-        records = Records(list(self.disks[pid]))
-        self.nodes[pid] = StoreServer(self.recipe, life, Random(pid), self.now, records)
+        stored = StoredState(self.recipe.sessions_max, Records(list(self.disks[pid])))
+        self.nodes[pid] = StoreServer(self.recipe, life, Random(pid), self.now, stored)
         self.enter(pid, "on_ready", READY)
 
     def crash(self, pid):

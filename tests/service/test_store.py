@@ -4,10 +4,12 @@ import pytest
 from tests.service.store_world import StoreWorld
 
 from semcast.service.commands import encode_request
+from semcast.service.store_disk import StoredState
 from semcast.service.store_recipe import StoreRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.messages import Update
+from semcast.terms.records import Records
 from semcast.terms.service import DONE, FAILED, FORGOTTEN, MINORITY_ROLE, PRIMARY
 from semcast.terms.store import REFUSED, UNKNOWN, StoreProgress
 
@@ -236,6 +238,40 @@ def test_a_server_far_behind_takes_a_snapshot_and_updates_go_on():
     assert w.nodes[0].replica.log.base > 0
     assert w.items(2) == w.items(0)
     assert w.nodes[2].replica.has_state
+
+
+def test_a_server_that_restarts_begins_with_all_that_was_safe():
+    w = StoreWorld()
+    for value in range(5):
+        w.ask(3, "set", b"a", b"%d" % value)
+        w.run(0.05)
+    stored = StoredState(w.recipe.sessions_max, Records(w.disks[1]))
+    # The record of a batch says that the one before is safe.
+    assert stored.state.items == {b"a": b"3"}
+    assert (stored.state.index, stored.snapshot_index) == (stored.safe, 0)
+
+
+def test_snapshots_are_due_by_the_last_one_on_disk_and_by_the_number_of_items():
+    w = StoreWorld(snapshot_after=4)
+    for value in range(7):  # With the session that is eight: the second snapshot.
+        w.ask(3, "set", b"%d" % value, b"x")
+        w.run(0.05)
+    assert StoredState(10, Records(w.disks[1])).snapshot_index == 8
+    for value in range(7, 40):
+        w.ask(3, "set", b"%d" % value, b"x")
+        w.run(0.05)
+    w.crash(1)
+    w.start(1)
+    before = StoredState(10, Records(w.disks[1])).snapshot_index
+    w.run(0.5)
+    for value in range(2):  # A quarter of 40 items are ten updates, nine of which were made.
+        w.ask(3, "set", b"%d" % value, b"y")
+        w.run(0.05)
+    assert StoredState(10, Records(w.disks[1])).snapshot_index == before
+    for value in range(8):
+        w.ask(3, "set", b"%d" % value, b"y")
+        w.run(0.05)
+    assert StoredState(10, Records(w.disks[1])).snapshot_index > before
 
 
 def test_a_query_waits_until_its_server_has_what_the_client_has_seen():

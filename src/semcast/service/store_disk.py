@@ -16,12 +16,13 @@ from semcast.service.store_messages import (
     StagedBatchRecord,
     StagingRecord,
     StoreRecord,
+    entries_of,
 )
 from semcast.service.store_state import SnapshotReader, StoreState
 from semcast.service.update_log import LogBatch, UpdateLog
 from semcast.terms.effects import Effects
 from semcast.terms.ids import ViewId
-from semcast.terms.records import Records
+from semcast.terms.records import NO_RECORDS, Records
 
 
 class StoreDisk:
@@ -124,10 +125,11 @@ class _Staged:
 class StoredState:
     """What the records of a disk make: the state that a new life begins with.
 
-    `has_state` is False if there is none: a new server, or one whose disk was lost.
+    `has_state` is False if there is none: a new server, or one whose disk was lost.  Making this
+    takes long if there is much on disk, so a live server does it beside its event loop.
     """
 
-    def __init__(self, sessions_max: int, records: Records) -> None:
+    def __init__(self, sessions_max: int, records: Records = NO_RECORDS) -> None:
         self.state = StoreState(sessions_max)
         self.log = UpdateLog()
         self.level: ViewId = 0
@@ -136,11 +138,21 @@ class StoredState:
         self._staged = {False: _Staged(), True: _Staged()}
         for record in records:
             self._apply(record)
+        self.records = records.last  # the number of the last one
         if records.missing:  # Nobody knows what was there, so this is no state.
             self.state, self.log = StoreState(sessions_max), UpdateLog()
             self.level, self.safe, self.has_state = 0, 0, False
+        self.snapshot_index = self.state.index
         self.safe = max(self.state.index, min(self.safe, self.log.length))
+        self._execute_safe()
         del self._staged
+
+    def _execute_safe(self) -> None:
+        """Execute what was safe in an earlier life; nobody waits for the answers."""
+        state = self.state
+        while state.index < self.safe:
+            for entry in entries_of(self.log.holding(state.index + 1).payload):
+                state.execute(entry)
 
     def _apply(self, record: StoreRecord) -> None:
         if isinstance(record, BatchRecord):

@@ -38,8 +38,10 @@ class StoreRecipe:
     server; when it has tried all of them in vain, it doubles the time, up to `retry_max_s`.  A
     client has up to `pipeline` requests on their way.  Servers remember the last replies to the
     `sessions_max` clients that updated last.  They drop updates that all founders have from
-    memory once there are `truncate_after` of them, write a snapshot to disk after
-    `snapshot_after` updates, and send the state instead of more than `tail_max` updates.
+    memory once there are `truncate_after` of them, and send the state instead of more than
+    `tail_max` updates.  They write a snapshot to disk after `snapshot_after` updates, or after
+    as many as a quarter of the items if that is more: a server that restarts executes the updates
+    behind its last snapshot.
     """
 
     founders: tuple[Pid, ...]
@@ -55,7 +57,7 @@ class StoreRecipe:
     pipeline: int = 64
     sessions_max: int = 10_000
     truncate_after: int = 1_000
-    snapshot_after: int = 1_000_000
+    snapshot_after: int = 100_000
     tail_max: int = 100_000
 
     def __post_init__(self) -> None:

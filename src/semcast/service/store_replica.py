@@ -27,11 +27,11 @@ from semcast.service.update_log import LogBatch
 from semcast.terms.effects import Effects
 from semcast.terms.events import ADOPT, Event
 from semcast.terms.ids import Incarnation, Pid, ViewId
-from semcast.terms.records import Records
 from semcast.terms.store import StoreProgress
 from semcast.terms.views import NO_VIEW, GroupView
 
 HANDOVERS_MAX: Final = 4  # slices that one input makes
+ITEMS_PER_UPDATE: Final = 4  # in a snapshot, for each update since the one before: what it costs
 
 
 class StoreReplica:
@@ -42,9 +42,8 @@ class StoreReplica:
     """
 
     def __init__(
-        self, recipe: StoreRecipe, life: Incarnation, channels: PointToPoint, records: Records
+        self, recipe: StoreRecipe, life: Incarnation, channels: PointToPoint, stored: StoredState
     ) -> None:
-        stored = StoredState(recipe.sessions_max, records)
         self.recipe = recipe
         self.life = life
         self.channels = channels
@@ -53,7 +52,7 @@ class StoreReplica:
         self.level = stored.level
         self.safe = stored.safe
         self.has_state = stored.has_state
-        self.disk = StoreDisk(recipe.durable, stored.log.length, records.last)
+        self.disk = StoreDisk(recipe.durable, stored.log.length, stored.records)
         self.view = NO_VIEW
         self.exchange = Exchange(recipe, NO_VIEW)
         self.is_in_place = self.is_established = False
@@ -73,7 +72,7 @@ class StoreReplica:
         self._arrived = 0  # the last update that came in this view
         self._early: list[tuple[bytes, int, int]] = []  # updates that came before it was in place
         self._writer: SnapshotWriter | None = None
-        self._snapshot_index = stored.state.index
+        self._snapshot_index = stored.snapshot_index
 
     def __repr__(self) -> str:
         counts = f"executed={self.executed}, safe={self.safe}, {self.log}"
@@ -328,8 +327,9 @@ class StoreReplica:
         self._write_snapshot(out)
 
     def _write_snapshot(self, out: Effects) -> None:
-        due = self.executed - self._snapshot_index >= self.recipe.snapshot_after
-        if self._writer is None and due and self.recipe.durable and self.is_in_place:
+        after = max(self.recipe.snapshot_after, len(self.state.items) // ITEMS_PER_UPDATE)
+        is_due = self.executed - self._snapshot_index >= after
+        if self._writer is None and is_due and self.recipe.durable and self.is_in_place:
             self._writer = SnapshotWriter(self.state, self.log, self.disk)
         if self._writer is not None and self._writer.poll(self.level, self.safe, out):
             self._snapshot_index = self._writer.reader.index

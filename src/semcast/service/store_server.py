@@ -21,6 +21,7 @@ from semcast.core.views.member import ViewMember
 from semcast.service.group_service import GroupService
 from semcast.service.point_to_point import PointToPoint
 from semcast.service.store_desk import StoreDesk
+from semcast.service.store_disk import StoredState
 from semcast.service.store_messages import (
     Expertise,
     HandoverRequest,
@@ -39,7 +40,6 @@ from semcast.terms.ids import NEVER, Incarnation, Pid
 from semcast.terms.machine import Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Confirmed, Delivery, Installed
-from semcast.terms.records import Records
 from semcast.terms.service import MINORITY_ROLE, PRIMARY, RECOVERING
 from semcast.terms.store import Parcel, ParcelReceipt, StoreProgress, StoreRequest
 from semcast.terms.views import MEMBER, Stamped
@@ -56,14 +56,16 @@ class StoreServer(GroupService):
         life: Incarnation,
         rng: Random,
         now: float,
-        records: Records | None = None,
+        stored: StoredState | None = None,
     ) -> None:
+        """`stored` is what the disk has from earlier lives; None: nothing."""
         if life.pid not in recipe.founders:
             raise ConfigError(f"founders: {life.pid} is not one of {recipe.founders}")
         self.recipe = recipe
         self.life = life
         self.channels = PointToPoint(life, recipe.retry_s)
-        self.replica = StoreReplica(recipe, life, self.channels, records or Records())
+        stored = stored or StoredState(recipe.sessions_max)
+        self.replica = StoreReplica(recipe, life, self.channels, stored)
         highest = self.replica.level
         super().__init__(ViewMember(recipe.group, life, rng, now, highest=highest))
         self.desk = StoreDesk(recipe, life, self.replica, self.channels)

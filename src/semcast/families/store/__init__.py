@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semcast.core.views.recipe import ViewRecipe
 from semcast.families.family import Family, fields_from
+from semcast.service.store_disk import StoredState
 from semcast.service.store_messages import StoreRecord
 from semcast.service.store_recipe import REPLICATED_DATA, StoreRecipe
 from semcast.service.store_server import StoreServer
@@ -22,7 +23,7 @@ def machine(
     recipe: StoreRecipe, life: Incarnation, rng: Random, now: float, records: Records
 ) -> StoreServer:
     """A server.  Whoever runs a client makes a `StoreClient`."""
-    return StoreServer(recipe, life, rng, now, records)
+    return StoreServer(recipe, life, rng, now, StoredState(recipe.sessions_max, records))
 
 
 def assemble(settings: Mapping[str, Any]) -> StoreRecipe:

@@ -12,6 +12,7 @@ from semcast.families.store.scenarios import SCENARIOS
 from semcast.families.store.script import ScriptedClient
 from semcast.families.testing import Testing
 from semcast.families.views.testing import kinds as kinds_in_group
+from semcast.service.store_disk import StoredState
 from semcast.service.store_server import StoreServer
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
@@ -22,7 +23,8 @@ from semcast.terms.views import Stamped
 def machine(case: AnyCase, life: Incarnation, rng: Random, now: float, records: Records) -> Machine:
     """A server or a client, by its number."""
     if life.pid < case.more.servers:
-        return StoreServer(case.recipe, life, rng, now, records)
+        stored = StoredState(case.recipe.sessions_max, records)
+        return StoreServer(case.recipe, life, rng, now, stored)
     return ScriptedClient(case.recipe, life, rng, now)
 
 

@@ -5,6 +5,7 @@ process a guest: its requests go to the machine, and nothing else that it says. 
 authenticated before, so only a process with the group's key is heard.
 """
 
+import asyncio
 from dataclasses import replace
 from random import Random
 from time import monotonic
@@ -19,6 +20,8 @@ from semcast.runtime.options.options import Options
 from semcast.runtime.transport.addresses import Address
 from semcast.service.executor import Service
 from semcast.service.replica import Replica
+from semcast.service.store_disk import StoredState
+from semcast.service.store_server import StoreServer
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
 from semcast.terms.service import Request
@@ -92,6 +95,7 @@ class StoreServerSession(ServiceSession):
     """Of a server of the replicated store."""
 
     request_tag = tag_of(StoreRequest)
+    _stored: StoredState
 
     def __init__(self, options: Options, settings: StoreSettings) -> None:
         super().__init__(options)
@@ -101,6 +105,19 @@ class StoreServerSession(ServiceSession):
     @property
     def _record(self) -> Any:
         return self.family.record if self.recipe.durable else None
+
+    async def _open(self) -> None:
+        await self._load()  # first, since the others count the time to join
+        await super()._open()
+
+    async def _load(self) -> None:
+        """Read the disk in a thread: there may be millions of records."""
+        await super()._load()
+        about = self.recipe.sessions_max, self.equipment.records
+        self._stored = await asyncio.to_thread(StoredState, *about)
+
+    def _machine(self, life: Incarnation, seed: int) -> Machine:
+        return StoreServer(self.recipe, life, Random(seed), monotonic(), self._stored)
 
     def _make_recipe(self, datagram_bytes: int, window_bytes: int) -> Any:
         return replace(

@@ -100,6 +100,10 @@ class ViewSession(Session):
         except TimeoutError:
             raise JoinTimeout(self._timeout_reason()) from None
 
+    async def _load(self) -> None:
+        """Before another incarnation begins, the log has everything of the one before."""
+        await self.equipment.flush()
+
     def _make_recipe(self, datagram_bytes: int, window_bytes: int) -> Any:
         return self.options.recipe(datagram_bytes, window_bytes)
 
@@ -310,7 +314,7 @@ class ViewSession(Session):
 
     async def _rejoin(self, driver: Driver) -> None:
         """The next incarnation of this process knows nothing, and joins."""
-        inc, _ = await asyncio.gather(asyncio.to_thread(next_inc), self.equipment.flush())
+        inc, _ = await asyncio.gather(asyncio.to_thread(next_inc), self._load())
         if driver.ended is not None:
             return
         log.info("%s rejoins as incarnation %d", self.options.name, inc)
