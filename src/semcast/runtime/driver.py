@@ -184,9 +184,10 @@ class Driver:
         self._try(self.machine.on_read, result)
 
     def on_disk_failed(self, error: Exception) -> None:
-        """End: after a failed sync the content of the disk is unknown, so nothing is retried."""
-        reason = error.strerror if isinstance(error, OSError) else repr(error)
-        self.end(StorageError(f"stable storage failed: {reason}"))
+        """Nobody knows what is on the disk after a failed sync, so nothing is tried again."""
+        if not isinstance(error, StorageError):
+            error = StorageError(f"stable storage failed: {error!r}")
+        self.end(error)
 
     def on_datagram(self, source: Pid, body: bytes) -> None:
         """A datagram of a member; raises RemoteProtocolError if it cannot be decoded."""

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from queue import SimpleQueue
 from secrets import token_bytes
@@ -29,11 +30,21 @@ from semcast.terms.records import ReadRequest, ReadResult
 log = logging.getLogger("semcast")
 
 
+def _advice(error: OSError) -> str:
+    """What to do about an error of a disk, if that is known."""
+    if error.errno in (ENOSPC, EDQUOT):
+        return "; free some space there, then start this process again"
+    return ""
+
+
 class DurableLog:
     """Of one process, from `open` to `close`, through all its machines.  Calls belong to the event
     loop in which it was opened."""
 
-    def __init__(self, segments: SegmentLog, record: Any, on_closed: Callable[[], None]) -> None:
+    def __init__(
+        self, place: Path, segments: SegmentLog, record: Any, on_closed: Callable[[], None]
+    ) -> None:
+        self.place = place
         self.records = StoredRecords(segments, record)
         self.syncs = 0
         self._segments = segments
@@ -77,11 +88,13 @@ class DurableLog:
             )
         except OSError as error:
             close()
-            raise StorageError(f"cannot read the log in {path}: {error.strerror}") from error
+            raise StorageError(
+                f"cannot open the log in {path}: {error.strerror}{_advice(error)}"
+            ) from error
         except BaseException:
             close()
             raise
-        return cls(opened, record, close)
+        return cls(path, opened, record, close)
 
     def connect(self, user: DiskUser) -> None:
         """From here on another machine's records come, and it is told of them alone."""
@@ -184,8 +197,11 @@ class DurableLog:
         if error is None:
             then()
             return
+        if isinstance(error, OSError):
+            what = f"{error.strerror} in {self.place}{_advice(error)}"
+            error = StorageError(f"stable storage failed: {what}")
         self._failure = error
-        log.error("stable storage: %s", error)
+        log.error("%s", error)
         if self._user is not None:
             self._user.on_disk_failed(error)
 
