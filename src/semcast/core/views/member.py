@@ -317,12 +317,8 @@ class ViewMember(Machine):
             if self.is_refused and phase == MEMBER:
                 self.is_refused = False
                 out.outputs.append(ROOM)
-        self.deadline = min(
-            self.heartbeat_at,
-            self.policy.deadline,
-            self.transfer.deadline,
-            self.members[-1].deadline if self.members else NEVER,
-        )
+        last = self.members[-1].deadline if self.members else NEVER
+        self.deadline = min(self.heartbeat_at, self.policy.deadline, self.transfer.deadline, last)
 
     @property
     def _waits_in_vain(self) -> bool:
@@ -381,10 +377,7 @@ class ViewMember(Machine):
             if self.shown.id == 0:
                 if self.transfer.view and self.transfer.state is None:
                     return
-                self._announce(head.view, self.transfer.state, out)
-                ready, self.ready = self.ready, 0
-                head.on_ready(ready, now, out)
-                self.policy.on_stateful()
+                self._show_first(head, now, out)
             elif head.ending.state == CLOSED and head.is_empty and len(self.members) > 1:
                 ready = self.members.popleft().withdraw_credit()
                 self._announce(self.members[0].view, None, out)
@@ -392,6 +385,12 @@ class ViewMember(Machine):
                 out.outputs.append(ROOM)
             else:
                 return
+
+    def _show_first(self, head: Member, now: float, out: Effects) -> None:
+        self._announce(head.view, self.transfer.state, out)
+        ready, self.ready = self.ready, 0
+        head.on_ready(ready, now, out)
+        self.policy.on_stateful()
 
     def _announce(self, view: GroupView, state: bytes | None, out: Effects) -> None:
         self.shown = view
