@@ -23,8 +23,8 @@ NOT_NAMES = {
     *("hurry", "anew"),
 }
 PUBLIC_FIELDS = {("mailbox", "kept"), ("plan", "taken")}
-# `semcast.Group` and `semcast.sync.Group` are public, and the same thing with and without `await`.
-PUBLIC_CLASSES = {"Group"}
+# These are public in `semcast` and in `semcast.sync`, the same thing with and without `await`.
+PUBLIC_CLASSES = {"Group", "Store", "Client"}
 
 
 def tracked() -> list[Path]:

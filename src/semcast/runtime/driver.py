@@ -3,11 +3,10 @@
 Invariant: no input begins before the effects of the input before are carried out.  Every outside
 input goes through `_input`, which cannot be entered from inside effects; it first handles datagrams
 that wait, and `_carry_out` repeats `on_ready` until readiness no longer changes.  Effects are
-carried out in this order: disk, events, datagrams, outputs; so a multicast is recorded before its
-datagram leaves.
-After a quiet moment messages leave at once; messages that follow soon leave when the event loop has
-turned, or when they fill a datagram.  What one wake-up read is handled in inputs of at most
-`RECEIVED_MAX` datagrams or `RECEIVED_BYTES_MAX` bytes.
+carried out in this order: disk, events, datagrams, outputs; so a multicast is recorded before it
+leaves.  After a quiet moment messages leave at once; messages that follow soon leave when the event
+loop has turned, or when they fill a datagram.  What one wake-up read is handled in inputs of at
+most `RECEIVED_MAX` datagrams or `RECEIVED_BYTES_MAX` bytes.
 An error in handling a datagram drops that datagram.  Any other unexpected error ends the driver,
 and the application gets it as `InternalError`: a machine that failed halfway must not continue.
 """

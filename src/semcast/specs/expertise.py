@@ -74,7 +74,7 @@ class _View:
     """`start` is how long the history is that its members begin with, None before that is known."""
 
     members: tuple[Rank, ...] = ()
-    told: dict[Rank, ToldExpertise] = field(default_factory=dict)
+    claims: dict[Rank, ToldExpertise] = field(default_factory=dict)
     is_primary: bool = False
     level: ViewNumber = 0
     start: int | None = None
@@ -158,18 +158,18 @@ class CumulativeExpertise:
 
     def on_multicast(self, event: Event) -> None:
         """gpsnd(x): a server says what it knows."""
-        told = self._reading(event)
-        if not isinstance(told, ToldExpertise):
+        claim = self._reading(event)
+        if not isinstance(claim, ToldExpertise):
             return
         server, view = self._step(event), self._views[event.view]
         self.checked += 1
-        if (told.level, told.length, told.has_state) != self._known(server):
-            self._doubt(event, f"told {told[:4]}, and has {self._known(server)}")
-        if not server.entered_safe <= told.safe <= server.safe:
-            self._doubt(event, f"told that {told.safe} updates are safe, of {server.safe}")
+        if (claim.level, claim.length, claim.has_state) != self._known(server):
+            self._doubt(event, f"told {claim[:4]}, and has {self._known(server)}")
+        if not server.entered_safe <= claim.safe <= server.safe:
+            self._doubt(event, f"told that {claim.safe} updates are safe, of {server.safe}")
         level, length, has_state = self._known(server)
-        view.told[event.pid] = ToldExpertise(level, length, told.safe, has_state, told.known)
-        if view.told.keys() == set(view.members):
+        view.claims[event.pid] = ToldExpertise(level, length, claim.safe, has_state, claim.known)
+        if view.claims.keys() == set(view.members):
             self._unite(event.view, view)
 
     @staticmethod
@@ -178,25 +178,25 @@ class CumulativeExpertise:
 
     def _unite(self, number: ViewNumber, view: _View) -> None:
         """max_X over the members that count [VSD def. 1]."""
-        told = view.told
-        counting = {pid for pid in told if self._counts(pid, told)}
+        claims = view.claims
+        counting = {pid for pid in claims if self._counts(pid, claims)}
         is_quorum = self._has_quorum(counting)
-        view.is_primary = is_quorum or told.keys() == self._founders
-        core = counting if is_quorum or not view.is_primary else set(told)
+        view.is_primary = is_quorum or claims.keys() == self._founders
+        core = counting if is_quorum or not view.is_primary else set(claims)
         if not core:
             return
-        view.level = max(told[pid].level for pid in core)
-        view.start = max(told[pid].length for pid in core if told[pid].level == view.level)
+        view.level = max(claims[pid].level for pid in core)
+        view.start = max(claims[pid].length for pid in core if claims[pid].level == view.level)
         if view.is_primary:
             self._histories[number] = self._histories[view.level][: view.start]
 
     @staticmethod
-    def _counts(pid: Rank, told: Mapping[Rank, ToldExpertise]) -> bool:
+    def _counts(pid: Rank, claims: Mapping[Rank, ToldExpertise]) -> bool:
         """Whether it has a state, and nobody present knows that it had more on its disk."""
         had = [
-            (level, length) for one in told.values() for p, level, length in one.known if p == pid
+            (level, length) for one in claims.values() for p, level, length in one.known if p == pid
         ]
-        mine = told[pid]
+        mine = claims[pid]
         return mine.has_state and max(had, default=(0, 0)) <= (mine.level, mine.length)
 
     def on_adopt(self, event: Event) -> None:

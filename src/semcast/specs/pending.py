@@ -45,7 +45,7 @@ class PendingUpdates:
         self._reading = reading
         self.checked = 0  # own updates that servers executed or refused
         self._sent: defaultdict[Life, dict[RequestId, ViewNumber]] = defaultdict(dict)
-        self._told: set[RequestId] = set()  # whose clients have been answered
+        self._answered: set[RequestId] = set()  # whose clients have been answered
         self._view: dict[Life, ViewNumber] = {}
         self._owed: dict[Life, Event] = {}
 
@@ -75,14 +75,14 @@ class PendingUpdates:
         if event.note == QUERY or self._sent[life].pop(request, None) is None:
             return
         self.checked += 1
-        if event.note == UPDATE and request not in self._told:
+        if event.note == UPDATE and request not in self._answered:
             self._owed[life] = event  # One that is passed over may be of a session that is gone.
 
     def on_reply(self, event: Event) -> None:
         """An answer, or a client that has taken one."""
         life, request = (event.pid, event.inc), (event.client, event.request)
         if event.note == TAKEN:
-            self._told.add(request)
+            self._answered.add(request)
             return
         owed = self._owed.pop(life, None)
         if owed is not None and (owed.client, owed.request) != request:
@@ -96,7 +96,7 @@ class PendingUpdates:
         self._settle(event)
         life, request = (event.pid, event.inc), (event.client, event.request)
         if event.note in (TAKEN, GIVEN_UP):
-            self._told.add(request)
+            self._answered.add(request)
             return
         view = self._sent[life].pop(request, None)
         if view is None:
@@ -152,7 +152,7 @@ class AnswersInTransit:
         self._assigned: dict[tuple[Life, ViewNumber, AtServer], int] = {}  # what it had seen
         self._in_transit: defaultdict[AtServer, set[tuple[ViewNumber, int]]] = defaultdict(set)
         self._rotated: set[AtServer] = set()  # that were multicast for a server
-        self._told: set[RequestId] = set()
+        self._answered: set[RequestId] = set()
         self._view: dict[Rank, ViewNumber] = {}
         self._executed = 0
 
@@ -195,7 +195,7 @@ class AnswersInTransit:
             self._report(event, f"of state {event.version} of {self._executed}")  # (e)
         if self._view.get(to) != event.view:
             return  # It will be ignored.
-        if request not in self._waiting[to] and request not in self._told:
+        if request not in self._waiting[to] and request not in self._answered:
             self._report(event, f"to process {to}, where it is not pending")  # (a), (b)
         self._in_transit[to, request].add((event.view, event.version))
 
@@ -203,7 +203,7 @@ class AnswersInTransit:
         """ptprcv: the server takes an answer that was in transit to it, of its view."""
         request = event.client, event.request
         if event.note == TAKEN:
-            self._told.add(request)
+            self._answered.add(request)
             return
         if request not in self._waiting[event.pid]:
             return  # an update
@@ -218,7 +218,7 @@ class AnswersInTransit:
     def on_refuse(self, event: Event) -> None:
         """A client that was told something has no request pending, wherever it was."""
         if event.note in (TAKEN, GIVEN_UP):
-            self._told.add((event.client, event.request))
+            self._answered.add((event.client, event.request))
 
     def on_install(self, event: Event) -> None:
         """newview."""

@@ -379,10 +379,8 @@ class ViewSession(Session):
         return reasons.join_timeout(waited_s, obstacle, self.directory) + refusals
 
     async def _leave(self, driver: Driver, *, is_member: bool) -> None:
-        """Ask the group to go on without this member.
-
-        Under `vs` nobody agrees on what it sent: so the others should have it before.
-        """
+        """Ask the group to go on without this member.  Under `vs` nobody agrees on what it sent, so
+        the others should have it before."""
         if not is_member or self.port.phase == JOINING:
             return
         linger = self.options.linger
