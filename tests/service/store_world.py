@@ -19,6 +19,17 @@ from semcast.terms.records import Records
 READY = 2**40
 
 
+class DamagedRecords(Records):
+    """Records of which some are None: they cannot be read."""
+
+    def numbered(self):
+        return ((n, record) for n, record in super().numbered() if record is not None)
+
+    @property
+    def missing(self):
+        return [(n, n) for n, record in super().numbered() if record is None]
+
+
 class StoreWorld:
     """Servers are 0 to n - 1, clients follow.  `lost(source, to, datagram)` drops datagrams; a disk
     in `slow` syncs only when it is told."""
@@ -50,7 +61,7 @@ class StoreWorld:
         """A server begins, with what its disk holds."""
         self.lives[pid] += 1
         life = Incarnation(pid, self.lives[pid])
-        stored = StoredState(self.recipe.sessions_max, Records(list(self.disks[pid])))
+        stored = StoredState(self.recipe.sessions_max, DamagedRecords(list(self.disks[pid])))
         self.nodes[pid] = StoreServer(self.recipe, life, Random(pid), self.now, stored)
         self.enter(pid, "on_ready", READY)
 

@@ -121,12 +121,21 @@ class _Staged:
         self.snapshot: SnapshotRecord | None = None
         self.batches: list[StagedBatchRecord] = []
 
+    def add(self, record: ItemsRecord | SnapshotRecord | StagedBatchRecord) -> None:
+        if isinstance(record, ItemsRecord):
+            self.items.update(record.items)
+        elif isinstance(record, SnapshotRecord):
+            self.snapshot = record
+        else:
+            self.batches.append(record)
+
 
 class StoredState:
     """What the records of a disk make: the state that a new life begins with.
 
-    `has_state` is False if there is none: a new server, or one whose disk was lost.  Making this
-    takes long if there is much on disk, so a live server does it beside its event loop.
+    `has_state` is False if there is none: a new server, or one whose disk was lost.  What was
+    written before a record that cannot be read does not count; a complete snapshot behind it does.
+    Making this takes long if there is much on disk, so a live server does it beside its event loop.
     """
 
     def __init__(self, sessions_max: int, records: Records = NO_RECORDS) -> None:
@@ -135,13 +144,17 @@ class StoredState:
         self.level: ViewId = 0
         self.safe = 0
         self.has_state = False
-        self._staged = {False: _Staged(), True: _Staged()}
-        for record in records:
+        self._sessions_max = sessions_max
+        self._staged: dict[bool, _Staged | None] = {False: None, True: None}
+        expected = 0  # Where the log was cut off, its first record begins a snapshot.
+        for number, record in records.numbered():
+            if expected and number != expected:
+                self._begin_anew()
             self._apply(record)
+            expected = number + 1
         self.records = records.last  # the number of the last one
-        if records.missing:  # Nobody knows what was there, so this is no state.
-            self.state, self.log = StoreState(sessions_max), UpdateLog()
-            self.level, self.safe, self.has_state = 0, 0, False
+        if not self.has_state or expected <= records.last:
+            self._begin_anew()
         self.snapshot_index = self.state.index
         self.safe = max(self.state.index, min(self.safe, self.log.length))
         self._execute_safe()
@@ -154,6 +167,12 @@ class StoredState:
             for entry in entries_of(self.log.holding(state.index + 1).payload):
                 state.execute(entry)
 
+    def _begin_anew(self) -> None:
+        """Records were lost here: nobody knows what they made of those before."""
+        self.state, self.log = StoreState(self._sessions_max), UpdateLog()
+        self.level, self.safe, self.has_state = 0, 0, False
+        self._staged = {False: None, True: None}
+
     def _apply(self, record: StoreRecord) -> None:
         if isinstance(record, BatchRecord):
             if record.first > self.log.length + 1:  # Earlier records were dropped from the disk.
@@ -162,23 +181,23 @@ class StoredState:
             self.safe = max(self.safe, record.safe)
         elif isinstance(record, StagingRecord):
             self._staged[record.is_own] = _Staged()
-        elif isinstance(record, ItemsRecord):
-            self._staged[record.is_own].items.update(record.items)
-        elif isinstance(record, SnapshotRecord):
-            self._staged[record.is_own].snapshot = record
-        elif isinstance(record, StagedBatchRecord):
-            self._staged[record.is_own].batches.append(record)
         elif isinstance(record, AdoptedRecord):
             self._adopt(record)
-        else:
+        elif isinstance(record, SnapshotDoneRecord):
             self._complete_snapshot(record)
+        elif (staged := self._staged[record.is_own]) is not None:
+            staged.add(record)
 
     def _adopt(self, record: AdoptedRecord) -> None:
         staged = self._staged[False] if record.is_handed else _Staged()
-        self._staged = {False: _Staged(), True: _Staged()}
-        if staged.snapshot is not None:
+        self._staged = {False: None, True: None}
+        if staged is not None and staged.snapshot is not None:
             self._restore(staged.items, staged.snapshot)
             self.safe = 0
+        elif staged is None or not self.has_state:
+            self._begin_anew()
+            if staged is None or record.after:
+                return  # It goes on from something that was lost.
         self.log.cut(record.after)
         for batch in staged.batches:
             self.log.append(batch.payload, batch.count)
@@ -188,7 +207,9 @@ class StoredState:
     def _complete_snapshot(self, record: SnapshotDoneRecord) -> None:
         """The tail that was staged, and behind it what was written meanwhile."""
         staged, log = self._staged[True], self.log
-        self._staged[True] = _Staged()
+        self._staged[True] = None
+        if staged is None:
+            return  # Its beginning was lost.
         assert staged.snapshot is not None
         self._restore(staged.items, staged.snapshot)
         for batch in staged.batches:
