@@ -282,18 +282,39 @@ def test_a_directory_of_somebody_else_is_refused() -> None:
         open_log(files, LogOwner("quotes", "b"), SALT)
 
 
-def test_a_newer_format_is_refused() -> None:
+@pytest.mark.parametrize("found", [1, 3])
+def test_another_format_is_refused(found: int) -> None:
     files = SimFiles()
     reopened(files)
-    text = files.read(HEADER).replace(b'"format": 1', b'"format": 2')
+    text = files.read(HEADER).replace(b'"format": 2', b'"format": %d' % found)
     files.replace(HEADER, text)
-    with pytest.raises(
-        ConfigError, match="the log has format 2, and this version of Semcast reads"
-    ):
+    with pytest.raises(ConfigError, match=f"the log has format {found}, and this version of Semc"):
         reopened(files)
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b'{"format": 1}', b"\xff", b'{"format": "1"}'])
+def test_a_changed_bit_of_the_header_costs_no_record() -> None:
+    """A changed salt had the last segment cut to nothing, a changed base had records forgotten."""
+    files = SimFiles()
+    log = reopened(files)
+    commit(log, *(b"%d" % number for number in range(20)))
+    log.forget_before(3)
+    log.close()
+    whole, segment, kept = files.read(HEADER), files.read(segment_name(1)), bodies(log)
+    for at in range(len(whole)):
+        for bit in range(8):
+            changed = bytearray(whole)
+            changed[at] ^= 1 << bit
+            files.replace(HEADER, bytes(changed))
+            try:
+                log = reopened(files)
+            except (ConfigError, StorageError):
+                continue
+            finally:
+                assert files.read(segment_name(1)) == segment
+            assert (bodies(log), log.damage) == (kept, [])  # It was a space between two fields.
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b'{"format": 2}', b"\xff", b'{"format": "2"}'])
 def test_a_damaged_header_is_refused(text: bytes) -> None:
     files = SimFiles()
     reopened(files)
@@ -313,7 +334,7 @@ def test_the_header_says_whose_it_is() -> None:
     files = SimFiles()
     reopened(files)
     header = decode_header(files.read(HEADER))
-    assert (header.format, header.group, header.owner, header.base) == (1, "quotes", "a", 1)
+    assert (header.format, header.group, header.owner, header.base) == (2, "quotes", "a", 1)
 
 
 class FailingFiles(SimFiles):

@@ -1,18 +1,20 @@
 """The header of a log's directory: owner of the log, its salt, and the first record still needed.
 
-A log of another group or owner, or in a newer format, is refused, and so is a directory that has
-files but no header: taking it for an empty log would forget what it has.
+A log of another group or owner, or in another format, is refused, and so is a damaged header: with
+another salt no record would be found, and with another base some would be forgotten.  A directory
+that has files but no header is refused, too: taking it for an empty log would forget what it has.
 """
 
 from collections.abc import Sequence
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
 from semcast.disk.entries import SALT_BYTES
 from semcast.terms.errors import ConfigError, StorageError
 
-FORMAT: Final = 1
+FORMAT: Final = 2  # Headers of format 1 have no checksum.
 HEADER: Final = "log.json"
 SUFFIX: Final = ".segment"
 LOCK: Final = "lock"  # of whoever has the directory open
@@ -30,7 +32,8 @@ class LogOwner(msgspec.Struct, frozen=True):
 
 class LogHeader(msgspec.Struct, frozen=True, kw_only=True):
     """`base` is the number of the first record that is still needed.  Records up to `synced` were
-    durable when this was written.  `salt` is the random salt of the entries, as hexadecimal."""
+    durable when this was written.  `salt` is the random salt of the entries, as hexadecimal.
+    `checksum` is of all other fields."""
 
     format: int = FORMAT
     group: str
@@ -38,6 +41,7 @@ class LogHeader(msgspec.Struct, frozen=True, kw_only=True):
     salt: str
     base: int = 1
     synced: int = 0
+    checksum: int = 0
 
 
 class _Version(msgspec.Struct):
@@ -46,25 +50,35 @@ class _Version(msgspec.Struct):
 
 def encode_header(header: LogHeader) -> bytes:
     """As people can read it."""
+    header = msgspec.structs.replace(header, checksum=_checksum(header))
     return msgspec.json.format(msgspec.json.encode(header)) + b"\n"
+
+
+def _checksum(header: LogHeader) -> int:
+    return crc32(msgspec.json.encode(msgspec.structs.replace(header, checksum=0)))
 
 
 def decode_header(data: bytes) -> LogHeader:
     """The header that these bytes are."""
     try:
         found = msgspec.json.decode(data, type=_Version).format
-        if found > FORMAT:
+        if found != FORMAT:
             raise ConfigError(
-                f"data: the log has format {found}, and this version of Semcast reads up to "
-                f"{FORMAT}; use the version that wrote it, or a newer one"
+                f"data: the log has format {found}, and this version of Semcast reads {FORMAT}; "
+                "use the version that wrote it, or choose another directory"
             )
         header = msgspec.json.decode(data, type=LogHeader)
         if len(bytes.fromhex(header.salt)) != SALT_BYTES or header.base < 1:
             raise ValueError("impossible values")
+        if header.checksum != _checksum(header):
+            raise ValueError("its checksum is wrong")
     except ConfigError:
         raise
     except ValueError as error:  # msgspec's are, too
-        raise StorageError(f"the header {HEADER} of the log is damaged: {error}") from None
+        raise StorageError(
+            f"the header {HEADER} of the log is damaged: {error}; restore this "
+            "file from a copy, or choose another directory"
+        ) from None
     return header
 
 
