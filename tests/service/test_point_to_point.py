@@ -8,8 +8,8 @@ from semcast.service.point_to_point import WINDOW, PointToPoint
 from semcast.specs.store import ReliableChannels
 from semcast.specs.violations import ViolationLog
 from semcast.terms.effects import Effects
-from semcast.terms.ids import Incarnation
-from semcast.terms.store import Parcel
+from semcast.terms.ids import NEVER, Incarnation
+from semcast.terms.store import Parcel, ParcelReceipt
 
 A, B = Incarnation(0, 1), Incarnation(1, 1)
 
@@ -68,3 +68,40 @@ def test_parcels_for_a_life_that_is_over_are_given_up():
     assert not end.is_empty
     end.meet([A, Incarnation(1, 2)])
     assert end.is_empty
+
+
+def sent_between(end, start, stop):
+    """How many parcels leave, polled every 10 ms."""
+    count = 0
+    for tick in range(round(start * 100), round(stop * 100)):
+        sends = []
+        end.poll(tick / 100, sends)
+        count += len(sends)
+    return count
+
+
+def test_nothing_is_sent_to_a_server_that_left_the_view_until_it_is_back():
+    end, out = PointToPoint(A, 0.1), Effects(recording=False)
+    end.meet([A, B])
+    for number in range(WINDOW):
+        end.send(B, b"%d" % number, out)
+    assert sent_between(end, 0, 0.1) == WINDOW
+    end.meet([A, Incarnation(2, 1)])
+    assert sent_between(end, 0.1, 60) == 0
+    assert end.deadline == NEVER
+    assert not end.is_empty
+    end.meet([A, B])
+    assert sent_between(end, 60, 60.1) == WINDOW
+    end.on_receipt(1, ParcelReceipt(1, 1, WINDOW))
+    assert end.is_empty
+
+
+def test_a_server_that_does_not_answer_is_asked_ever_more_slowly():
+    end, out = PointToPoint(A, 0.1), Effects(recording=False)
+    end.meet([A, B])
+    end.send(B, b"x", out)
+    assert sent_between(end, 0, 10) < 12
+    assert sent_between(end, 10, 30) >= 10
+    end.send(B, b"y", out)
+    end.on_receipt(1, ParcelReceipt(1, 1, 1))
+    assert sent_between(end, 30, 31) >= 3
