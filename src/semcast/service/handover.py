@@ -14,6 +14,7 @@ from semcast.service.store_messages import (
     ItemsRecord,
     ItemsSlice,
     LogSlice,
+    SessionsSlice,
     SnapshotRecord,
     SnapshotRest,
     StagedBatchRecord,
@@ -26,7 +27,7 @@ from semcast.terms.ids import Incarnation, ViewId
 
 SLICE_BYTES: Final = 32 << 10
 
-Handed = ItemsSlice | SnapshotRest | LogSlice | HandoverEnd
+Handed = ItemsSlice | SessionsSlice | SnapshotRest | LogSlice | HandoverEnd
 
 
 class StateSender:
@@ -55,7 +56,9 @@ class StateSender:
         if reader is not None:
             while items := reader.next_items():
                 yield ItemsSlice(view, items)
-            yield SnapshotRest(view, reader.index, digest, reader.sessions)
+            for start in range(0, len(reader.sessions), SLICE_BYTES):
+                yield SessionsSlice(view, reader.sessions[start : start + SLICE_BYTES])
+            yield SnapshotRest(view, reader.index, digest)
         found: list[tuple[int, bytes]] = []
         size = 0
         for batch in batches:
@@ -73,6 +76,7 @@ class StateReceiver:
 
     def __init__(self) -> None:
         self.items: dict[bytes, bytes] = {}
+        self.sessions = bytearray()
         self.rest: SnapshotRest | None = None
         self.batches: list[tuple[int, bytes]] = []
         self.after = self.digest = 0
@@ -83,10 +87,11 @@ class StateReceiver:
         if isinstance(handed, ItemsSlice):
             self.items.update(handed.items)
             yield ItemsRecord(False, handed.items)
+        elif isinstance(handed, SessionsSlice):
+            self.sessions += handed.part
         elif isinstance(handed, SnapshotRest):
             self.rest = handed
-            about = handed.index, handed.digest, handed.sessions
-            yield SnapshotRecord(False, *about)
+            yield SnapshotRecord(False, handed.index, handed.digest, bytes(self.sessions))
         elif isinstance(handed, LogSlice):
             self.after, self.digest = handed.after, handed.digest
             self.batches += handed.batches
@@ -101,7 +106,7 @@ class StateReceiver:
         assert end is not None
         if rest is not None:
             try:
-                state.restore(self.items, rest.sessions, rest.index)
+                state.restore(self.items, bytes(self.sessions), rest.index)
             except msgspec.MsgspecError as error:
                 raise RemoteProtocolError(f"cannot decode the sessions: {error}") from error
             log = UpdateLog(rest.index, rest.digest)
