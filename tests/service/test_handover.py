@@ -1,8 +1,12 @@
 """What one server hands another: in small parcels, and taken as a whole or not at all."""
 
+import pytest
+
 from semcast.service.commands import encode_request
 from semcast.service.handover import SLICE_BYTES, StateReceiver, StateSender
 from semcast.service.store_messages import (
+    LogSlice,
+    SessionsSlice,
     SnapshotRecord,
     decode_parcel,
     encode_message,
@@ -11,6 +15,7 @@ from semcast.service.store_messages import (
 )
 from semcast.service.store_state import StoreState
 from semcast.service.update_log import UpdateLog
+from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.ids import Incarnation
 
 TO = Incarnation(2, 1)
@@ -51,3 +56,29 @@ def test_the_sessions_of_many_clients_travel_in_small_parcels():
     assert (taken.digest(), taken_log.digest) == (state.digest(), log.digest)
     [snapshot] = [record for record in records if isinstance(record, SnapshotRecord)]
     assert snapshot.sessions == state.encoded_sessions()
+
+
+def lacking_an_update(slices):
+    return [LogSlice(7, s.after, s.digest, []) if isinstance(s, LogSlice) else s for s in slices]
+
+
+def with_bad_sessions(slices):
+    return [SessionsSlice(7, b"bad") if isinstance(s, SessionsSlice) else s for s in slices]
+
+
+@pytest.mark.parametrize(
+    ("is_snapshot", "spoil"),
+    [(True, lacking_an_update), (True, with_bad_sessions), (False, lacking_an_update)],
+)
+def test_what_is_incomplete_changes_nothing(is_snapshot, spoil):
+    state, log = a_store(3, 4)
+    own = UpdateLog(log.base, log.base_digest)
+    own.append(update_batch([(2, 5, 1, 2, b"of a lost view")]), 1)
+    receiver, mine = StateReceiver(), StoreState(10_000)
+    mine.write(b"mine", b"1")
+    before = mine.digest(), mine.index, own.length, own.digest
+    for piece in spoil(handed(state, log, None if is_snapshot else log.base)[0]):
+        list(receiver.on_slice(piece))
+    with pytest.raises(RemoteProtocolError, match=r"incomplete|sessions"):
+        receiver.adopt(mine, own)
+    assert (mine.digest(), mine.index, own.length, own.digest) == before

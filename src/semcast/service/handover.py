@@ -6,6 +6,7 @@ that arrive are staged on disk and take effect all at once, when they are comple
 
 from collections.abc import Iterator, Sequence
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
@@ -101,20 +102,28 @@ class StateReceiver:
             self.end = handed
 
     def adopt(self, state: StoreState, log: UpdateLog) -> UpdateLog:
-        """Put what came in the place of what was there; returns the log."""
+        """Put what came in the place of what was there, if it is complete; returns the log."""
         rest, end = self.rest, self.end
         assert end is not None
+        if rest is not None:
+            log = UpdateLog(rest.index, rest.digest)
+        if log.boundary(self.after) != (self.after, self.digest):
+            raise RemoteProtocolError(f"update {self.after}: the histories of two servers differ")
+        self._check_batches(end)
         if rest is not None:
             try:
                 state.restore(self.items, bytes(self.sessions), rest.index)
             except msgspec.MsgspecError as error:
                 raise RemoteProtocolError(f"cannot decode the sessions: {error}") from error
-            log = UpdateLog(rest.index, rest.digest)
-        elif log.boundary(self.after) != (self.after, self.digest):
-            raise RemoteProtocolError(f"update {self.after}: the histories of two servers differ")
         log.cut(self.after)
         for count, payload in self.batches:
             log.append(payload, count)
-        if (log.length, log.digest) != (end.length, end.digest):
-            raise RemoteProtocolError(f"update {log.length}: what was handed over is incomplete")
         return log
+
+    def _check_batches(self, end: HandoverEnd) -> None:
+        """Nothing may have changed yet if something is missing."""
+        length, digest = self.after, self.digest
+        for count, payload in self.batches:
+            length, digest = length + count, crc32(payload, digest)
+        if (length, digest) != (end.length, end.digest):
+            raise RemoteProtocolError(f"update {length}: what was handed over is incomplete")

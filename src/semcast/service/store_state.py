@@ -125,8 +125,8 @@ class StoreState:
 
     def restore(self, items: dict[bytes, bytes], sessions: bytes, index: int) -> None:
         """Begin with the state of a snapshot."""
-        self.items = items
         self.sessions = dict(_sessions_decoder.decode(sessions))
+        self.items = items
         self.index = index
 
     def digest(self) -> int:
