@@ -8,6 +8,7 @@ from semcast.service.store_messages import (
     AdoptedRecord,
     BatchRecord,
     ItemsRecord,
+    SafeRecord,
     SnapshotDoneRecord,
     SnapshotRecord,
     StagedBatchRecord,
@@ -15,6 +16,7 @@ from semcast.service.store_messages import (
     update_batch,
 )
 from semcast.service.store_state import StoreState
+from semcast.terms.machine import LeaveGroup
 from semcast.terms.service import DONE
 
 SESSIONS = StoreState(9).encoded_sessions()
@@ -104,3 +106,53 @@ def test_servers_that_recovered_from_damage_at_different_times_lose_nothing():
         w.start(pid)
     w.run(1.5)
     assert [w.items(pid) for pid in range(3)] == [{b"a": b"2"}] * 3
+
+
+def test_a_server_that_restarts_alone_reads_nothing_older_than_before():
+    w = StoreWorld(clients=2)
+    for value in (b"1", b"2"):
+        w.ask(3, "set", b"a", value)
+        w.run(0.3)
+    assert [type(w.disks[pid][-1]) for pid in range(3)] == [SafeRecord] * 3
+    for pid in range(3):
+        w.crash(pid)
+    w.start(0)
+    w.run(1.0)
+    w.nodes[4].server = 0
+    w.ask(4, "get", b"a")
+    w.run(0.02)
+    assert w.answers[4] == [(DONE, b"2")]
+
+
+def test_a_server_that_leaves_writes_what_is_safe():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.01)
+    safe = w.nodes[0].replica.safe
+    assert StoredState(9, DamagedRecords(w.disks[0])).safe < safe
+    w.enter(0, "on_command", LeaveGroup())
+    assert StoredState(9, DamagedRecords(w.disks[0])).safe == safe
+
+
+def test_what_is_safe_is_not_written_while_updates_come():
+    w = StoreWorld()
+    for _ in range(40):
+        w.ask(3, "incr", b"n", 1)
+        w.run(0.01)
+    assert SafeRecord not in {type(record) for record in w.disks[0]}
+
+
+def test_a_new_life_reads_nothing_before_it_has_worked_in_a_view():
+    w = StoreWorld(clients=2)
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.crash(0)
+    w.ask(3, "set", b"a", b"2")
+    w.run(1.0)
+    w.start(0)
+    w.nodes[4].server = 0
+    w.ask(4, "get", b"a")
+    assert w.nodes[0].replica.has_state
+    assert w.answers[4] == []
+    w.run(1.0)
+    assert [status for status, _ in w.answers[4]] == [DONE]

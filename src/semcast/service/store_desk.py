@@ -51,6 +51,7 @@ class StoreDesk:
         self.query_counter = 0
         self.queries_served = 0
         self.has_resumed = False
+        self.has_caught_up = False  # in this life: with all that an earlier one may have shown
 
     def __repr__(self) -> str:
         return f"StoreDesk({self.lines}, outgoing={len(self.outgoing)})"
@@ -160,7 +161,7 @@ class StoreDesk:
         """Answer the queries that were assigned to this server, and those of own clients."""
         if self.assigned:
             self._answer_assigned(out)
-        if not self.asking or not self.replica.has_state or self.recipe.reads == "rotate":
+        if not self.asking or self.recipe.reads == "rotate" or not self._may_read():
             return
         waiting: dict[int, None] = {}
         while self.asking:
@@ -174,6 +175,14 @@ class StoreDesk:
             if line is not None:
                 self._issue(line, out)
         self.asking = waiting
+
+    def _may_read(self) -> bool:
+        """Not before this life has worked in a view: what an earlier one executed and showed may
+        not be known to be safe on the own disk."""
+        replica = self.replica
+        if not self.has_caught_up and replica.is_established and replica.is_in_place:
+            self.has_caught_up = replica.executed == replica.safe
+        return self.has_caught_up
 
     def _answer_here(self, line: ClientLine, query: PendingRequest, out: Effects) -> bool:
         """query, where it arrived: in the state that this server has, if that is new enough."""

@@ -11,6 +11,7 @@ from semcast.service.store_messages import (
     AdoptedRecord,
     BatchRecord,
     ItemsRecord,
+    SafeRecord,
     SnapshotDoneRecord,
     SnapshotRecord,
     StagedBatchRecord,
@@ -29,15 +30,25 @@ class StoreDisk:
     """Numbers what is to be persisted, and knows what is.  Without `durable` there is no disk, and
     everything counts as persisted at once."""
 
-    __slots__ = ("_lengths", "appended", "durable", "length", "persisted", "records", "ticket")
+    __slots__ = (
+        "_lengths",
+        "appended",
+        "durable",
+        "length",
+        "persisted",
+        "records",
+        "safe",
+        "ticket",
+    )
 
-    def __init__(self, durable: bool, length: int, records: int) -> None:
+    def __init__(self, durable: bool, length: int, safe: int, records: int) -> None:
         """`records` is the number of the last record of the lives before."""
         self.durable = durable
         self.records = records
         self.ticket = self.persisted = 0
         self.length = length  # of the log that is on disk, as far as it counts
         self.appended = length  # of the log that was last known to be on disk
+        self.safe = safe  # as the last record says
         self._lengths: deque[tuple[int, int]] = deque()  # by ticket, how many updates there are
 
     @property
@@ -54,6 +65,7 @@ class StoreDisk:
     def write_batch(self, batch: LogBatch, safe: int, out: Effects) -> None:
         """The log has grown by a batch."""
         self.write(BatchRecord(batch.first, batch.updates, batch.payload, safe), out)
+        self.safe = safe
         self._reach(batch.last)
 
     def write_adopted(self, adopted: AdoptedRecord, length: int, out: Effects) -> None:
@@ -61,7 +73,13 @@ class StoreDisk:
         self._lengths.clear()
         self.length = 0
         self.write(adopted, out)
+        self.safe = adopted.safe
         self._reach(length)
+
+    def write_safe(self, safe: int, out: Effects) -> None:
+        """More is safe than the records say."""
+        self.write(SafeRecord(safe), out)
+        self.safe = safe
 
     def _reach(self, length: int) -> None:
         if self.durable:
@@ -178,6 +196,8 @@ class StoredState:
             if record.first > self.log.length + 1:  # Earlier records were dropped from the disk.
                 self.log = UpdateLog(record.first - 1)
             self.log.append(record.payload, record.count)
+            self.safe = max(self.safe, record.safe)
+        elif isinstance(record, SafeRecord):
             self.safe = max(self.safe, record.safe)
         elif isinstance(record, StagingRecord):
             self._staged[record.is_own] = _Staged()

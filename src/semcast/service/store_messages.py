@@ -168,6 +168,12 @@ class SnapshotDoneRecord(msgspec.Struct, frozen=True, array_like=True, tag=7):
     safe: Count
 
 
+class SafeRecord(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """At least the first `safe` updates are safe; written when nothing else is."""
+
+    safe: Count
+
+
 StoreRecord: TypeAlias = (
     BatchRecord
     | StagingRecord
@@ -176,6 +182,7 @@ StoreRecord: TypeAlias = (
     | StagedBatchRecord
     | AdoptedRecord
     | SnapshotDoneRecord
+    | SafeRecord
 )
 GroupMessage: TypeAlias = UpdateBatch | QueryBatch | Expertise | InPlace
 ParcelBody: TypeAlias = (

@@ -52,7 +52,8 @@ class StoreReplica:
         self.level = stored.level
         self.safe = stored.safe
         self.has_state = stored.has_state
-        self.disk = StoreDisk(recipe.durable, stored.log.length, stored.records)
+        about = stored.log.length, stored.safe, stored.records
+        self.disk = StoreDisk(recipe.durable, *about)
         self.view = NO_VIEW
         self.exchange = Exchange(recipe, NO_VIEW)
         self.is_in_place = self.is_established = False

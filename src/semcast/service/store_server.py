@@ -37,7 +37,7 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import APPEND, JOIN, LOG, NOT_PRIMARY, RECLAIM, SAFE, Event
 from semcast.terms.ids import NEVER, Incarnation, Pid
-from semcast.terms.machine import Status
+from semcast.terms.machine import Command, LeaveGroup, Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Confirmed, Delivery, Installed
 from semcast.terms.service import MINORITY_ROLE, PRIMARY, RECOVERING
@@ -77,7 +77,9 @@ class StoreServer(GroupService):
         self.reported = -1  # what the others were told to be on disk, in this view
         self.noted_safe = 0
         self.owes_progress: set[Pid] = set()
-        self.ask_at = NEVER
+        self.ask_at = self.note_safe_at = NEVER
+        self.safe_before = 0  # when `note_safe_at` was set
+        self.is_leaving = False
 
     def __repr__(self) -> str:
         return f"StoreServer({self.life}, {self.replica}, {self.group})"
@@ -165,6 +167,11 @@ class StoreServer(GroupService):
             self.replica.on_handover_request(source, content)
         else:
             self.replica.on_handed(content, out)
+
+    def on_command(self, command: Command, now: float, out: Effects) -> None:
+        """Found the group, or leave it."""
+        self.is_leaving |= isinstance(command, LeaveGroup)
+        super().on_command(command, now, out)
 
     # The group
 
@@ -297,10 +304,25 @@ class StoreServer(GroupService):
         replica = self.replica
         self.to_send += self.desk.lines.take_replies(replica.level)
         self._tell_progress(now)
+        if replica.safe > replica.disk.safe:
+            self._note_safe(now, out)
+        else:
+            self.note_safe_at = NEVER
         self.channels.poll(now, self.to_send)
-        self.deadline = min(self.group.deadline, self.ask_at, self.channels.deadline, self.flush_at)
+        timers = self.ask_at, self.note_safe_at, self.channels.deadline, self.flush_at
+        self.deadline = min(self.group.deadline, *timers)
         if self.has_more or replica.has_slices:
             self.deadline = now
+
+    def _note_safe(self, now: float, out: Effects) -> None:
+        """Have what is safe written once no more became safe for some time, or when this server
+        goes: after a restart it executes that at once, and reads nothing older than before."""
+        replica = self.replica
+        if now >= self.note_safe_at or self.is_leaving:
+            replica.disk.write_safe(replica.safe, out)
+            self.note_safe_at = NEVER
+        elif replica.safe != self.safe_before:
+            self.safe_before, self.note_safe_at = replica.safe, now + self.recipe.retry_s
 
     def _tell_progress(self, now: float) -> None:
         """Tell all when more is on disk, and ask all while something is not safe for long."""
