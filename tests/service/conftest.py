@@ -38,7 +38,7 @@ class Bank:
 class World:
     """Servers are 0 to n - 1, clients follow; `lost(source, to, datagram)` drops datagrams."""
 
-    def __init__(self, servers=3, clients=1, **settings):
+    def __init__(self, service=Bank, servers=3, clients=1, **settings):
         group = ViewRecipe(relation="update-fin", timeout_s=0.2)
         self.recipe = ServiceRecipe(**({"group": group, "retry_s": 0.05} | settings))
         self.now = 0.0
@@ -51,7 +51,7 @@ class World:
             life = Incarnation(pid, 1)
             rng = Random(pid)
             self.nodes[pid] = (
-                Replica(self.recipe, life, rng, 0.0, Bank())
+                Replica(self.recipe, life, rng, 0.0, service())
                 if pid < servers
                 else ServiceClient(self.recipe, life, rng, 0.0)
             )

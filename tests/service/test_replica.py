@@ -1,5 +1,7 @@
 """Figure 1 of SVS, step by step, with the five places where it is mended."""
 
+import json
+
 import pytest
 
 from semcast.core.views.recipe import ViewRecipe
@@ -147,6 +149,55 @@ def test_what_no_message_holds_is_an_error(world):
     assert status == FAILED
     assert "has 301 bytes, maximum is 256" in text
     assert w.items(0) == {}
+
+
+class Recorder:
+    """Sets an item for each name in a list as JSON."""
+
+    def execute(self, names):
+        for name in json.loads(names):
+            self.items[name] = len(name)
+
+
+NAMES = {"": FAILED, "\0": DONE, " ": DONE, "\ud800": FAILED}
+NAMES |= {"ä" * 1024: DONE, "ä" * 1025: FAILED, "\U0001f600" * 1024: DONE}
+
+
+@pytest.mark.parametrize("relation", ["update-fin", "list"])
+def test_a_name_is_refused_as_an_error_or_carried_by_the_group(relation, world):
+    w = world(Recorder, group=ViewRecipe(relation=relation, timeout_s=0.2))
+    for name in NAMES:
+        w.ask(3, json.dumps([name]))
+        w.run(0.1)
+    assert [status for status, _ in w.answers[3]] == list(NAMES.values())
+    carried = {name: len(name) for name, status in NAMES.items() if status == DONE}
+    assert w.items(0) == w.items(2) == carried
+
+
+class Unreadable(Exception):
+    def __str__(self):
+        raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("no \ud800"), "ValueError: no \\ud800"),
+        (Unreadable(), "Unreadable: its text cannot be read, that raises LookupError"),
+        (ValueError("x" * 5000), "ValueError: " + "x" * 244),
+        (ValueError("ä" * 5000), "ValueError: " + "ä" * 122),
+        (ValueError("xä" + "ä" * 5000), "ValueError: x" + "ä" * 121),
+    ],
+)
+def test_every_error_of_a_service_has_a_text_that_fits(error, text, world):
+    class Failing:
+        def execute(self, request):
+            raise error
+
+    w = world(Failing, group=ViewRecipe(relation="update-fin", multicast={"message_bytes": 512}))
+    w.ask(3, ["a"])
+    w.run(0.1)
+    assert w.answers[3] == [(FAILED, text)]
 
 
 def test_items_are_deleted_everywhere(world):

@@ -13,7 +13,7 @@ _SET: Final = b"\x01"  # before the value of an update
 _DELETED: Final = b"\x00"
 _MARGIN_BYTES: Final = 256  # of a message, for what stands beside the value or the reply
 _WRITE_BYTES: Final = 10  # of a message with many values, for the lengths of a name and its value
-_ERROR_CHARACTERS: Final = 1000
+_ERROR_BYTES: Final = 1000
 _ALL_ITEMS: Final = "*"  # what a message with all updates of a request is about
 
 
@@ -49,9 +49,20 @@ class Executor:
             self._check_sizes(reply)
         except Exception as error:
             self.items.undo()
-            text = f"{type(error).__name__}: {error}"
-            return FAILED, encode_value(text[:_ERROR_CHARACTERS])
+            return FAILED, self._failure(error)
         return DONE, reply
+
+    def _failure(self, error: Exception) -> bytes:
+        """The reply about an error; whatever a service raises, there is one, and it fits."""
+        kind = type(error).__name__
+        try:
+            text = f"{kind}: {error}"
+        except Exception as another:
+            text = f"{kind}: its text cannot be read, that raises {type(another).__name__}"
+        room = max(0, min(_ERROR_BYTES, self.message_bytes - _MARGIN_BYTES))
+        # A lone surrogate is no UTF-8, and a character that is cut in two is left out.
+        cut = text.encode(errors="backslashreplace")[:room]
+        return encode_value(cut.decode(errors="ignore"))
 
     def _check_sizes(self, reply: bytes) -> None:
         bound = self.message_bytes - _MARGIN_BYTES

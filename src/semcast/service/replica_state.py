@@ -170,11 +170,14 @@ class Items(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         if not isinstance(name, str):
             raise TypeError(f"the name of an item is a string, not {name!r}")
+        # What follows are the rules of the group: if it refused an update, the server would end.
+        if not name:
+            raise ValueError("the name of an item is empty; give it at least one character")
         if len(name) > NAME_MAX:
             raise ValueError(
                 f"the name of an item has {len(name)} characters, maximum is {NAME_MAX}"
             )
-        name.encode()  # The group would refuse what is no text, and the server would end.
+        name.encode()
         self._writes[name] = encode_value(value)
 
     def __delitem__(self, name: str) -> None:
