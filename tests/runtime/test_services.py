@@ -233,6 +233,7 @@ async def test_a_member_with_other_settings_is_no_server(bank):
         (lambda: semcast.replicate(Bank(), group="b", relation="item"), "relation: primary-backup"),
         (lambda: semcast.replicate(Bank(), group="b", bufer=3), "did you mean buffer"),
         (lambda: semcast.join("b", protocol="primary-backup"), "is for servers"),
+        (lambda: semcast.replicate(Bank(), group="b", overflow="error"), "overflow: error is for"),
         (lambda: semcast.Client("b", buffer=3), "buffer: not for a client, which takes peers"),
         (lambda: semcast.Client("b", give_up=0), "give_up: 0 is not above 0"),
     ],
@@ -240,6 +241,18 @@ async def test_a_member_with_other_settings_is_no_server(bank):
 def test_what_cannot_be_is_refused_at_the_call(call, text, place):
     with pytest.raises(semcast.ConfigError, match=text):
         call()
+
+
+def test_a_server_that_a_full_buffer_would_end_is_refused(place, monkeypatch):
+    with pytest.raises(semcast.ConfigError, match="overflow: error is for members that send"):
+        semcast.serve("a", peers="a=127.0.0.1:7101", data=None, overflow="error")
+    for overflow in ("block", "exclude"):
+        semcast.replicate(Bank(), group="b", overflow=overflow)
+    monkeypatch.setenv("SEMCAST_OVERFLOW", "error")
+    with pytest.raises(semcast.ConfigError, match="OVERFLOW: error is for members that send"):
+        semcast.replicate(Bank(), group="b")
+    semcast.Client("b")
+    semcast.join("b", protocol="s-vsm")
 
 
 async def test_what_a_client_cannot_ask(bank):

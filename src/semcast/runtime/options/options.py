@@ -231,6 +231,11 @@ class Options:
                 f"protocol: {self.protocol} is for servers; semcast.replicate or semcast.serve "
                 "starts one"
             )
+        if self.role == "server" and self.overflow == "error":
+            raise ConfigError(
+                "overflow: error is for members that send; a server sends by itself and allows "
+                "block or exclude"
+            )
         if self.is_client:
             # Nobody else may have its name, and nobody ever asks for it.
             self._set("name", f"client-{secrets.token_hex(8)}")
