@@ -200,6 +200,28 @@ def test_every_error_of_a_service_has_a_text_that_fits(error, text, world):
     assert w.answers[3] == [(FAILED, text)]
 
 
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_service_that_replaces_its_items_fails_and_goes_on(raises, world):
+    class Resetting:
+        def execute(self, request):
+            if request == "reset":
+                self.items = {}
+                if raises:
+                    raise ValueError("after that")
+            self.items[request] = 1
+            return len(self.items)
+
+    w = world(Resetting)
+    for request in ("a", "reset", "b"):
+        w.ask(3, request)
+        w.run(0.1)
+    text = "ValueError: after that" if raises else "TypeError: the service replaced self.items; "
+    (first, (status, failure), last) = w.answers[3]
+    assert (first, status, last) == ((DONE, 1), FAILED, (DONE, 2))
+    assert failure.startswith(text)
+    assert w.items(0) == w.items(2) == {"a": 1, "b": 1}
+
+
 def test_items_are_deleted_everywhere(world):
     w = world()
     for amount in (5, 0):

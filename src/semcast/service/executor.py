@@ -46,9 +46,12 @@ class Executor:
         """Execute; an error is a reply, and leaves no trace in the items."""
         try:
             reply = encode_value(self._service.execute(decode_value(body)))
+            if self._service.items is not self.items:
+                raise TypeError("the service replaced self.items; change the items in it instead")
             self._check_sizes(reply)
         except Exception as error:
             self.items.undo()
+            self._service.items = self.items
             return FAILED, self._failure(error)
         return DONE, reply
 

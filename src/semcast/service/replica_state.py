@@ -157,6 +157,7 @@ class Items(MutableMapping[str, Any]):
         self._applied = applied
         self._ahead: dict[str, bytes | None] = {}
         self._writes: dict[str, bytes | None] = {}
+        self._merged: dict[str, bytes] | None = None  # all layers, while a request writes
 
     def __getitem__(self, name: str) -> Any:
         for layer in (self._writes, self._ahead, self._applied):
@@ -178,22 +179,43 @@ class Items(MutableMapping[str, Any]):
                 f"the name of an item has {len(name)} characters, maximum is {NAME_MAX}"
             )
         name.encode()
-        self._writes[name] = encode_value(value)
+        written = self._writes[name] = encode_value(value)
+        if self._merged is not None:
+            self._merged[name] = written
 
     def __delitem__(self, name: str) -> None:
         self[name]
         self._writes[name] = None
+        if self._merged is not None:
+            del self._merged[name]
 
     def __iter__(self) -> Iterator[str]:
-        every = {**self._applied, **self._ahead, **self._writes}
-        return (name for name, value in every.items() if value is not None)
+        return iter(tuple(self._merge()))  # A request may write what it iterates over.
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._merge())
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove the last item, and return its name and value."""
+        name = next(reversed(self._merge()), None)
+        if name is None:
+            raise KeyError("popitem: there are no items")
+        return name, self.pop(name)
+
+    def _merge(self) -> dict[str, bytes]:
+        """All layers in one.  Only while a request writes is it sure that nothing else changes
+        them: then the result is kept, so that a request that removes all items is not quadratic."""
+        if self._merged is not None:
+            return self._merged
+        every = {**self._applied, **self._ahead, **self._writes}
+        merged = {name: value for name, value in every.items() if value is not None}
+        if self._writes:
+            self._merged = merged
+        return merged
 
     def take_writes(self) -> dict[str, bytes | None]:
         """What the last request wrote, which now counts for the next."""
-        writes, self._writes = self._writes, {}
+        writes, self._writes, self._merged = self._writes, {}, None
         self._ahead |= writes
         return writes
 
@@ -204,9 +226,9 @@ class Items(MutableMapping[str, Any]):
 
     def undo(self) -> None:
         """Forget what the last request wrote."""
-        self._writes = {}
+        self._writes, self._merged = {}, None
 
     def catch_up(self) -> None:
         """Forget what was ahead: the replicated state has it now, or never will."""
         self._ahead.clear()
-        self._writes.clear()
+        self.undo()
