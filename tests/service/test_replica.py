@@ -200,6 +200,25 @@ def test_every_error_of_a_service_has_a_text_that_fits(error, text, world):
     assert w.answers[3] == [(FAILED, text)]
 
 
+def test_a_large_reply_leaves_no_room_for_all_that_it_makes_obsolete(world):
+    class Writer:
+        def execute(self, request):
+            first, end, size = request
+            self.items.update((f"k{n}", size) for n in range(first, end))
+            return "x" * size
+
+    group = ViewRecipe(relation="list", timeout_s=0.2, multicast={"message_bytes": 4096})
+    w = world(Writer, group=group)
+    for size in (3800, 3000, 0):
+        for n in range(200):
+            w.ask(3, (n, n + 1, 1))
+            w.run(0.0)
+        w.ask(3, (0, 200, size))
+        w.run(0.5)
+        assert w.answers[3][-1] == (DONE, "x" * size)
+        assert w.items(0) == w.items(2) == {f"k{n}": size for n in range(200)}
+
+
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_service_that_replaces_its_items_fails_and_goes_on(raises, world):
     class Resetting:

@@ -1,11 +1,12 @@
 """The service of a user, as the primary runs it: a request in, a reply and updates out."""
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from semcast.service.replica_state import Items, decode_value, encode_value
+from semcast.service.replica_state import Fin, Items, decode_value, encode_value
+from semcast.terms.ids import Seq
 from semcast.terms.messages import DataMessage, Update
 from semcast.terms.service import DONE, FAILED
 
@@ -13,6 +14,7 @@ _SET: Final = b"\x01"  # before the value of an update
 _DELETED: Final = b"\x00"
 _MARGIN_BYTES: Final = 256  # of a message, for what stands beside the value or the reply
 _WRITE_BYTES: Final = 10  # of a message with many values, for the lengths of a name and its value
+_OBSOLETE_BYTES: Final = 9  # of a message, for a message that it makes obsolete
 _ERROR_BYTES: Final = 1000
 _ALL_ITEMS: Final = "*"  # what a message with all updates of a request is about
 
@@ -88,6 +90,13 @@ class Executor:
             Update(_DELETED if value is None else _SET + value, item=name)
             for name, value in writes.items()
         ], list(writes)
+
+    def finish(self, fin: Fin, obsoletes: Sequence[Seq]) -> Update:
+        """The end of a request, which lists what it makes obsolete.  The oldest are left out if not
+        all fit beside a large reply: then less is purged."""
+        body = encode_value(fin)
+        room = max(0, self.message_bytes - _MARGIN_BYTES - len(body)) // _OBSOLETE_BYTES
+        return Update(body, obsoletes=tuple(obsoletes[max(0, len(obsoletes) - room) :]))
 
     def written(self, message: DataMessage) -> Iterable[tuple[str, bytes | None]]:
         """The items in an update and their values, None if the item is deleted."""

@@ -32,7 +32,6 @@ from semcast.service.replica_state import (
     ReplicaState,
     decode_fin,
     digest_of,
-    encode_value,
 )
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError, RemoteProtocolError
@@ -189,7 +188,7 @@ class Replica(GroupService):
         obsoletes: tuple[Seq, ...] = ()
         if self.recipe.packs_updates and names:
             obsoletes = self.replaced.replace(names, self.group.sent + len(self.unsent) + 1)
-        self.unsent.extend((*updates, Update(encode_value(fin), obsoletes=obsoletes)))
+        self.unsent.extend((*updates, self.executor.finish(fin, obsoletes)))
         pending = PendingReply(fin, source)
         for queue in (self.pending, self.unnumbered, self.unapplied):
             queue.append(pending)
