@@ -11,7 +11,7 @@ from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.messages import Update
 from semcast.terms.records import Records
 from semcast.terms.service import DONE, FAILED, FORGOTTEN, MINORITY_ROLE, PRIMARY
-from semcast.terms.store import REFUSED, UNKNOWN, StoreProgress
+from semcast.terms.store import REFUSED, UNKNOWN, StoreProgress, StoreReply
 
 PAPER = {"reads": "rotate", "confirm": "all"}
 
@@ -364,3 +364,16 @@ def test_a_server_takes_no_updates_of_its_own():
 def test_settings_that_cannot_work_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         StoreRecipe(**({"founders": (0, 1, 2)} | settings))
+
+
+def test_answers_to_one_client_are_cut_into_datagrams_that_its_network_takes():
+    w = StoreWorld(pipeline=64)
+    for number in range(20):
+        w.ask(3, "set", b"%d" % number, b"v" * 20_000)
+        w.run(0.05)
+    w.sent.clear()
+    w.enter(3, "submit", [Update(encode_request(("get", b"%d" % number))) for number in range(20)])
+    w.run(0.3)
+    assert w.answers[3][20:] == [(DONE, b"v" * 20_000)] * 20
+    replies = [datagram for _, _, datagram in w.sent if isinstance(datagram, StoreReply)]
+    assert [len(reply.answers) for reply in replies] == [2] * 10

@@ -7,12 +7,21 @@ it, in a state that is no earlier than what the client has seen [VSD §3].
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from semcast.service.commands import is_update
 from semcast.terms.ids import Pid, ViewId
-from semcast.terms.store import StoreAnswer, StoreReply, StoreRequest
+from semcast.terms.store import (
+    DATAGRAM_BYTES,
+    REQUESTS_MAX,
+    StoreAnswer,
+    StoreReply,
+    StoreRequest,
+)
+
+ANSWER_BYTES: Final = 32  # of an answer, beside its body
 
 
 class PendingRequest(msgspec.Struct, gc=False):
@@ -164,11 +173,26 @@ class ClientLines:
         self.replies.setdefault(line.client, []).append(answer)
 
     def take_replies(self, level: ViewId) -> Iterator[tuple[tuple[Pid], StoreReply]]:
-        """What is to be sent, one datagram for each client."""
+        """What is to be sent: one datagram for each client, or more if it would get too large."""
         for client, answers in self.replies.items():
-            if (line := self.lines.get(client)) is not None:
-                yield (line.source,), StoreReply(client, level, tuple(answers))
+            if (line := self.lines.get(client)) is None:
+                continue
+            for part in _parts(answers):
+                yield (line.source,), StoreReply(client, level, part)
         self.replies.clear()
+
+
+def _parts(answers: list[StoreAnswer]) -> Iterator[tuple[StoreAnswer, ...]]:
+    """The answers in their order, each part of about `DATAGRAM_BYTES` or one larger answer."""
+    part: list[StoreAnswer] = []
+    size = 0
+    for answer in answers:
+        size += len(answer.body) + ANSWER_BYTES
+        if part and (size > DATAGRAM_BYTES or len(part) == REQUESTS_MAX):
+            yield tuple(part)
+            part, size = [], len(answer.body) + ANSWER_BYTES
+        part.append(answer)
+    yield tuple(part)
 
 
 def _by_number(pending: PendingRequest) -> int:

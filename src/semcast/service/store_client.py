@@ -25,12 +25,18 @@ from semcast.terms.machine import Command, LeaveGroup, Machine, Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import ROOM, Answered, Ended
 from semcast.terms.service import DONE, FORGOTTEN
-from semcast.terms.store import REFUSED, UNKNOWN, StoreAnswer, StoreReply, StoreRequest
+from semcast.terms.store import (
+    DATAGRAM_BYTES,
+    REFUSED,
+    UNKNOWN,
+    StoreAnswer,
+    StoreReply,
+    StoreRequest,
+)
 from semcast.terms.views import LEFT
 
 TRIES_MAX: Final = 2  # at one server, before the next one
 ROUNDS_MAX: Final = 16  # after which waits do not get longer
-REQUEST_BYTES: Final = 60_000  # of one datagram
 OPENING_BODY: Final = b""
 
 
@@ -110,7 +116,7 @@ class StoreClient(Machine):
                 break
             has_query |= not sent.is_update
             if sent.number > self.sent_upto:
-                if size > REQUEST_BYTES:
+                if size > DATAGRAM_BYTES:
                     self._send_bodies(bodies, out)
                     bodies, size = [], 0
                 bodies.append(sent.body)

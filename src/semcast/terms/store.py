@@ -17,6 +17,7 @@ REFUSED: Final = "refused"  # of an update: no primary view, and it was never mu
 UNKNOWN: Final = "unknown"  # of an update: multicast in a view that was lost; it may come back
 
 REQUESTS_MAX: Final = 1 << 10  # of one client on their way at once
+DATAGRAM_BYTES: Final = 60_000  # of requests or answers, unless a single one is larger
 
 
 class StoreRequest(msgspec.Struct, frozen=True, array_like=True, tag=100, gc=False):
