@@ -99,6 +99,20 @@ async def test_a_watcher_sees_the_newest_value(store):
     await close(*servers)
 
 
+async def test_a_client_goes_on_when_it_gives_up_a_watch(store):
+    servers = await store.start("abc", data=None)
+    async with store.client() as client:
+        await client.set("x", "1")
+        values = client.watch("x")
+        assert await anext(values) == b"1"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(values), 0.3)
+        assert await client.get("x") == b"1"
+        await client.set("x", "2")
+        assert await client.get("x") == b"2"
+    await close(*servers)
+
+
 async def test_what_was_written_survives_when_all_servers_restart(store):
     servers = await store.start("abc")
     async with store.client() as client:

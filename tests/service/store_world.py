@@ -13,8 +13,9 @@ from semcast.service.store_server import StoreServer
 from semcast.terms.effects import Effects
 from semcast.terms.ids import EVERYONE, Incarnation
 from semcast.terms.messages import Update
-from semcast.terms.outputs import Answered
+from semcast.terms.outputs import Answered, Withdrawn
 from semcast.terms.records import Records
+from semcast.terms.store import WITHDRAWN
 
 READY = 2**40
 
@@ -78,6 +79,8 @@ class StoreWorld:
             if isinstance(output, Answered):
                 body = decode_value(output.body) if output.body else None
                 self.answers[pid].append((output.status, body))
+            elif isinstance(output, Withdrawn):
+                self.answers[pid].append((WITHDRAWN, output.request))
         if out.persist:
             self.unsynced[pid].extend(out.persist)
         for to, datagram in out.send:

@@ -8,10 +8,12 @@ from semcast.service.store_disk import StoredState
 from semcast.service.store_recipe import StoreRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
+from semcast.terms.machine import Withdraw
 from semcast.terms.messages import Update
+from semcast.terms.outputs import ROOM, Withdrawn
 from semcast.terms.records import Records
 from semcast.terms.service import DONE, FAILED, FORGOTTEN, MINORITY_ROLE, PRIMARY
-from semcast.terms.store import REFUSED, UNKNOWN, StoreProgress, StoreReply
+from semcast.terms.store import REFUSED, UNKNOWN, WITHDRAWN, StoreProgress, StoreReply
 
 PAPER = {"reads": "rotate", "confirm": "all"}
 
@@ -317,6 +319,62 @@ def test_a_watch_is_answered_when_the_value_changes():
     w.ask(4, "set", b"a", b"1")
     w.run(0.3)
     assert w.answers[3] == [(DONE, b"1")]
+
+
+@pytest.mark.parametrize("reads", ["local", "rotate"])
+def test_a_query_that_nobody_waits_for_holds_up_no_later_request(reads):
+    w = StoreWorld(reads=reads)
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.ask(3, "watch", b"a", b"1")
+    w.ask(3, "get", b"a")
+    w.ask(3, "set", b"b", b"2")
+    w.run(0.3)
+    assert w.answers[3][1:] == []
+    w.enter(3, "on_command", Withdraw(2))
+    w.run(0.01)  # The server need not be asked again.
+    assert w.answers[3][1:] == [(WITHDRAWN, 2), (DONE, b"1"), (DONE, True)]
+
+
+def test_a_server_is_told_of_the_query_that_is_not_awaited():
+    w = StoreWorld()
+    w.nodes[3].server = 0
+    w.ask(3, "watch", b"a", None)
+    assert [len(line.pending) for line in w.nodes[0].desk.lines] == [1]
+    w.enter(3, "on_command", Withdraw(1))
+    assert [len(line.pending) for line in w.nodes[0].desk.lines] == [0]
+    assert not w.nodes[3].status(w.now).is_blocked
+
+
+def test_an_update_is_withdrawn_if_no_server_was_sent_it():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.ask(3, "watch", b"a", b"1")
+    w.ask(3, "set", b"a", b"2")  # Updates wait for the queries before them.
+    w.ask(3, "incr", b"n", 5)
+    w.run(0.1)
+    w.enter(3, "on_command", Withdraw(3))
+    assert w.answers[3][1:] == [(WITHDRAWN, 3)]
+    w.enter(3, "on_command", Withdraw(2))
+    w.run(0.3)
+    assert w.answers[3][2:] == [(WITHDRAWN, 2), (DONE, 5)]
+    assert w.items(0) == {b"a": b"1", b"n": b"5"}
+    w.lost = lambda source, to, datagram: to == 3
+    w.ask(3, "incr", b"n", 1)
+    w.enter(3, "on_command", Withdraw(5))  # A server may have it.
+    w.part()
+    w.run(0.3)
+    assert w.answers[3][4:] == [(DONE, 6)]
+
+
+def test_what_is_withdrawn_makes_room():
+    w = StoreWorld(pipeline=1)
+    w.ask(3, "watch", b"a", None)
+    client, out = w.nodes[3], Effects(recording=False)
+    assert client.submit([Update(encode_request(("get", b"a")))], w.now, out) == 0
+    client.on_command(Withdraw(1), w.now, out)
+    assert out.outputs == [Withdrawn(1), ROOM]
 
 
 def test_a_server_says_how_it_is_doing():

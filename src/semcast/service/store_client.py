@@ -4,7 +4,8 @@ the next.
 It talks to one server, and goes to another when no answer comes or when the server cannot update.
 It takes its token along: how far it has seen, and which of its requests were answered.  So it never
 reads an older state than before, and an update that it sends again runs once.  Answers are taken in
-the order of the requests.  Before its first update it opens a session by an empty request.
+the order of the requests.  Before its first update it opens a session by an empty request.  A
+request that nobody waits for any more is dropped, unless it is an update that a server may have.
 """
 
 from collections import deque
@@ -21,9 +22,9 @@ from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.events import GIVEN_UP, REFUSE, REPLY, TAKEN, Event
 from semcast.terms.ids import NEVER, SEQ_MAX, Incarnation, Pid, Seq
-from semcast.terms.machine import Command, LeaveGroup, Machine, Status
+from semcast.terms.machine import Command, LeaveGroup, Machine, Status, Withdraw
 from semcast.terms.messages import Update
-from semcast.terms.outputs import ROOM, Answered, Ended
+from semcast.terms.outputs import ROOM, Answered, Ended, Withdrawn
 from semcast.terms.service import DONE, FORGOTTEN
 from semcast.terms.store import (
     DATAGRAM_BYTES,
@@ -41,12 +42,15 @@ OPENING_BODY: Final = b""
 
 
 class SentRequest(msgspec.Struct, gc=False):
-    """A request that is not answered; without a body it opens the session."""
+    """A request that is not answered; without a body it opens the session.  `asked` counts those of
+    the application.  One that `is_withdrawn` is not sent, and goes when it is the first."""
 
     number: int
     body: bytes
     is_update: bool
+    asked: int
     sends: int = 0
+    is_withdrawn: bool = False
 
 
 class StoreClient(Machine):
@@ -88,7 +92,6 @@ class StoreClient(Machine):
                 break
             self._add(update.payload)
             accepted += 1
-        self.asked += accepted
         self._send(now, out)
         return accepted
 
@@ -103,11 +106,15 @@ class StoreClient(Machine):
 
     def _append(self, body: bytes) -> None:
         self.number += 1
-        self.pending.append(SentRequest(self.number, body, not body or is_update(body)))
+        self.asked += bool(body)
+        request = SentRequest(self.number, body, not body or is_update(body), self.asked)
+        self.pending.append(request)
 
     def _send(self, now: float, out: Effects) -> None:
         """Send what this server was not sent.  Nothing follows an opening before its answer, and no
-        update follows a query: if the query had to be asked again, it would see the update."""
+        update follows a query: if the query had to be asked again, it would see the update.
+        Servers know that the number of a withdrawn request was skipped when it is before the
+        oldest."""
         bodies: list[bytes] = []
         size = 0
         has_query = False
@@ -116,6 +123,8 @@ class StoreClient(Machine):
                 break
             has_query |= not sent.is_update
             if sent.number > self.sent_upto:
+                if sent.is_withdrawn:
+                    break
                 if size > DATAGRAM_BYTES:
                     self._send_bodies(bodies, out)
                     bodies, size = [], 0
@@ -131,11 +140,17 @@ class StoreClient(Machine):
             self.deadline = min(self.deadline, now + self.wait_s)
 
     def _send_bodies(self, bodies: list[bytes], out: Effects) -> None:
-        """The last of these is the last that was sent."""
-        token = self.opened, self.last, self.level
-        first, oldest = self.sent_upto - len(bodies) + 1, self.pending[0].number
+        """The last of these is the last that was sent.  Without any, the server learns which
+        answers are not awaited any more."""
+        token, oldest = (self.opened, self.last, self.level), self._oldest
+        first = self.sent_upto - len(bodies) + 1 if bodies else oldest
         request = StoreRequest(self.client, *token, oldest, first, tuple(bodies))
         out.send.append(((self.server,), request))
+
+    @property
+    def _oldest(self) -> int:
+        """The first request whose answer is awaited."""
+        return self.pending[0].number if self.pending else self.number + 1
 
     def on_time(self, now: float, out: Effects) -> None:
         """No answer came: ask again, or ask another server."""
@@ -179,7 +194,7 @@ class StoreClient(Machine):
                 self.wait_s, self.deadline = self.recipe.retry_s, NEVER
                 is_first = False
             self._take(self.pending.popleft(), answer, reply.level, out)
-            self._refuse_without_session(out)
+            self._skip(out)
         self._send(now, out)
 
     def _take(self, sent: SentRequest, answer: StoreAnswer, level: int, out: Effects) -> None:
@@ -198,11 +213,19 @@ class StoreClient(Machine):
         elif status == DONE:
             self.opened = answer.index
 
-    def _refuse_without_session(self, out: Effects) -> None:
-        """Updates behind an opening that failed were not sent; refuse them in their turn."""
-        while self.pending and self._lacks_opening(self.pending[0]):
-            sent = self.pending.popleft()
-            self._answer(sent, REFUSED, StoreAnswer(sent.number, REFUSED, b"", 0), out)
+    def _skip(self, out: Effects) -> None:
+        """Pass over what was withdrawn.  Updates behind an opening that failed were not sent;
+        refuse them in their turn."""
+        while self.pending:
+            first = self.pending[0]
+            if first.is_withdrawn:
+                self.pending.popleft()
+                self._make_room(out)
+            elif self._lacks_opening(first):
+                self.pending.popleft()
+                self._answer(first, REFUSED, StoreAnswer(first.number, REFUSED, b"", 0), out)
+            else:
+                return
 
     def _lacks_opening(self, sent: SentRequest) -> bool:
         """Whether the update cannot be sent, because its session was not opened."""
@@ -219,17 +242,42 @@ class StoreClient(Machine):
                 event.digest = digest_of(answer.body)
             event.client, event.request = self.client, sent.number
             out.events.append(event)
+        self._make_room(out)
+
+    def _make_room(self, out: Effects) -> None:
         if self.is_refused:
             self.is_refused = False
             out.outputs.append(ROOM)
 
     def on_command(self, command: Command, now: float, out: Effects) -> None:
-        """Go; answers that have not come will not be waited for."""
-        if not isinstance(command, LeaveGroup):
+        """Withdraw a request; or go, and wait for no answer any more."""
+        if isinstance(command, Withdraw):
+            self._withdraw(command.request, now, out)
+        elif isinstance(command, LeaveGroup):
+            self.pending.clear()
+            self.deadline = NEVER
+            out.outputs.append(Ended(LEFT))
+        else:
             raise LocalProtocolError(f"{type(command).__name__}: not for a client")
-        self.pending.clear()
-        self.deadline = NEVER
-        out.outputs.append(Ended(LEFT))
+
+    def _withdraw(self, request: int, now: float, out: Effects) -> None:
+        """An update that was sent stays: a server may have it, and must not take it after later
+        ones."""
+        for sent in self.pending:
+            if sent.asked == request and sent.body and not sent.is_withdrawn:
+                break
+        else:
+            return
+        if sent.is_update and sent.sends:
+            return
+        sent.is_withdrawn = True
+        out.outputs.append(Withdrawn(request))
+        self._skip(out)
+        if not self.pending:
+            self.deadline = NEVER
+        if sent.sends:
+            self._send_bodies([], out)
+        self._send(now, out)
 
     def status(self, now: float) -> Status:
         """How it is doing."""

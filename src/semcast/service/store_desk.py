@@ -87,8 +87,8 @@ class StoreDesk:
                 text = f"the request has {len(pending.body)} bytes, which is too much"
                 answer = StoreAnswer(pending.number, FAILED, encode_value(text), line.last)
                 self.lines.answer(line, pending, answer)
-            elif not pending.is_update:
-                self.asking[line.client] = None
+        if line.query is not None:  # It is new, or the client has withdrawn what was before it.
+            self.asking[line.client] = None
         self._issue(line, out)
 
     def _issue(self, line: ClientLine, out: Effects) -> None:

@@ -55,8 +55,21 @@ class SupplyState(msgspec.Struct, frozen=True, tag=True):
     state: bytes
 
 
+class Withdraw(msgspec.Struct, frozen=True, tag=True):
+    """Nobody waits any longer for the answer to this request of a client, counted from 1."""
+
+    request: int
+
+
 Command: TypeAlias = (
-    FoundGroup | JoinGroup | LeaveGroup | ForgetMember | GoOffline | GoOnline | SupplyState
+    FoundGroup
+    | JoinGroup
+    | LeaveGroup
+    | ForgetMember
+    | GoOffline
+    | GoOnline
+    | SupplyState
+    | Withdraw
 )
 
 

@@ -73,6 +73,12 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+class Withdrawn(msgspec.Struct, frozen=True, gc=False):
+    """A request of a client, counted from 1, was dropped: it has no answer and changes nothing."""
+
+    request: int
+
+
 class Room(msgspec.Struct, frozen=True, gc=False):
     """A sender that was refused may try again."""
 
@@ -86,7 +92,16 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
 
 Output: TypeAlias = (
-    Delivery | PassedOver | Installed | Confirmed | PhaseChanged | Rival | Answered | Room | Ended
+    Delivery
+    | PassedOver
+    | Installed
+    | Confirmed
+    | PhaseChanged
+    | Rival
+    | Answered
+    | Withdrawn
+    | Room
+    | Ended
 )
 
 ROOM: Final = Room()

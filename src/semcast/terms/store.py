@@ -15,6 +15,7 @@ from semcast.terms.views import Stamped
 
 REFUSED: Final = "refused"  # of an update: no primary view, and it was never multicast
 UNKNOWN: Final = "unknown"  # of an update: multicast in a view that was lost; it may come back
+WITHDRAWN: Final = "withdrawn"  # nobody waits for it, and it was not sent or changes nothing
 
 REQUESTS_MAX: Final = 1 << 10  # of one client on their way at once
 DATAGRAM_BYTES: Final = 60_000  # of requests or answers, unless a single one is larger

@@ -1,8 +1,8 @@
 """Draws the case of a seed: one to five servers, and one to six clients that move among them.
 
 Servers get the faults of members of a partitionable group.  All servers are founders; they crash
-and return, mostly with their disks.  Clients crash, too, and return with a new session.  In some
-cases sessions are few, so that servers forget some.
+and return, mostly with their disks.  Clients crash, too, and return with a new session; some
+withdraw requests.  In some cases sessions are few, so that servers forget some.
 """
 
 from collections.abc import Iterator
@@ -46,9 +46,11 @@ KINDS = (
 
 
 class MoreOfStore(msgspec.Struct, frozen=True, kw_only=True):
-    """The first `servers` processes are servers, the others clients."""
+    """The first `servers` processes are servers, the others clients, which withdraw a share
+    `abandons` of their requests."""
 
     servers: int
+    abandons: float = 0.0
 
 
 StoreCase = Case[StoreRecipe, MoreOfStore]
@@ -83,7 +85,9 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         has_last_words=True,
     )
     faults = (*draw_faults(case, rng), *draw_silences(size, phase_s, rng))
-    return draw_surroundings(case, faults, rng)
+    drawn = draw_surroundings(case, faults, rng)
+    more = MoreOfStore(servers=servers, abandons=rng.choice((0.0, 0.0, 0.05, 0.3)))
+    return msgspec.structs.replace(drawn, more=more)
 
 
 def draw_sync(rng: Random) -> Latency:

@@ -3,11 +3,17 @@
 So a judge can compute every request, and execute all of them again.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
 from semcast.service.commands import encode_request, is_update
 from semcast.service.store_client import OPENING_BODY, StoreClient
+from semcast.service.store_recipe import StoreRecipe
+from semcast.terms.effects import Effects
+from semcast.terms.ids import Incarnation
+from semcast.terms.machine import Withdraw
+from semcast.terms.messages import Update
 
 KEYS: Final = 5
 
@@ -27,7 +33,22 @@ def command_of(client: int, number: int) -> tuple[Any, ...]:
 
 
 class ScriptedClient(StoreClient):
-    """Asks what its script says, whatever it is given."""
+    """Asks what its script says, whatever it is given; now and then it withdraws a request."""
+
+    def __init__(
+        self, recipe: StoreRecipe, life: Incarnation, rng: Random, now: float, abandons: float
+    ) -> None:
+        """`abandons` is how often it withdraws one, of all times that it asks."""
+        super().__init__(recipe, life, rng, now)
+        self._abandons = abandons
+        self._rng = rng
+
+    def submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
+        """Ask, and perhaps withdraw one of the requests that are not answered."""
+        accepted = super().submit(updates, now, out)
+        if self._abandons and self.pending and self._rng.random() < self._abandons:
+            self.on_command(Withdraw(self._rng.choice(self.pending).asked), now, out)
+        return accepted
 
     def _add(self, body: bytes) -> None:
         body = self._next()

@@ -25,7 +25,7 @@ def machine(case: AnyCase, life: Incarnation, rng: Random, now: float, records: 
     if life.pid < case.more.servers:
         stored = StoredState(case.recipe.sessions_max, records)
         return StoreServer(case.recipe, life, rng, now, stored)
-    return ScriptedClient(case.recipe, life, rng, now)
+    return ScriptedClient(case.recipe, life, rng, now, case.more.abandons)
 
 
 def kinds(datagram: Any) -> Iterable[str]:

@@ -28,9 +28,10 @@ from semcast.runtime.transport.addresses import Address
 from semcast.runtime.transport.endpoints import find_peers
 from semcast.terms.errors import ConfigError, LocalProtocolError, SemcastError
 from semcast.terms.ids import Incarnation
-from semcast.terms.machine import Machine
+from semcast.terms.machine import Machine, Withdraw
 from semcast.terms.messages import Update
-from semcast.terms.outputs import Answered, Output
+from semcast.terms.outputs import Answered, Output, Withdrawn
+from semcast.terms.store import WITHDRAWN
 from semcast.wire.frames import DATAGRAM
 from semcast.wire.sealing import OpenedFrame
 
@@ -47,6 +48,7 @@ CLIENT_OPTIONS: Final = (
     "socket_buffer",
     "config",
 )
+NOT_MADE: Final = Answered(WITHDRAWN, b"")
 
 Answer: TypeAlias = "asyncio.Future[Answered]"
 
@@ -55,14 +57,15 @@ class ClientPort:
     """The application's side.  The machine answers requests in the order in which it took them.
 
     Each request has a future answer and the time when whoever asked gives up; one timer is for all.
-    Invariant: `waiting` has the requests that the machine took and did not answer.
+    Invariant: `waiting` has the requests that the machine took and did not answer, by their count.
     """
 
     awaits_view = False
     readiness = 0
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[Answer, float]] = deque()
+        self.waiting: dict[int, tuple[Answer, float]] = {}
+        self._accepted = 0
         self._offered: deque[tuple[bytes, Answer, float]] = deque()  # not taken yet
         self._driver: Driver | None = None
         self._loop = asyncio.get_running_loop()
@@ -106,16 +109,21 @@ class ClientPort:
         """What was not accepted is offered again when an answer has made room."""
         for _ in range(accepted):
             _, answer, give_up_at = self._offered.popleft()
-            self.waiting.append((answer, give_up_at))
+            self._accepted += 1
+            self.waiting[self._accepted] = answer, give_up_at
 
     def put(self, outputs: Sequence[Output]) -> int:
         """The machine has answers, or takes more requests."""
         waiting = self.waiting
         for output in outputs:
             if type(output) is Answered and waiting:
-                answer, _ = waiting.popleft()
+                answer, _ = waiting.pop(next(iter(waiting)))
                 if not answer.done():  # else whoever asked was cancelled
                     answer.set_result(output)
+            elif type(output) is Withdrawn:
+                answer, _ = waiting.pop(output.request)
+                if not answer.done():
+                    answer.set_result(NOT_MADE)
         if self._offered:
             self._schedule()
         return 0
@@ -123,17 +131,37 @@ class ClientPort:
     def _give_up(self) -> None:
         """Whoever has waited too long is told so; the timer is set for who is next."""
         now, next_at = monotonic(), inf
-        requests = (*self.waiting, *((answer, at) for _, answer, at in self._offered))
-        for answer, give_up_at in requests:
-            if answer.done():
-                continue
-            if give_up_at <= now:
-                answer.set_exception(TimeoutError())
-            else:
+        for _, answer, give_up_at in self._offered:
+            if give_up_at > now:
                 next_at = min(next_at, give_up_at)
+            elif not answer.done():
+                answer.set_result(NOT_MADE)
+        for number, (answer, give_up_at) in list(self.waiting.items()):
+            if give_up_at > now:
+                next_at = min(next_at, give_up_at)
+            elif not answer.done():
+                self._withdraw(number)
+                if not answer.done():
+                    answer.set_exception(TimeoutError())
+        self._drop_offered()
         self._timer = None
         if next_at < inf:
             self._set_timer(next_at)
+
+    def withdraw_abandoned(self) -> None:
+        """Whoever asked was cancelled: the machine need not wait for what it can drop."""
+        for number, (answer, _) in list(self.waiting.items()):
+            if answer.cancelled():
+                self._withdraw(number)
+        self._drop_offered()
+
+    def _drop_offered(self) -> None:
+        """The machine is not offered what nobody waits for."""
+        self._offered = deque(each for each in self._offered if not each[1].done())
+
+    def _withdraw(self, number: int) -> None:
+        if self._driver is not None and self._driver.ended is None:
+            self._driver.command(Withdraw(number))
 
     def _set_timer(self, when: float) -> None:
         self._timer = self._loop.call_later(max(0.0, when - monotonic()), self._give_up)
@@ -146,7 +174,8 @@ class ClientPort:
         """No answer will come any more."""
         if self._timer is not None:
             self._timer.cancel()
-        answers = *(answer for answer, _ in self.waiting), *(each[1] for each in self._offered)
+        waiting = (answer for answer, _ in self.waiting.values())
+        answers = *waiting, *(each[1] for each in self._offered)
         for answer in answers:
             if not answer.done():
                 answer.set_exception(reason or LocalProtocolError("the client is closed"))

@@ -23,7 +23,7 @@ from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
 from semcast.terms.outputs import Answered
 from semcast.terms.service import DONE, FAILED
-from semcast.terms.store import REFUSED, UNKNOWN
+from semcast.terms.store import REFUSED, UNKNOWN, WITHDRAWN
 
 STORE_GROUP: Final = "store"  # the name of the servers' group, unless another is given
 REFUSED_WAIT_S: Final = 0.05  # before an update is tried at another server
@@ -86,7 +86,12 @@ class Store(ServiceConnection):
                     raise TimeoutError
         except TimeoutError:
             raise self._failure(answered) from None
+        except asyncio.CancelledError:
+            self._port.withdraw_abandoned()
+            raise
         assert answered is not None
+        if answered.status == WITHDRAWN:
+            raise self._failure(None)
         if answered.status == DONE:
             return decode_value(answered.body)
         raise self._error(answered)
