@@ -1,6 +1,7 @@
 """Live servers of the replicated store and their clients, in one event loop."""
 
 import asyncio
+import contextlib
 import secrets
 import socket
 import threading
@@ -182,6 +183,28 @@ async def test_a_server_alone_reads_and_does_not_update(store):
             await client.set("x", "2")
         assert await client.get("x") == b"1"
     await close(a, b, c)
+
+
+async def test_an_update_that_is_said_not_to_be_made_is_not_made_later(store):
+    servers = await store.start("abc")
+    for server in servers[1:]:
+        kill(server)
+    await until(servers[0], "minority")
+    async with store.client(give_up=2) as client:
+        asking = asyncio.create_task(client.incr("n", 100))
+        while client._driver.machine.asked < 3:  # It was refused, and tried again.
+            await asyncio.sleep(0.01)
+        kill(servers[0])
+        with pytest.raises(semcast.NoQuorum, match="the update was not made"):
+            await asking
+        await close(*servers)
+        servers = await store.start("abc")
+        found = b"none yet"
+        while found == b"none yet":  # Requests of one client are answered in their order.
+            with contextlib.suppress(semcast.RequestUnknown):
+                found = await client.get("n")
+        assert found is None
+    await close(*servers)
 
 
 async def test_a_command_that_cannot_be_carried_out_changes_nothing(store):

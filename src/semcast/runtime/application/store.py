@@ -7,7 +7,7 @@ from random import SystemRandom
 from time import monotonic
 from typing import Any, Final
 
-from semcast.runtime.application.service_connection import GIVE_UP, ServiceConnection
+from semcast.runtime.application.service_connection import GIVE_UP, NOT_MADE, ServiceConnection
 from semcast.service.commands import encode_request
 from semcast.service.replica_state import decode_value
 from semcast.service.store_client import StoreClient
@@ -78,37 +78,34 @@ class Store(ServiceConnection):
         """
         body = encode_request(words)
         give_up_at = monotonic() + self._give_up_s if gives_up else inf
-        answered: Answered | None = None
+        is_refused = False
         try:
             while (answered := await self._ask(body, give_up_at)).status == REFUSED:
+                is_refused = True
                 await asyncio.sleep(min(REFUSED_WAIT_S, give_up_at - monotonic()))
                 if monotonic() >= give_up_at:
-                    raise TimeoutError
-        except TimeoutError:
-            raise self._failure(answered) from None
+                    answered = NOT_MADE
+                    break
+        except TimeoutError:  # A server may have it.
+            raise RequestUnknown(self._silence()) from None
         except asyncio.CancelledError:
             self._port.withdraw_abandoned()
             raise
-        assert answered is not None
-        if answered.status == WITHDRAWN:
-            raise self._failure(None)
         if answered.status == DONE:
             return decode_value(answered.body)
-        raise self._error(answered)
+        raise self._error(answered, is_refused)
 
-    def _failure(self, refused: Answered | None) -> SemcastError:
-        """What it means that time is up: the last answer was a refusal, or there was none."""
-        if refused is None:
-            return RequestUnknown(self._silence())
-        group, waited_s = self.options.group, self._give_up_s
-        return NoQuorum(
-            f"the servers of {group} that could be reached within {waited_s:g} s are no majority; "
-            "the update was not made"
-        )
-
-    def _error(self, answered: Answered) -> SemcastError:
-        """Why a request was not carried out, or may not have been."""
+    def _error(self, answered: Answered, is_refused: bool) -> SemcastError:
+        """Why a request was not carried out, or may not have been.  `is_refused`: servers refused
+        it before, and did not get it since."""
         group = self.options.group
+        if answered.status == WITHDRAWN and is_refused:
+            return NoQuorum(
+                f"the servers of {group} that could be reached within {self._give_up_s:g} s are no "
+                "majority; the update was not made"
+            )
+        if answered.status == WITHDRAWN:
+            return RequestUnknown(self._silence())
         if answered.status == FAILED:
             return RequestFailed(decode_value(answered.body))
         if answered.status == UNKNOWN:
