@@ -377,6 +377,24 @@ def test_what_is_withdrawn_makes_room():
     assert out.outputs == [Withdrawn(1), ROOM]
 
 
+def test_clients_that_left_while_they_waited_give_way_to_others():
+    w = StoreWorld(clients=4, sessions_max=2, retry_max_s=0.1)
+    for pid in (3, 4):
+        w.nodes[pid].server = 0
+        w.ask(pid, "watch", b"a", None)
+        del w.nodes[pid]
+    w.nodes[5].server = w.nodes[6].server = 0
+    w.lost = lambda source, to, datagram: source > 3 and to in (1, 2)  # All ask server 0.
+    w.ask(5, "get", b"a")
+    w.run(0.2)
+    assert w.answers[5] == []  # The others may still ask again.
+    w.run(1.0)
+    assert w.answers[5] == [(DONE, None)]
+    w.ask(6, "get", b"a")
+    w.run(0.5)
+    assert w.answers[6] == [(DONE, None)]
+
+
 def test_a_server_says_how_it_is_doing():
     w = StoreWorld()
     w.ask(3, "set", b"a", b"1")

@@ -42,14 +42,15 @@ class ClientLine:
     still ask for again."""
 
     __slots__ = (
-        *("answers", "client", "expected", "last", "level", "oldest", "opened", "pending"),
-        "source",
+        *("answers", "client", "expected", "heard_at", "last", "level", "oldest", "opened"),
+        *("pending", "source"),
     )
 
     def __init__(self, client: int, expected: int) -> None:
         self.client = client
         self.expected = self.oldest = expected
         self.source: Pid = 0
+        self.heard_at = 0.0
         self.opened = self.last = 0
         self.level: ViewId = 0
         self.pending: deque[PendingRequest] = deque()
@@ -105,10 +106,15 @@ class ClientLine:
 
 
 class ClientLines:
-    """Lives as long as the server.  Bounded: a client that waits for nothing gives way."""
+    """Lives as long as the server.  Bounded: a client that waits for nothing gives way, and so does
+    one that was not heard for `silent_s`: it has left, or asks elsewhere.
 
-    def __init__(self, lines_max: int) -> None:
+    Invariant: `lines` is ordered by when each client was heard last, the longest ago first.
+    """
+
+    def __init__(self, lines_max: int, silent_s: float) -> None:
         self.lines_max = lines_max
+        self.silent_s = silent_s
         self.lines: dict[int, ClientLine] = {}
         self.replies: dict[int, list[StoreAnswer]] = {}  # by client, to be sent
 
@@ -123,16 +129,17 @@ class ClientLines:
         return self.lines.get(client)
 
     def on_request(
-        self, source: Pid, request: StoreRequest
+        self, source: Pid, request: StoreRequest, now: float
     ) -> tuple[ClientLine, list[PendingRequest]] | None:
         """Requests came; returns the line and those that are new.  What was answered is answered
         again."""
-        line = self.lines.get(request.client)
+        line = self.lines.pop(request.client, None)
         if line is None:
-            if request.first != request.oldest or not self._make_room():
+            if request.first != request.oldest or not self._make_room(now):
                 return None  # The client asks again, from the oldest on.
-            line = self.lines[request.client] = ClientLine(request.client, request.oldest)
-        line.source = source
+            line = ClientLine(request.client, request.oldest)
+        self.lines[request.client] = line
+        line.source, line.heard_at = source, now
         line.take_token(request)
         new: list[PendingRequest] = []
         for number, body in enumerate(request.bodies, request.first):
@@ -155,13 +162,17 @@ class ClientLines:
         """Whether it was a query, and the client has seen more elsewhere since."""
         return line.answers[number].index < request.last and not (not body or is_update(body))
 
-    def _make_room(self) -> bool:
+    def _make_room(self, now: float) -> bool:
+        """A client that waits asks again and again; what it asks after it was put out runs once, by
+        its session."""
         if len(self.lines) < self.lines_max:
             return True
-        idle = next((line for line in self if not line.pending), None)
-        if idle is not None:
-            del self.lines[idle.client]
-        return idle is not None
+        silent_since = now - self.silent_s
+        for line in self:
+            if not line.pending or line.heard_at <= silent_since:
+                del self.lines[line.client]
+                return True
+        return False
 
     def answer(self, line: ClientLine, pending: PendingRequest, answer: StoreAnswer) -> None:
         """A request is answered; the reply leaves with `take_replies`."""

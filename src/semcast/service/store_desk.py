@@ -30,6 +30,7 @@ from semcast.terms.store import REFUSED, UNKNOWN, StoreAnswer, StoreRequest
 
 MARGIN_BYTES: Final = 512  # of a message, for what stands beside the requests
 ENTRY_BYTES: Final = 48  # of a request, beside its command
+SILENT_RETRIES: Final = 5  # after which a client that waits has gone
 BATCHES_MAX: Final = 64  # that one input executes
 
 
@@ -43,7 +44,7 @@ class StoreDesk:
         self.life = life
         self.replica = replica
         self.channels = channels
-        self.lines = ClientLines(recipe.sessions_max)
+        self.lines = ClientLines(recipe.sessions_max, SILENT_RETRIES * recipe.retry_max_s)
         self.request_bytes = recipe.group.recipe_of(1).message_bytes - MARGIN_BYTES
         self.outgoing: deque[tuple[ClientLine, PendingRequest]] = deque()  # updates to multicast
         self.asking: dict[int, None] = {}  # clients that may have a query to be answered next
@@ -70,9 +71,9 @@ class StoreDesk:
         self.query_counter = 0
         self.has_resumed = False
 
-    def on_request(self, source: Pid, request: StoreRequest, out: Effects) -> None:
+    def on_request(self, source: Pid, request: StoreRequest, now: float, out: Effects) -> None:
         """A client asks."""
-        found = self.lines.on_request(source, request)
+        found = self.lines.on_request(source, request, now)
         if found is None:
             return
         line, new = found

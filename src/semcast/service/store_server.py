@@ -104,7 +104,7 @@ class StoreServer(GroupService):
                     stamped.append(datagram)
                     continue
                 try:
-                    self._on_datagram(source, datagram, out)
+                    self._on_datagram(source, datagram, now, out)
                 except Exception as error:
                     out.refused.append(error)
             if stamped:
@@ -114,11 +114,11 @@ class StoreServer(GroupService):
             self.group.on_datagrams(source, stamped, now, out)
         self._settle(mark, now, out)
 
-    def _on_datagram(self, source: Pid, datagram: Any, out: Effects) -> None:
+    def _on_datagram(self, source: Pid, datagram: Any, now: float, out: Effects) -> None:
         """What is not said in the group."""
         kind = type(datagram)
         if kind is StoreRequest:
-            self.desk.on_request(source, datagram, out)
+            self.desk.on_request(source, datagram, now, out)
         elif kind is StoreProgress:
             if self.replica.on_progress(source, datagram) and datagram.asks:
                 self.owes_progress.add(source)
