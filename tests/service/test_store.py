@@ -90,6 +90,29 @@ def test_a_refusal_says_nothing_of_a_server_that_was_asked_before():
     assert w.items(1) == {b"n": b"2"}
 
 
+def test_updates_are_refused_while_the_other_servers_are_gone():
+    w = StoreWorld(pipeline=8)
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.nodes[3].server = 0
+    w.crash(1)
+    w.crash(2)
+    w.run(1.0)
+    for number in range(5):  # The client asks the others in vain whether they are there.
+        w.ask(3, "set", b"a", b"%d" % number)
+        w.run(1.0)
+    assert w.answers[3][1:] == [(REFUSED, None)] * 5
+    requests = [Update(encode_request(("incr", b"n", number))) for number in range(4)]
+    w.enter(3, "submit", requests)
+    w.run(1.0)
+    assert w.answers[3][6:] == [(REFUSED, None)] * 4
+    w.start(1)
+    w.run(1.0)
+    w.ask(3, "incr", b"n", 1)
+    w.run(1.0)
+    assert w.answers[3][10:] == [(DONE, 1)]
+
+
 def test_an_update_in_a_minority_is_refused_and_queries_go_on():
     w = StoreWorld()
     w.ask(3, "set", b"a", b"1")

@@ -141,6 +141,8 @@ class ClientLines:
         self.lines[request.client] = line
         line.source, line.heard_at = source, now
         line.take_token(request)
+        if not request.bodies:  # Say that this server is there.
+            self.replies.setdefault(line.client, [])
         new: list[PendingRequest] = []
         for number, body in enumerate(request.bodies, request.first):
             if number == line.expected:

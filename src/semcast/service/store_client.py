@@ -2,6 +2,8 @@
 the next.
 
 It talks to one server, and goes to another when no answer comes or when the server cannot update.
+A new update goes only to a server that has answered since the client came to it: else nobody could
+say whether a server that is gone has it.
 It takes its token along: how far it has seen, and which of its requests were answered.  So it never
 reads an older state than before, and an update that it sends again runs once.  Answers are taken in
 the order of the requests.  Before its first update it opens a session by an empty request.  A
@@ -71,6 +73,8 @@ class StoreClient(Machine):
         self.early: dict[int, StoreAnswer] = {}  # answers of this server, before their turn
         self.sent_upto = 0  # the last number that this server was sent
         self.tries = 0
+        self.is_met = False  # this server has answered since the client came to it
+        self.is_leaving = False  # this server cannot update
         self.wait_s = recipe.retry_s
         self.is_refused = False
         self.deadline = NEVER
@@ -119,7 +123,7 @@ class StoreClient(Machine):
         size = 0
         has_query = False
         for sent in self.pending:
-            if sent.is_update and (has_query or self._lacks_opening(sent)):
+            if sent.is_update and (has_query or self._is_held(sent)):
                 break
             has_query |= not sent.is_update
             if sent.number > self.sent_upto:
@@ -134,18 +138,30 @@ class StoreClient(Machine):
                 self.sent_upto = sent.number
             if not sent.body:
                 break
-        if bodies:
+        is_first = not self.is_met and self.deadline == NEVER and not self._has_outstanding
+        if bodies or (is_first and self.pending):
             self._send_bodies(bodies, out)
         if self.pending:
             self.deadline = min(self.deadline, now + self.wait_s)
 
     def _send_bodies(self, bodies: list[bytes], out: Effects) -> None:
         """The last of these is the last that was sent.  Without any, the server learns which
-        answers are not awaited any more."""
+        answers are not awaited any more, and says that it is there."""
         token, oldest = (self.opened, self.last, self.level), self._oldest
         first = self.sent_upto - len(bodies) + 1 if bodies else oldest
         request = StoreRequest(self.client, *token, oldest, first, tuple(bodies))
         out.send.append(((self.server,), request))
+
+    def _is_held(self, sent: SentRequest) -> bool:
+        """Whether the update cannot be sent now."""
+        if sent.sends or not sent.body:
+            return False
+        return not self.opened or not self.is_met or self.is_leaving
+
+    @property
+    def _has_outstanding(self) -> bool:
+        """Whether this server was sent something that it has not answered."""
+        return bool(self.pending) and self.pending[0].number <= self.sent_upto
 
     @property
     def _oldest(self) -> int:
@@ -171,6 +187,7 @@ class StoreClient(Machine):
         rounds = min(self.moves // len(self.route), ROUNDS_MAX)
         self.wait_s = min(self.recipe.retry_s * 2**rounds, self.recipe.retry_max_s)
         self.tries = self.sent_upto = 0
+        self.is_met = self.is_leaving = False
         self.early.clear()
 
     def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
@@ -182,6 +199,8 @@ class StoreClient(Machine):
     def _on_reply(self, source: Pid, reply: StoreReply, now: float, out: Effects) -> None:
         if source != self.server:
             return  # It was asked before this client went elsewhere.
+        if not self.is_met:
+            self.is_met, self.tries, self.deadline = True, 0, NEVER
         for answer in reply.answers:
             self.early[answer.number] = answer
         is_first = True
@@ -195,6 +214,8 @@ class StoreClient(Machine):
                 is_first = False
             self._take(self.pending.popleft(), answer, reply.level, out)
             self._skip(out)
+        if self.is_leaving and not self._has_outstanding:
+            self._move()
         self._send(now, out)
 
     def _take(self, sent: SentRequest, answer: StoreAnswer, level: int, out: Effects) -> None:
@@ -203,7 +224,7 @@ class StoreClient(Machine):
         if status == REFUSED and sent.sends > 1:
             status = UNKNOWN  # A server that did not answer may have multicast it.
         if status in (REFUSED, UNKNOWN):
-            self._move()
+            self.is_leaving = True
         elif status == FORGOTTEN:
             self.opened = 0
         else:
