@@ -391,6 +391,18 @@ def test_an_update_is_withdrawn_if_no_server_was_sent_it():
     assert w.answers[3][4:] == [(DONE, 6)]
 
 
+def test_an_answer_that_comes_twice_is_kept_by_nobody():
+    w = StoreWorld()
+    w.nodes[3].server = 0
+    w.ask(3, "get", b"a")
+    replies = [each for _, _, each in w.sent if isinstance(each, StoreReply)]
+    assert w.answers[3] == [(DONE, None)]
+    w.enter(3, "on_datagrams", 0, replies)
+    w.ask(3, "watch", b"a", None)
+    w.enter(3, "on_datagrams", 0, replies)
+    assert not w.nodes[3].early
+
+
 def test_what_is_withdrawn_makes_room():
     w = StoreWorld(pipeline=1)
     w.ask(3, "watch", b"a", None)

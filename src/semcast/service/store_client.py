@@ -201,8 +201,10 @@ class StoreClient(Machine):
             return  # It was asked before this client went elsewhere.
         if not self.is_met:
             self.is_met, self.tries, self.deadline = True, 0, NEVER
+        oldest = self._oldest
         for answer in reply.answers:
-            self.early[answer.number] = answer
+            if answer.number >= oldest:  # else it has come before
+                self.early[answer.number] = answer
         is_first = True
         while self.pending and self.pending[0].number in self.early:
             answer = self.early.pop(self.pending[0].number)
