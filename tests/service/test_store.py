@@ -3,6 +3,7 @@
 import pytest
 from tests.service.store_world import StoreWorld
 
+from semcast.service.client_lines import ClientLines
 from semcast.service.commands import encode_request
 from semcast.service.store_disk import StoredState
 from semcast.service.store_recipe import StoreRecipe
@@ -13,7 +14,15 @@ from semcast.terms.messages import Update
 from semcast.terms.outputs import ROOM, Withdrawn
 from semcast.terms.records import Records
 from semcast.terms.service import DONE, FAILED, FORGOTTEN, MINORITY_ROLE, PRIMARY
-from semcast.terms.store import REFUSED, UNKNOWN, WITHDRAWN, StoreProgress, StoreReply
+from semcast.terms.store import (
+    REFUSED,
+    REQUESTS_MAX,
+    UNKNOWN,
+    WITHDRAWN,
+    StoreProgress,
+    StoreReply,
+    StoreRequest,
+)
 
 PAPER = {"reads": "rotate", "confirm": "all"}
 
@@ -401,6 +410,15 @@ def test_an_answer_that_comes_twice_is_kept_by_nobody():
     w.ask(3, "watch", b"a", None)
     w.enter(3, "on_datagrams", 0, replies)
     assert not w.nodes[3].early
+
+
+def test_a_server_keeps_a_bounded_number_of_requests_of_one_client():
+    lines, body = ClientLines(10, 1.0), encode_request(("watch", b"a", None))
+    for number in range(1, 5 * REQUESTS_MAX):
+        lines.on_request(9, StoreRequest(1, 0, 0, 0, 1, number, (body,)), 0.0)
+    assert len(lines.get(1).pending) == REQUESTS_MAX
+    lines.on_request(9, StoreRequest(1, 0, 0, 0, 3, REQUESTS_MAX + 1, (body,) * 9), 0.0)
+    assert lines.get(1).pending[-1].number == REQUESTS_MAX + 2
 
 
 def test_what_is_withdrawn_makes_room():

@@ -144,8 +144,9 @@ class ClientLines:
         if not request.bodies:  # Say that this server is there.
             self.replies.setdefault(line.client, [])
         new: list[PendingRequest] = []
+        end = line.oldest + REQUESTS_MAX  # What a client has beyond, it sends again.
         for number, body in enumerate(request.bodies, request.first):
-            if number == line.expected:
+            if number == line.expected and number < end:
                 line.expected += 1
                 pending = PendingRequest(number, body, not body or is_update(body))
                 line.pending.append(pending)
