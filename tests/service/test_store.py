@@ -54,7 +54,7 @@ def test_bad_commands_are_answered_as_errors_and_change_nothing():
     texts = [text for status, text in w.answers[3] if status == FAILED]
     assert len(texts) == 6
     assert texts[0] == "incr: the value is not an integer"
-    assert texts[-1] == "the request has 70013 bytes, which is too much"
+    assert texts[-1] == "the request has 70013 bytes, and 64440 are the maximum"
     assert w.items(1) == {b"a": b"x"}
 
 

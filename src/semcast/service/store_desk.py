@@ -85,7 +85,8 @@ class StoreDesk:
                 about = {"note": note, "version": line.last}
                 self._record(REQUEST, line.client, pending.number, out, **about)
             if len(pending.body) + ENTRY_BYTES > self.request_bytes:
-                text = f"the request has {len(pending.body)} bytes, which is too much"
+                bytes_max = self.request_bytes - ENTRY_BYTES
+                text = f"the request has {len(pending.body)} bytes, and {bytes_max} are the maximum"
                 answer = StoreAnswer(pending.number, FAILED, encode_value(text), line.last)
                 self.lines.answer(line, pending, answer)
         if line.query is not None:  # It is new, or the client has withdrawn what was before it.
