@@ -230,9 +230,9 @@ class Live:
         """All that an input could change."""
         member = self.members[0]
         machines = (member, member.stability, member.safety, member.outbox)
-        reception, holdings, recovery = member.reception, member.holdings, member.recovery
-        rest = (reception.notices, reception.gaps, reception.waiting, reception.refused_next)
-        counts = (holdings.delivered, holdings.skipped, holdings.bytes, holdings.held_by_sender)
+        receiver, buffers, recovery = member.receiver, member.buffers, member.recovery
+        rest = (receiver.notices, receiver.gaps, receiver.waiting, receiver.refused_next)
+        counts = (buffers.delivered, buffers.skipped, buffers.bytes, buffers.held_by_sender)
         return repr((machines, rest, counts, recovery.holders, member.excluded, member.deadline))
 
 
@@ -251,19 +251,17 @@ def check_effects(out: Effects, recipe: Recipe) -> None:
 
 def check_bounds(member: Member) -> None:
     """A member's memory is bounded."""
-    recipe, holdings, reception = member.recipe, member.holdings, member.reception
-    assert 0 <= holdings.messages <= recipe.buffer + recipe.members
-    assert sum(holdings.held_by_sender) == holdings.messages >= len(holdings.queue)
-    assert 0 <= holdings.bytes <= recipe.buffer_bytes + 3 * 5000
-    for kept in holdings.store.streams.values():
+    recipe, buffers, receiver = member.recipe, member.buffers, member.receiver
+    assert 0 <= buffers.messages <= recipe.buffer + recipe.members
+    assert sum(buffers.held_by_sender) == buffers.messages >= len(buffers.queue)
+    assert 0 <= buffers.bytes <= recipe.buffer_bytes + 3 * 5000
+    for kept in buffers.store.streams.values():
         assert len(kept.holes) <= len(kept.buffer.held) + 1
         assert len(kept.buffer.unapplied) <= len(kept.buffer.held)
-    assert all(len(notices) <= recipe.buffer for notices in reception.notices.values())
-    for sender, (frontier, known) in enumerate(
-        zip(reception.frontier, reception.known, strict=True)
-    ):
+    assert all(len(notices) <= recipe.buffer for notices in receiver.notices.values())
+    for sender, (frontier, known) in enumerate(zip(receiver.frontier, receiver.known, strict=True)):
         assert frontier <= known
-        assert member.excluded or (frontier < known) == (sender in reception.gaps)
+        assert member.excluded or (frontier < known) == (sender in receiver.gaps)
     for detector in (member.stability, member.safety):
         assert all(voters >> recipe.members == 0 for voters in detector.voters)
     assert len(member.recovery.holders) <= recipe.members
@@ -320,7 +318,7 @@ def _tell(live: Live, rank: int, script: Script) -> None:
 
 def _true(live: Live, script: Script) -> Datagram:
     """Something that a member could say now."""
-    seq = live.members[0].reception.frontier[1] + 1
+    seq = live.members[0].receiver.frontier[1] + 1
     return (
         Data((DataMessage(1, seq, 1), DataMessage(1, seq + 1, 1)), safe=seq - 1),
         Data((DataMessage(1, seq + 2, 1),), (PurgeNotice(1, seq, seq + 1, seq + 2),)),

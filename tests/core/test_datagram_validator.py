@@ -41,7 +41,7 @@ def member(settings=FIFO):
 
 def state(of):
     machines = (of, of.stability, of.safety, of.outbox)
-    return repr((machines, of.reception.notices, of.recovery.holders, of.excluded, of.deadline))
+    return repr((machines, of.receiver.notices, of.recovery.holders, of.excluded, of.deadline))
 
 
 def said(message):

@@ -81,7 +81,7 @@ def test_members_are_as_large_after_many_messages_as_after_few(wire, protocol, r
         sizes.append([census(member) for member in w.members])
         last = upto
     assert sizes[0] == sizes[1]
-    assert [m.holdings.messages for m in w.members] == [0, 0]
+    assert [m.buffers.messages for m in w.members] == [0, 0]
 
 
 def test_lists_are_remembered_up_to_a_bound(wire):
@@ -107,7 +107,7 @@ def test_a_silent_member_and_everything_obsolete_costs_no_memory(wire):
         last = upto
     assert max(sizes[1]) <= 1.2 * max(sizes[0])
     assert max(w.most_held) <= 100 + 3
-    assert len(w.members[0].holdings.store.stream(0).holes) <= 100
+    assert len(w.members[0].buffers.store.stream(0).holes) <= 100
 
 
 def test_a_stopped_application_and_everything_obsolete_costs_no_memory(wire):
@@ -119,17 +119,17 @@ def test_a_stopped_application_and_everything_obsolete_costs_no_memory(wire):
         sizes.append(census(w.members[1]))
         last = upto
     assert sizes[0] == sizes[1]
-    assert len(w.members[1].holdings.queue) == 5
+    assert len(w.members[1].buffers.queue) == 5
 
 
 def test_ten_thousand_items_are_held_as_ten_thousand_messages(wire):
     w = wire(Recipe(members=2, buffer=20_000), ready=[0], recording=False)
     feed(w, 1, 20_001, lambda seq: Update(item=seq % 10_000), batch=500)
-    assert len(w.members[1].holdings.queue) == 10_000
-    assert w.members[1].holdings.messages == 10_000
-    assert w.members[0].holdings.messages == 0
+    assert len(w.members[1].buffers.queue) == 10_000
+    assert w.members[1].buffers.messages == 10_000
+    assert w.members[0].buffers.messages == 0
     w.ready(1, 10_000)
-    assert w.members[1].holdings.messages == 0
+    assert w.members[1].buffers.messages == 0
 
 
 @pytest.mark.parametrize("protocol", ["s-sm", "s-rm"])
@@ -148,7 +148,7 @@ def test_work_per_message_is_the_same_with_many_items_as_with_few(wire):
     for items in (10, 10_000):
         w = wire(Recipe(members=2, buffer=30_000, protocol="s-sm"), ready=[0], recording=False)
         feed(w, 1, items + 1, lambda seq, n=items: Update(item=seq % n), batch=500)
-        assert len(w.members[1].holdings.queue) == items
+        assert len(w.members[1].buffers.queue) == items
         counts.append(
             calls_of(lambda w=w, n=items: feed(w, n + 1, n + 1001, lambda s: Update(item=s % n)))
         )

@@ -71,7 +71,7 @@ def test_any_number_may_leave_drained_and_the_last_one_goes_on(wire):
     for _ in range(5):
         assert w.items(0, *range(10)) == 10
         w.run()
-    assert w.members[0].holdings.messages == 0
+    assert w.members[0].buffers.messages == 0
     assert [event.note for event in w.kinds(LEAVE, 0)] == [DRAINED] * 4
     w.judge()
 
@@ -92,9 +92,9 @@ def test_what_the_forgotten_said_of_each_other_is_forgotten_too(wire):
     w.down = {1, 2}
     w.forget(0, 1)
     w.hand(2, 0, Data((DataMessage(2, 1, after=((1, 7),)),)))
-    assert w.members[0].reception.gaps == {1: None, 2: None}
+    assert w.members[0].receiver.gaps == {1: None, 2: None}
     w.forget(0, 2)
     w.run(until=5.0)
     assert w.members[0].status(0.0).is_drained
-    assert w.members[0].holdings.messages == 0
+    assert w.members[0].buffers.messages == 0
     assert w.deadline == float("inf")

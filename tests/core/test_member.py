@@ -25,19 +25,19 @@ PROTOCOLS = ["s-sm", "s-rm", "sm", "rm"]
 
 def empty(member):
     """What a member holds when everything is delivered and stable: nothing."""
-    holdings, reception = member.holdings, member.reception
+    buffers, receiver = member.buffers, member.receiver
     containers = {
-        "messages": holdings.messages,
-        "bytes": holdings.bytes,
-        "held_of": sum(holdings.held_by_sender),
-        "slots": len(holdings.queue.slots),
-        "slot_of": sum(map(len, holdings.queue.slot_of.values())),
-        "ahead": sum(map(len, reception.reorder.values())),
-        "early": reception.reordered_count,
-        "notices": sum(map(len, reception.notices.values())),
-        "waiting": len(reception.waiting),
-        "gaps": len(reception.gaps),
-        "moved": len(reception.moved),
+        "messages": buffers.messages,
+        "bytes": buffers.bytes,
+        "held_of": sum(buffers.held_by_sender),
+        "slots": len(buffers.queue.slots),
+        "slot_of": sum(map(len, buffers.queue.slot_of.values())),
+        "ahead": sum(map(len, receiver.reorder.values())),
+        "early": receiver.reordered_count,
+        "notices": sum(map(len, receiver.notices.values())),
+        "waiting": len(receiver.waiting),
+        "gaps": len(receiver.gaps),
+        "moved": len(receiver.moved),
         "outbox": member.outbox.last - member.outbox.sent,
         "asked": len(member.recovery.pending),
         "noticed": len(member.recovery.gaps_since),
@@ -45,13 +45,13 @@ def empty(member):
         "open": len(member.stability.unagreed),
     }
     for buffer in [
-        *holdings.queue.by_sender.values(),
-        *(kept.buffer for kept in holdings.store.streams.values()),
+        *buffers.queue.by_sender.values(),
+        *(kept.buffer for kept in buffers.store.streams.values()),
     ]:
         for name in ("held", "unapplied"):
             containers[name] = containers.get(name, 0) + len(getattr(buffer, name))
         containers["index"] = containers.get("index", 0) + len(getattr(buffer.index, "held", ()))
-    containers["holes"] = sum(len(kept.holes) for kept in holdings.store.streams.values())
+    containers["holes"] = sum(len(kept.holes) for kept in buffers.store.streams.values())
     return {name: size for name, size in containers.items() if size}
 
 
@@ -372,7 +372,7 @@ class TestSafety:
         w.items(0, *[1] * 60)
         w.run(until=1.0)
         assert w.members[0].safety.agreed[0] == 60
-        assert list(w.members[0].holdings.store.stream(0).buffer.held) == [60]
+        assert list(w.members[0].buffers.store.stream(0).buffer.held) == [60]
 
     def test_safety_always_does_not_wait_for_congestion(self, wire):
         w = wire(Recipe(members=3, buffer=100, safety_always=True))
@@ -411,8 +411,8 @@ class TestSilentMember:
         w.items(0, *[1] * 30)
         w.items(1, *[2] * 5)
         w.run(until=20.0)
-        assert w.members[0].reception.frontier == [30, 5, 0]
-        assert w.members[1].reception.frontier == [30, 5, 0]
+        assert w.members[0].receiver.frontier == [30, 5, 0]
+        assert w.members[1].receiver.frontier == [30, 5, 0]
 
     def test_everything_obsolete_pins_one_message(self, wire):
         w = wire(Recipe(members=3, buffer=20))
@@ -421,7 +421,7 @@ class TestSilentMember:
             assert w.items(0, 1) == 1
             w.run(until=w.now + 0.1)
         assert w.seqs(1) == list(range(1, 301))
-        assert w.members[0].holdings.messages < 20
+        assert w.members[0].buffers.messages < 20
 
     def test_what_is_not_obsolete_fills_the_bound_and_forget_releases_it(self, wire):
         w = wire(Recipe(members=3, buffer=20), judged=True)
@@ -447,7 +447,7 @@ class TestSilentMember:
         w.forget(0, 2)
         w.run(until=5.0)
         assert w.members[1].stability.agreed[0] == 2
-        assert w.members[1].holdings.messages == 0
+        assert w.members[1].buffers.messages == 0
 
     def test_at_most_f_can_be_forgotten(self, wire):
         w = wire(Recipe(members=5, f=2))

@@ -15,11 +15,11 @@ from semcast.terms.outputs import ROOM, delivered
 
 
 class Books:
-    """The holdings of member 0, and everything they ever gave out."""
+    """The buffers of member 0, and everything they ever gave out."""
 
     def __init__(self, **settings):
         self.recipe = Recipe(**{"members": 3, "buffer": 4} | settings)
-        self.holdings = MemberBuffers(self.recipe, 0)
+        self.buffers = MemberBuffers(self.recipe, 0)
         self.out = Effects(recording=True)
         self.last = [0] * self.recipe.members
 
@@ -27,14 +27,14 @@ class Books:
         message = DataMessage(
             sender, self.last[sender] + 1, item=item, payload=bytes(size), never_purge=keep
         )
-        admitted = self.holdings.admit(run_of([message]), sender, self.out)
-        if sender == self.holdings.rank:
-            self.holdings.purge_stored(sender, self.out)  # as a member does once it was sent
+        admitted = self.buffers.admit(run_of([message]), sender, self.out)
+        if sender == self.buffers.rank:
+            self.buffers.purge_stored(sender, self.out)  # as a member does once it was sent
         self.last[sender] += admitted
         return bool(admitted)
 
     def ready(self, count):
-        self.holdings.on_ready(count, self.out)
+        self.buffers.on_ready(count, self.out)
 
     @property
     def delivered(self):
@@ -46,7 +46,7 @@ class Books:
 
     @property
     def sizes(self):
-        return self.holdings.messages, self.holdings.bytes, self.holdings.held_by_sender
+        return self.buffers.messages, self.buffers.bytes, self.buffers.held_by_sender
 
 
 def test_a_ready_application_takes_a_message_at_once():
@@ -72,7 +72,7 @@ def test_what_waits_is_purged_for_delivery_without_being_safe():
     for _ in range(3):
         books.admit(1, item=1)
     assert books.purged == [(1, 1, 2, DELIVERY), (1, 2, 3, DELIVERY)]
-    assert books.holdings.messages == 3  # still kept for the others
+    assert books.buffers.messages == 3  # still kept for the others
     books.ready(9)
     assert books.delivered == [(1, 3)]
 
@@ -83,14 +83,14 @@ def test_a_message_in_queue_and_store_counts_once():
     assert books.sizes == (1, 10, [0, 1, 0])
     books.ready(1)
     assert books.sizes == (1, 10, [0, 1, 0])
-    books.holdings.on_stable(1, 1, books.out)
+    books.buffers.on_stable(1, 1, books.out)
     assert books.sizes == (0, 0, [0, 0, 0])
 
 
 def test_stable_but_undelivered_still_counts():
     books = Books()
     books.admit(1, size=10)
-    books.holdings.on_stable(1, 1, books.out)
+    books.buffers.on_stable(1, 1, books.out)
     assert books.sizes == (1, 10, [0, 1, 0])
     books.ready(1)
     assert books.sizes == (0, 0, [0, 0, 0])
@@ -108,7 +108,7 @@ def test_s_sm_keeps_nothing_of_others():
 def test_at_the_bound_what_may_not_be_purged_pushes_back(protocol):
     books = Books(protocol=protocol)
     assert [books.admit(0, item=i) for i in range(5)] == [True] * 4 + [False]
-    assert books.holdings.messages == 4
+    assert books.buffers.messages == 4
 
 
 def test_the_bound_holds_for_bytes():
@@ -126,7 +126,7 @@ def test_each_sender_of_whom_nothing_is_held_gets_one_more():
         books.admit(0, item=item)
     assert [books.admit(1), books.admit(1)] == [True, False]
     assert [books.admit(2), books.admit(2)] == [True, False]
-    assert books.holdings.messages == 4 + 2
+    assert books.buffers.messages == 4 + 2
 
 
 def test_one_message_larger_than_the_bound_is_taken_alone():
@@ -141,7 +141,7 @@ def test_at_the_bound_a_message_takes_the_room_of_what_it_supersedes():
         assert books.admit(1, item=item)
     assert not books.admit(1, item=99)
     assert books.admit(1, item=2)
-    assert books.holdings.messages == 4
+    assert books.buffers.messages == 4
 
 
 def test_what_is_superseded_here_but_kept_for_others_is_no_room():
@@ -149,7 +149,7 @@ def test_what_is_superseded_here_but_kept_for_others_is_no_room():
     for item in range(4):
         assert books.admit(1, item=item)
     assert not books.admit(1, item=2)
-    assert books.holdings.messages == 4
+    assert books.buffers.messages == 4
 
 
 def test_the_senders_own_message_takes_the_room_of_what_it_supersedes():
@@ -159,7 +159,7 @@ def test_the_senders_own_message_takes_the_room_of_what_it_supersedes():
         assert books.admit(0, item=item)
     assert not books.admit(0, item=99)
     assert books.admit(0, item=2)
-    assert books.holdings.messages == 4
+    assert books.buffers.messages == 4
 
 
 def test_by_bytes_the_swap_must_fit_too():
@@ -168,7 +168,7 @@ def test_by_bytes_the_swap_must_fit_too():
     books.admit(1, item=2, size=50)
     assert not books.admit(1, item=1, size=51)
     assert books.admit(1, item=1, size=50)
-    assert books.holdings.bytes == 100
+    assert books.buffers.bytes == 100
 
 
 def test_under_s_rm_what_is_not_safe_gives_no_room():
@@ -177,7 +177,7 @@ def test_under_s_rm_what_is_not_safe_gives_no_room():
     for _ in range(4):
         assert books.admit(0, item=1)
     assert not books.admit(0, item=1)
-    books.holdings.on_safe(0, 4, books.out)
+    books.buffers.on_safe(0, 4, books.out)
     assert [seq for _, seq, _, note in books.purged if note == RETRANSMISSION] == [1, 2, 3]
     assert books.admit(0, item=1)
 
@@ -187,7 +187,7 @@ def test_uncongested_nothing_is_purged_for_retransmission():
     books.ready(99)
     for _ in range(49):
         books.admit(0, item=1)
-    books.holdings.on_safe(0, 49, books.out)
+    books.buffers.on_safe(0, 49, books.out)
     assert books.purged == []
     books.admit(0, item=2)
     assert len(books.purged) == 48
@@ -206,7 +206,7 @@ def test_bytes_congest_as_well():
     books = Books(protocol="s-sm", buffer=1000, buffer_bytes=100)
     books.ready(9)
     books.admit(0, item=1, size=20)
-    assert not books.holdings.is_congested
+    assert not books.buffers.is_congested
     books.admit(0, item=1, size=30)
     assert books.purged == [(0, 1, 2, RETRANSMISSION)]
 
@@ -225,10 +225,10 @@ def test_room_is_announced_to_a_sender_that_was_refused_and_to_no_other():
     books.ready(99)
     for item in range(4):
         books.admit(0, item=item)
-    books.holdings.on_stable(0, 1, books.out)
+    books.buffers.on_stable(0, 1, books.out)
     assert ROOM not in books.out.outputs
-    books.holdings.has_refused = True
-    books.holdings.on_stable(0, 2, books.out)
+    books.buffers.has_refused = True
+    books.buffers.on_stable(0, 2, books.out)
     assert ROOM in books.out.outputs
 
 
@@ -244,17 +244,17 @@ def test_in_the_end_nothing_is_held(protocol, purge, relation):
             books.ready(1)
         if step % 6 == 0:
             for sender in range(3):
-                books.holdings.on_safe(sender, books.last[sender], books.out)
+                books.buffers.on_safe(sender, books.last[sender], books.out)
     books.ready(1000)
     for sender in range(3):
-        books.holdings.on_stable(sender, books.last[sender], books.out)
+        books.buffers.on_stable(sender, books.last[sender], books.out)
     assert books.sizes == (0, 0, [0, 0, 0])
-    for kept in books.holdings.store.streams.values():
+    for kept in books.buffers.store.streams.values():
         assert not kept.buffer.held
         assert not kept.buffer.unapplied
         assert not kept.holes
         assert not getattr(kept.buffer.index, "held", None)
-    assert len(books.holdings.queue) == 0
+    assert len(books.buffers.queue) == 0
 
 
 def test_the_own_stream_takes_its_share_among_those_that_are_active():
@@ -278,8 +278,8 @@ def test_a_share_makes_room_when_another_sender_falls_silent():
     books.admit(1)
     while books.admit(0):
         pass
-    books.holdings.has_refused = True
-    books.holdings.on_stable(1, 1, books.out)
+    books.buffers.has_refused = True
+    books.buffers.on_stable(1, 1, books.out)
     assert ROOM in books.out.outputs
     assert books.admit(0)
 
@@ -306,11 +306,11 @@ class TestWithoutEcho:
             assert books.admit(0, item=1, size=5)
         assert books.delivered == []
         assert [e.seq for e in books.out.events if e.kind == DELIVER] == [1, 2, 3]
-        assert books.holdings.delivered == [3, 0, 0]
-        assert (books.holdings.ready, len(books.holdings.queue)) == (ready, 0)
+        assert books.buffers.delivered == [3, 0, 0]
+        assert (books.buffers.ready, len(books.buffers.queue)) == (ready, 0)
         assert books.purged == [], "nothing waits for delivery"
         assert books.sizes == (3, 15, [3, 0, 0]), "they are kept for the others"
-        books.holdings.on_stable(0, 3, books.out)
+        books.buffers.on_stable(0, 3, books.out)
         assert books.sizes == (0, 0, [0, 0, 0])
 
     def test_the_messages_of_others_are_handed_over_as_ever(self):
@@ -321,7 +321,7 @@ class TestWithoutEcho:
         books.ready(5)
         assert books.delivered == [(1, 2)]
         assert [output.skipped for output in books.out.outputs] == [1]
-        assert books.holdings.ready == 4
+        assert books.buffers.ready == 4
 
     @pytest.mark.parametrize("ready", [0, 2, 100])
     def test_a_batch_passes_whoever_reads(self, ready):
@@ -331,5 +331,5 @@ class TestWithoutEcho:
         assert member.submit([Update(b"x", n) for n in range(12)], 0.0, out) == 10
         assert not out.outputs
         assert [e.seq for e in out.events if e.kind == DELIVER] == list(range(1, 11))
-        assert member.holdings.ready == ready
-        assert member.holdings.messages == 10
+        assert member.buffers.ready == ready
+        assert member.buffers.messages == 10

@@ -227,7 +227,7 @@ def test_window_empty_tells_where_the_stream_ended(wire):
         w.transit.clear()  # and so is all gossip
     assert ends == [WindowEmpty(0, 2)]
     w.hand(0, 1, ends[0])
-    assert w.members[1].reception.gaps
+    assert w.members[1].receiver.gaps
     w.run()
     assert w.seqs(1) == [1, 2]
 

@@ -62,12 +62,12 @@ class Twin:
 
     @property
     def counts(self):
-        holdings, outbox = self.member.holdings, self.member.outbox
+        buffers, outbox = self.member.buffers, self.member.outbox
         return (
-            (holdings.messages, holdings.bytes, list(holdings.held_by_sender), holdings.active),
-            (holdings.own_bytes, holdings.own_stored_bytes, holdings.ready, holdings.purged),
+            (buffers.messages, buffers.bytes, list(buffers.held_by_sender), buffers.active),
+            (buffers.own_bytes, buffers.own_stored_bytes, buffers.ready, buffers.purged),
             (outbox.sent, outbox.last, outbox.unsent_bytes, outbox.flush_at, outbox.credit),
-            (self.member.sent, self.member.deadline, holdings.skipped, holdings.has_refused),
+            (self.member.sent, self.member.deadline, buffers.skipped, buffers.has_refused),
         )
 
     def send(self, updates):
@@ -99,7 +99,7 @@ class Twin:
             if ranges:
                 self.hear_from(1, Nack(0, ranges, limit, 1))
         elif kind == "other":
-            seq = self.member.reception.frontier[1] + 1
+            seq = self.member.receiver.frontier[1] + 1
             run = tuple(DataMessage(1, seq + n, n % 3, payload=bytes(9)) for n in range(value))
             self.hear_from(1, Data(run))
         else:

@@ -14,22 +14,22 @@ from semcast.terms.outputs import delivered
 
 
 class Desk:
-    """The reception of member 0, which hears of the stream of member 1."""
+    """The receiver of member 0, which hears of the stream of member 1."""
 
     def __init__(self, ready=99, **settings):
         recipe = Recipe(**{"members": 3, "protocol": "s-sm", "buffer": 8} | settings)
-        self.holdings = MemberBuffers(recipe, 0)
-        self.reception = Receiver(recipe, 0, self.holdings)
+        self.buffers = MemberBuffers(recipe, 0)
+        self.receiver = Receiver(recipe, 0, self.buffers)
         self.out = Effects(recording=True)
-        self.holdings.on_ready(ready, self.out)
+        self.buffers.on_ready(ready, self.out)
 
     def hear(self, *seqs, sender=1, after=()):
         messages = tuple(DataMessage(sender, seq, item=seq, after=after) for seq in seqs)
         for run in kernel.runs_of(messages):
-            self.reception.on_run(run, sender, self.out)
+            self.receiver.on_run(run, sender, self.out)
 
     def notice(self, first, last, witness, sender=1):
-        self.reception.on_notices((PurgeNotice(sender, first, last, witness),), sender, self.out)
+        self.receiver.on_notices((PurgeNotice(sender, first, last, witness),), sender, self.out)
 
     def recorded(self, kind):
         return [e.seq for e in self.out.events if e.kind == kind]
@@ -39,11 +39,11 @@ class Desk:
         return [m.seq for m in delivered(self.out.outputs)]
 
     def missing(self, sender=1, limit=64):
-        return self.reception.missing(sender, limit)
+        return self.receiver.missing(sender, limit)
 
     @property
     def frontier(self):
-        return self.reception.frontier[1]
+        return self.receiver.frontier[1]
 
 
 def test_messages_in_order_pass():
@@ -51,18 +51,18 @@ def test_messages_in_order_pass():
     desk.hear(1, 2, 3)
     assert desk.delivered == desk.recorded(RECEIVE) == [1, 2, 3]
     assert desk.frontier == 3
-    assert not desk.reception.gaps
+    assert not desk.receiver.gaps
 
 
 def test_what_comes_early_waits_and_is_received_in_order():
     desk = Desk()
     desk.hear(3, 2)
     assert desk.delivered == []
-    assert desk.reception.reordered_count == desk.holdings.messages == 2
+    assert desk.receiver.reordered_count == desk.buffers.messages == 2
     desk.hear(1)
     assert desk.delivered == desk.recorded(RECEIVE) == [1, 2, 3]
-    assert desk.reception.reordered_count == desk.holdings.messages == 0
-    assert not desk.reception.gaps
+    assert desk.receiver.reordered_count == desk.buffers.messages == 0
+    assert not desk.receiver.gaps
 
 
 def test_duplicates_are_discarded_wherever_the_first_copy_is():
@@ -87,9 +87,9 @@ def test_duplicates_are_discarded_wherever_the_first_copy_is():
 def test_what_is_missing_is_named_in_ranges(heard, known, missing):
     desk = Desk()
     desk.hear(*heard)
-    desk.reception.learn_sent(1, known)
+    desk.receiver.learn_sent(1, known)
     assert desk.missing() == missing
-    assert bool(desk.reception.gaps) == bool(missing)
+    assert bool(desk.receiver.gaps) == bool(missing)
 
 
 def test_the_first_ranges_are_named_up_to_a_limit():
@@ -124,8 +124,8 @@ def test_skipping_does_not_wait_for_the_witness():
     desk = Desk()
     desk.notice(1, 3, 7)
     assert desk.frontier == 3
-    assert desk.reception.known[1] == 7
-    assert desk.reception.gaps
+    assert desk.receiver.known[1] == 7
+    assert desk.receiver.gaps
 
 
 def test_a_notice_of_what_was_passed_changes_nothing():
@@ -134,7 +134,7 @@ def test_a_notice_of_what_was_passed_changes_nothing():
     desk.notice(1, 2, 3)
     assert desk.recorded(SKIP) == []
     assert desk.frontier == 3
-    assert len(desk.reception.notices[1]) == 0
+    assert len(desk.receiver.notices[1]) == 0
 
 
 def test_a_purged_message_that_came_all_the_same_is_delivered():
@@ -157,7 +157,7 @@ def test_skipped_ranges_are_told_on_under_s_rm_and_not_under_s_sm():
     for protocol, told in (("s-rm", 1), ("s-sm", 0)):
         desk = Desk(protocol=protocol)
         desk.notice(1, 3, 7)
-        store = desk.holdings.store
+        store = desk.buffers.store
         assert len(store.find(1, ((1, 3),), 3, 9)[1]) == told
 
 
@@ -165,7 +165,7 @@ def test_notices_ahead_are_bounded_and_the_nearest_stay():
     desk = Desk(buffer=4)
     for seq in range(20, 1, -2):
         desk.notice(seq, seq, seq + 1)
-    assert [hole.first for hole in desk.reception.notices[1].holes] == [2, 4, 6, 8]
+    assert [hole.first for hole in desk.receiver.notices[1].holes] == [2, 4, 6, 8]
 
 
 def test_what_is_early_gives_way_to_what_is_missing():
@@ -174,7 +174,7 @@ def test_what_is_early_gives_way_to_what_is_missing():
     desk.hear(5, 4, 3, 2)
     desk.hear(1)
     assert desk.frontier >= 1
-    assert desk.holdings.messages == 4
+    assert desk.buffers.messages == 4
     assert sum(last - first + 1 for first, last in desk.missing()) >= 1
 
 
@@ -182,8 +182,8 @@ def test_an_early_message_may_fill_the_bound_to_the_byte():
     for size, kept in ((100, [2]), (101, [])):
         desk = Desk(ready=0, buffer_bytes=100)
         run = kernel.run_of([DataMessage(1, 2, payload=bytes(size))])
-        desk.reception.on_run(run, 1, desk.out)
-        assert list(desk.reception.reorder[1]) == kept
+        desk.receiver.on_run(run, 1, desk.out)
+        assert list(desk.receiver.reorder[1]) == kept
 
 
 def test_early_messages_of_one_stream_give_way_to_the_head_of_another():
@@ -191,16 +191,16 @@ def test_early_messages_of_one_stream_give_way_to_the_head_of_another():
     desk.hear(4, 3, 2)
     desk.hear(1, sender=2)
     desk.hear(2, sender=2)
-    assert desk.reception.frontier == [0, 0, 2]
-    assert desk.reception.reordered_count == 2
-    assert desk.holdings.messages == 4
+    assert desk.receiver.frontier == [0, 0, 2]
+    assert desk.receiver.reordered_count == 2
+    assert desk.buffers.messages == 4
 
 
 def test_what_gave_way_is_missing_again():
     desk = Desk(ready=0, buffer=4)
     desk.hear(3, 2)
     desk.hear(1, 2, 3, 4, sender=2)
-    assert desk.reception.frontier[2] == 4
+    assert desk.receiver.frontier[2] == 4
     assert desk.missing(1) == ((1, 3),)
 
 
@@ -215,21 +215,21 @@ def test_a_message_waits_for_its_causal_predecessors():
     """Under causal order the frontier waits too, so it speaks for them [SRM §4.4]."""
     desk = Desk(protocol="s-rm", order="causal")
     desk.hear(1, after=((2, 2),))
-    assert desk.reception.frontier == [0, 0, 0]
+    assert desk.receiver.frontier == [0, 0, 0]
     assert desk.missing(1) == ()
     assert desk.missing(2) == ((1, 2),)
     desk.hear(1, sender=2)
-    assert desk.reception.frontier == [0, 0, 1]
+    assert desk.receiver.frontier == [0, 0, 1]
     desk.hear(2, sender=2)
     assert [(m.sender, m.seq) for m in delivered(desk.out.outputs)] == [(2, 1), (2, 2), (1, 1)]
-    assert not desk.reception.gaps
+    assert not desk.receiver.gaps
 
 
 def test_a_skipped_predecessor_is_as_good_as_a_received_one():
     desk = Desk(protocol="s-rm", order="causal")
     desk.hear(1, after=((2, 1),))
     desk.notice(1, 1, 2, sender=2)
-    assert desk.reception.frontier[1] == 1
+    assert desk.receiver.frontier[1] == 1
 
 
 def test_chains_of_waiting_streams_resolve_in_one_go():
@@ -238,14 +238,14 @@ def test_chains_of_waiting_streams_resolve_in_one_go():
     desk.hear(1, sender=2, after=((1, 1),))
     desk.hear(1, sender=1)
     assert [m.sender for m in delivered(desk.out.outputs)] == [1, 2, 3]
-    assert not desk.reception.waiting
+    assert not desk.receiver.waiting
 
 
 def test_moved_streams_are_noted_once():
     desk = Desk()
     desk.hear(1, 2)
     desk.notice(1, 3, 9, sender=2)
-    assert list(desk.reception.moved) == [1, 2]
+    assert list(desk.receiver.moved) == [1, 2]
 
 
 def test_early_messages_are_gathered_once_when_they_have_to_pass_one_by_one(monkeypatch):
@@ -259,9 +259,9 @@ def test_early_messages_are_gathered_once_when_they_have_to_pass_one_by_one(monk
 
     monkeypatch.setattr(ReorderBuffer, "run", counted)
     desk = Desk(ready=0, protocol="rm", buffer=8)
-    desk.holdings.exempt_upto[1] = 50
+    desk.buffers.exempt_upto[1] = 50
     desk.hear(*range(2, 51))
-    assert desk.holdings.messages == 49
+    assert desk.buffers.messages == 49
     desk.hear(1)
     assert desk.frontier == 50
     assert sum(each.count for each in gathered) <= 100
@@ -273,7 +273,7 @@ def test_early_messages_that_are_taken_count_as_before():
     desk.hear(1)
     assert desk.frontier == 6
     assert desk.delivered == [1, 2, 3]
-    assert (desk.holdings.messages, desk.reception.reordered_count) == (6, 0)
+    assert (desk.buffers.messages, desk.receiver.reordered_count) == (6, 0)
     assert {e.buffered for e in desk.out.events if e.kind == RECEIVE} == {6}
 
 
@@ -281,5 +281,5 @@ def test_early_messages_that_nobody_has_to_keep_are_held_no_more():
     desk = Desk(protocol="sm")
     desk.hear(2, 3, 4)
     desk.hear(1)
-    assert (desk.delivered, desk.holdings.messages) == ([1, 2, 3, 4], 0)
+    assert (desk.delivered, desk.buffers.messages) == ([1, 2, 3, 4], 0)
     assert [e.buffered for e in desk.out.events if e.kind == RECEIVE] == [3, 2, 1, 0]

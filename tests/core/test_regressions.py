@@ -37,7 +37,7 @@ def test_two_full_senders_do_not_wait_for_each_others_safety(wire, seed):
     w.items(1, *[2] * 5)  # all obsolete but the last of each
     w.run(until=60.0)
     for member in w.members[:2]:
-        assert member.reception.frontier[:2] == [30, 5]
+        assert member.receiver.frontier[:2] == [30, 5]
 
 
 def test_lazy_purging_tells_a_sender_that_was_refused(wire):
@@ -53,7 +53,7 @@ def test_under_a_cap_what_was_purged_does_not_wait_to_be_sent(wire):
     w = wire(recipe, recording=False)
     for _ in range(2000):
         w.items(0, 1)
-    kept = w.members[0].holdings.store.stream(0)
+    kept = w.members[0].buffers.store.stream(0)
     assert len(kept.buffer.held) <= 10
     assert len(kept.holes) <= 11
     w.run(until=60.0)
@@ -87,7 +87,7 @@ def test_lazy_purging_keeps_the_bound_in_bytes(wire):
     w = wire(Recipe(members=2, protocol="s-sm", purge="lazy", buffer_bytes=100))
     for _ in range(3):
         w.send(0, Update(item=1, payload=bytes(60)))
-        assert w.members[0].holdings.bytes <= 100
+        assert w.members[0].buffers.bytes <= 100
 
 
 def test_gossip_ends_where_agreement_came_before_the_frontier():
@@ -195,7 +195,7 @@ def test_forgetting_releases_what_came_early_from_the_forgotten(wire):
     w.down = {1}
     w.forget(0, 1)
     w.run(until=5.0)
-    assert w.members[0].holdings.messages == 0
+    assert w.members[0].buffers.messages == 0
 
 
 def test_nobody_gossips_about_what_only_the_forgotten_had(wire):

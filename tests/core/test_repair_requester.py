@@ -194,8 +194,8 @@ def test_a_forgotten_member_is_asked_no_more(wire):
     w.members[1].recovery.on_peer_frontier(3, 0, 3)
     w.forget(1, 0)
     w.forget(1, 3)
-    assert not w.members[1].reception.gaps, "nobody may have what is missing"
-    w.members[1].reception.learn_sent(0, 3)  # until somebody who is left says so
+    assert not w.members[1].receiver.gaps, "nobody may have what is missing"
+    w.members[1].receiver.learn_sent(0, 3)  # until somebody who is left says so
     while len(nacks(w)) < 30:
         w.tick()
     assert {target for _, target, _ in nacks(w)} == {2, 4}
@@ -246,7 +246,7 @@ def test_room_for_one_is_asked_for_where_nothing_of_the_sender_is_held(wire):
     """The reserve: a buffer full of others' messages for retransmission does not starve it."""
     w = wire(Recipe(members=3, buffer=4, period_s=1000.0))
     w.hand(2, 1, Data(tuple(DataMessage(2, seq) for seq in range(1, 5))))
-    assert w.members[1].holdings.free_messages == 0
+    assert w.members[1].buffers.free_messages == 0
     gap(w)
     w.tick()
     assert [d.limit for *_, d in nacks(w)] == [1]
@@ -321,7 +321,7 @@ def test_hearsay_that_came_true_is_not_asked_for(wire):
     w.now = 1.0
     hearsay(w)
     w.hand(0, 1, Data(tuple(DataMessage(0, seq) for seq in (1, 2, 3))))
-    assert not w.members[1].reception.gaps
+    assert not w.members[1].receiver.gaps
     assert not w.members[1].recovery.gaps_since
 
 
@@ -345,7 +345,7 @@ def test_a_request_names_at_most_64_ranges(wire):
 
 def test_alone_there_is_nobody_to_ask(wire):
     w = wire(Recipe(members=1))
-    w.members[0].reception.learn_sent(0, 5)
+    w.members[0].receiver.learn_sent(0, 5)
     w.ready(0, 1)
     assert w.transit == []
 

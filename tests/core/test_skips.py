@@ -61,7 +61,7 @@ def test_a_ready_application_misses_nothing(wire):
     w.items(0, *[1] * 9)
     w.run()
     assert sum(w.skips[0]) == sum(w.skips[1]) == 0
-    assert w.members[1].holdings.skipped == 0
+    assert w.members[1].buffers.skipped == 0
 
 
 def test_the_purges_of_the_store_are_counted_apart(wire):
@@ -69,8 +69,8 @@ def test_the_purges_of_the_store_are_counted_apart(wire):
     w.down = {1, 2}
     w.items(0, *[1] * 10)
     w.run(until=2.0)
-    assert w.members[0].holdings.purged == 9
-    assert w.members[0].holdings.skipped == 0
+    assert w.members[0].buffers.purged == 9
+    assert w.members[0].buffers.skipped == 0
 
 
 def test_the_name_of_an_item_travels_with_the_message(wire):

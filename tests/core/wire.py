@@ -111,7 +111,7 @@ class Wire:
                     self.monitors.on_event(event)
         if ROOM in out.outputs:
             self.roomy.add(rank)
-        self.most_held[rank] = max(self.most_held[rank], self.members[rank].holdings.messages)
+        self.most_held[rank] = max(self.most_held[rank], self.members[rank].buffers.messages)
         for to, datagram in out.send:
             self.sent += 1
             targets = range(len(self.members)) if to is EVERYONE else to

@@ -79,21 +79,21 @@ def shake(w, rng, loss):
 def check_bounds(w):
     recipe = w.recipe
     for member in w.members:
-        holdings = member.holdings
-        assert holdings.messages <= recipe.buffer + recipe.members
-        assert sum(holdings.held_by_sender) == holdings.messages
-        assert holdings.messages >= len(holdings.queue)
-        for kept in holdings.store.streams.values():
+        buffers = member.buffers
+        assert buffers.messages <= recipe.buffer + recipe.members
+        assert sum(buffers.held_by_sender) == buffers.messages
+        assert buffers.messages >= len(buffers.queue)
+        for kept in buffers.store.streams.values():
             assert len(kept.holes) <= len(kept.buffer.held) + 1
             assert len(kept.buffer.unapplied) <= len(kept.buffer.held)
-        for notices in member.reception.notices.values():
+        for notices in member.receiver.notices.values():
             assert len(notices) <= recipe.buffer
-        pairs = zip(member.reception.frontier, member.reception.known, strict=True)
+        pairs = zip(member.receiver.frontier, member.receiver.known, strict=True)
         for sender, (frontier, known) in enumerate(pairs):
             assert frontier <= known
-            assert (frontier < known) == (sender in member.reception.gaps)
-        passed = len(w.delivered[member.rank]) + holdings.skipped + len(holdings.queue)
-        assert passed == sum(member.reception.frontier)
+            assert (frontier < known) == (sender in member.receiver.gaps)
+        passed = len(w.delivered[member.rank]) + buffers.skipped + len(buffers.queue)
+        assert passed == sum(member.receiver.frontier)
 
 
 def skips(w, rank):
@@ -135,12 +135,12 @@ def test_any_schedule_keeps_the_promises(wire, recipe, seed, loss):
     w.run(until=w.now + 10, steps=60_000)
     check_bounds(w)
     for member in w.members:
-        holdings = member.holdings
-        assert (holdings.messages, holdings.bytes, sum(holdings.held_by_sender)) == (0, 0, 0)
+        buffers = member.buffers
+        assert (buffers.messages, buffers.bytes, sum(buffers.held_by_sender)) == (0, 0, 0)
         assert member.outbox.sent == member.outbox.last
-        assert not member.reception.gaps
-        assert not any(member.reception.reorder.values())
-        for kept in holdings.store.streams.values():
+        assert not member.receiver.gaps
+        assert not any(member.receiver.reorder.values())
+        for kept in buffers.store.streams.values():
             assert not kept.holes
             assert not kept.buffer.unapplied
     sent = sum(member.sent for member in w.members)
@@ -188,9 +188,9 @@ def test_the_survivors_of_a_crash_keep_the_promises(wire, recipe, seed):
     for rank in ranks:
         if rank not in w.down:
             member = w.members[rank]
-            assert len(member.holdings.queue) == 0
+            assert len(member.buffers.queue) == 0
             # What came early from a crashed sender waits for what nobody has.
-            assert member.holdings.messages == member.reception.reordered_count
+            assert member.buffers.messages == member.receiver.reordered_count
 
 
 @given(recipe=recipes(), seed=st.integers(0, 2**32))
@@ -231,11 +231,11 @@ def test_whoever_leaves_drained_takes_nothing_along(wire, recipe, seed):
     w.run(until=w.now + 10, steps=60_000)
     for rank in staying:
         assert w.members[rank].status(0.0).is_drained
-        assert w.members[rank].holdings.messages == 0
+        assert w.members[rank].buffers.messages == 0
         for gone in w.down:
             reached = zip(
-                w.members[rank].reception.frontier,
-                w.members[gone].reception.frontier,
+                w.members[rank].receiver.frontier,
+                w.members[gone].receiver.frontier,
                 strict=True,
             )
             assert all(mine >= theirs for mine, theirs in reached)

@@ -96,8 +96,8 @@ class Forger:
             return [forged_header(self.group, name, 1, self.key.id) for name in "ab"]
         if word == "own":
             return [
-                changed(equipment.sealer.seal(DATAGRAM, b"x"), -1, 0)
-                for equipment in self.equipments
+                changed(resources.sealer.seal(DATAGRAM, b"x"), -1, 0)
+                for resources in self.equipments
             ]
         if word == "stranger":  # to a group that admitted its members
             return [forged_header(self.group, "z", 1, self.key.id)]
@@ -173,7 +173,7 @@ async def storm(forge, ports):
 
 
 def counted(equipments, word):
-    return sum(equipment.transport.discarded[word] for equipment in equipments)
+    return sum(resources.transport.discarded[word] for resources in equipments)
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -26,7 +26,7 @@ OUTSIDE = [
 GIVEN = {"recipe", "rank", "pid", "life"}  # what a machine's maker gave it, which never changes
 ALLOWED = {name for name in dir(Machine) if not name.startswith("_")} | {"deadline"} | GIVEN
 HOLDERS = {"member", "participant", "machine"}  # names that machines go by
-ELSEWHERE = {"buffer", "recovery", "roster", "trace"}  # also options, and what is gathered
+ELSEWHERE = {"buffer", "receiver", "recovery", "roster", "trace"}  # also options, rates, gatherings
 
 
 def parts() -> set[str]:
@@ -41,7 +41,7 @@ def parts() -> set[str]:
 
 
 def reaches(tree: ast.AST, inner: set[str]) -> Iterator[str]:
-    """Expressions that look into a machine: `host.member.told`, `m.holdings` of any `m`."""
+    """Expressions that look into a machine: `host.member.told`, `m.buffers` of any `m`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "self":
             holder = ast.unparse(node.value).rpartition(".")[2]
@@ -57,10 +57,10 @@ def test_nobody_reaches_into_a_machine(path: Path) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        "host.member.holdings.messages",
+        "host.member.buffers.messages",
         "len(station.member.members)",
         "self.member.is_drained",
-        "[sum(m.reception.frontier) for m in members]",
+        "[sum(m.receiver.frontier) for m in members]",
         "self.participant.publisher",
     ],
 )

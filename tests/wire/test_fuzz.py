@@ -127,10 +127,10 @@ def test_a_notice_of_any_width_is_taken_in_portions():
     wide = Data((), (PurgeNotice(1, 1, HUGE, HUGE + 1), PurgeNotice(1, 1, HUGE - 1, HUGE)))
     for portion in (1, 2, 3):
         out = hear(member, wide, recording=True)
-        assert member.reception.frontier[1] == portion * SKIPS_MAX
+        assert member.receiver.frontier[1] == portion * SKIPS_MAX
         assert len(out.events) == SKIPS_MAX
-    assert member.holdings.skipped == 3 * SKIPS_MAX
-    assert 1 in member.reception.gaps  # The rest is asked for.
+    assert member.buffers.skipped == 3 * SKIPS_MAX
+    assert 1 in member.receiver.gaps  # The rest is asked for.
 
 
 def many(make, element_bytes):
@@ -168,9 +168,9 @@ def test_what_waits_behind_a_gap_is_passed_in_one_go():
     member.on_ready(1 << 40, 0.0, Effects(recording=False))
     hear(member, Data(tuple(DataMessage(1, 2 * n + 1, 1) for n in range(1, count))))
     hear(member, Data((), tuple(PurgeNotice(1, 2 * n, 2 * n, HUGE) for n in range(1, count))))
-    assert member.reception.frontier[1] == 0
+    assert member.receiver.frontier[1] == 0
     assert calls_of(lambda: hear(member, Data((DataMessage(1, 1, 1),)))) <= 50 * count
-    assert member.reception.frontier[1] == 2 * count - 1
+    assert member.receiver.frontier[1] == 2 * count - 1
 
 
 def test_a_request_for_everything_brings_each_message_once():
@@ -183,7 +183,7 @@ def test_a_request_for_everything_brings_each_message_once():
 
 def test_what_others_call_stable_is_reclaimed_without_counting_up_to_it():
     member = Member(Recipe(members=2), 0, Random(1))
-    store = member.holdings.store
+    store = member.buffers.store
     store.add(run_of([DataMessage(1, 1)]))
     assert calls_of(lambda: store.reclaim(1, HUGE)) < 50
     assert store.stream(1).buffer.held == {}

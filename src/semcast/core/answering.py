@@ -19,14 +19,14 @@ class RepairAnswerer:
     def __init__(
         self,
         recipe: Recipe,
-        reception: Receiver,
+        receiver: Receiver,
         store: RetransmissionStore,
         outbox: Outbox,
         port: Port,
         trace: Trace,
     ) -> None:
         self.datagram_bytes = recipe.datagram_bytes
-        self.reception = reception
+        self.receiver = receiver
         self.store = store
         self.outbox = outbox
         self.port = port
@@ -37,10 +37,10 @@ class RepairAnswerer:
         sender = nack.sender
         if sender == self.outbox.rank and nack.spans:
             self.outbox.on_nack(source, nack)
-        frontier = self.reception.frontier[sender]
+        frontier = self.receiver.frontier[sender]
         messages, notices = self.store.find(sender, nack.spans, frontier, nack.limit)
-        if self.reception.limit is not None and len(messages) < nack.limit:
-            early, gone = self.reception.find_reordered(nack)
+        if self.receiver.limit is not None and len(messages) < nack.limit:
+            early, gone = self.receiver.find_reordered(nack)
             messages += early[: nack.limit - len(messages)]
             notices += gone
         *parts, last = repair_datagrams(messages, notices, self.datagram_bytes)

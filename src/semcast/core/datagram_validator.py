@@ -52,7 +52,7 @@ class DatagramValidator:
         self.after_max = recipe.members - 1 if ORDERS[recipe.order].come_after else 0
         # Then the first member's messages may be order messages.
         self.places = ORDERS[recipe.order].gives_places
-        self.frontier = frontier  # shared with the reception, which alone writes it
+        self.frontier = frontier  # shared with the receiver, which alone writes it
 
     def check(self, source: Rank, datagram: Datagram) -> bool:
         """Refuse what `source` cannot mean in this group, and tell what it implies."""

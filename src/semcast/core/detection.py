@@ -30,8 +30,8 @@ class Detection:
         recipe: Recipe,
         rank: Rank,
         view: GroupView,
-        holdings: MemberBuffers,
-        reception: Receiver,
+        buffers: MemberBuffers,
+        receiver: Receiver,
         recovery: RepairRequester,
         outbox: Outbox,
         trace: Trace,
@@ -40,9 +40,9 @@ class Detection:
     ) -> None:
         self.rank = rank
         self.replicated = recipe.replicated
-        self.holdings, self.reception = holdings, reception
+        self.buffers, self.receiver = buffers, receiver
         self.recovery, self.outbox, self.trace = recovery, outbox, trace
-        frontier, members, fanout = reception.frontier, recipe.members, recipe.fanout
+        frontier, members, fanout = receiver.frontier, recipe.members, recipe.fanout
         how = (recipe.gossip_after, recipe.direct_gossip, view.seq_bases, port)
         self.stability = QuorumDetector(
             rank, members, None, frontier, rng, recipe.period_s, fanout, StabilityGossip, *how
@@ -78,7 +78,7 @@ class Detection:
             furthest = frontier
             if ballot.candidate > frontier:
                 furthest = max(frontier, self.stability.reached(ballot))
-            self.reception.learn_indirect(sender, furthest)
+            self.receiver.learn_indirect(sender, furthest)
             self.recovery.on_peer_frontier(source, sender, frontier)
             if sender == self.rank:
                 self._on_claim(source, frontier, out)
@@ -101,18 +101,18 @@ class Detection:
                     self.stability.announce(self.outbox.audience, out)
                 self.outbox.on_stable(stable)
             if self.replicated or sender == self.rank:
-                self.holdings.on_stable(sender, stable, out)
+                self.buffers.on_stable(sender, stable, out)
                 self._record(RECLAIM, sender, stable, out)
 
     def _on_safe(self, streams: list[Rank], out: Effects) -> None:
         for sender in streams:
             safe = self.safety.agreed[sender]
             self._record(SAFE, sender, safe, out)
-            self.holdings.on_safe(sender, safe, out)
+            self.buffers.on_safe(sender, safe, out)
 
     def _record(self, kind: str, sender: Rank, seq: Seq, out: Effects) -> None:
         if out.events is not None:
-            self.trace.advanced(kind, sender, seq, self.holdings.messages, out)
+            self.trace.advanced(kind, sender, seq, self.buffers.messages, out)
 
     def on_time(self, now: float, out: Effects) -> None:
         """Time has passed."""

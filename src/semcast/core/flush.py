@@ -32,9 +32,9 @@ CLOSED: Final = "closed"
 class Flush:
     """Lives as long as the member of a view."""
 
-    def __init__(self, reception: Receiver, recovery: RepairRequester) -> None:
+    def __init__(self, receiver: Receiver, recovery: RepairRequester) -> None:
         self.state = OPEN
-        self.reception = reception
+        self.receiver = receiver
         self.recovery = recovery
         self.holders: Sequence[Rank] = ()  # by stream, who holds it up to the cut
 
@@ -44,23 +44,23 @@ class Flush:
     def stop(self) -> None:
         """No frontier moves any more; what comes is kept ahead."""
         self.state = STOPPED
-        self.reception.limit = list(self.reception.frontier)
+        self.receiver.limit = list(self.receiver.frontier)
 
     def fetch(self, cut: Sequence[Seq], holders: Sequence[Rank]) -> None:
         """Get everything up to the cut, from those who have it."""
         self.state = FETCHING
         self.holders = holders
-        self.reception.end_at(cut)
+        self.receiver.end_at(cut)
         self.recovery.ask_at_once(holders)
 
     @property
     def is_complete(self) -> bool:
         """Whether everything up to the cut is here, as data or as a notice."""
-        reception = self.reception
-        return all(reception.first_missing(s) > reception.known[s] for s in reception.gaps)
+        receiver = self.receiver
+        return all(receiver.first_missing(s) > receiver.known[s] for s in receiver.gaps)
 
     def finish(self, cut: Sequence[Seq] | None, out: Effects) -> None:
         """The view is over.  With a cut everything up to it passes; what lies beyond goes."""
         self.state = CLOSED
         if cut is not None:
-            self.reception.deliver_upto_cut(cut, out)
+            self.receiver.deliver_upto_cut(cut, out)

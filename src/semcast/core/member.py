@@ -63,27 +63,27 @@ class Member(Machine):
         self.deadline = NEVER  # when `on_time` wants to be called next
         order, bases, port = ORDERS[recipe.order], view.seq_bases, self.port
         self.trace = Trace(rank, view, gives_places=order.gives_places)
-        self.holdings = MemberBuffers(recipe, rank, self.trace, bases)
-        self.reception = Receiver(recipe, rank, self.holdings, bases)
-        self.frontier: Sequence[Seq] = self.reception.frontier
+        self.buffers = MemberBuffers(recipe, rank, self.trace, bases)
+        self.receiver = Receiver(recipe, rank, self.buffers, bases)
+        self.frontier: Sequence[Seq] = self.receiver.frontier
         add = order.ordering
-        self.ordering = add and add(recipe, view, rank, self.holdings, self.frontier)
-        self.vetting = DatagramValidator(recipe, rank, self.frontier)
-        self.recovery = RepairRequester(recipe, rank, self.reception, self.holdings, rng, port)
-        self.ending = Flush(self.reception, self.recovery)
-        store = self.holdings.store
+        self.ordering = add and add(recipe, view, rank, self.buffers, self.frontier)
+        self.validator = DatagramValidator(recipe, rank, self.frontier)
+        self.recovery = RepairRequester(recipe, rank, self.receiver, self.buffers, rng, port)
+        self.ending = Flush(self.receiver, self.recovery)
+        store = self.buffers.store
         self.outbox = Outbox(recipe, rank, store, bases[rank], port)
-        self.answerer = RepairAnswerer(recipe, self.reception, store, self.outbox, port, self.trace)
-        machines = self.holdings, self.reception, self.vetting, self.outbox
+        self.answerer = RepairAnswerer(recipe, self.receiver, store, self.outbox, port, self.trace)
+        machines = self.buffers, self.receiver, self.validator, self.outbox
         self.sending = Sending(recipe, rank, *machines, bases[rank], self.ordering)
-        hears = self.holdings, self.reception, self.recovery, self.outbox, self.trace
+        hears = self.buffers, self.receiver, self.recovery, self.outbox, self.trace
         self.detection = Detection(recipe, rank, view, *hears, rng, port)
         self.stability, self.safety = self.detection.stability, self.detection.safety
         self.gossip_after_bytes = self.gossip_at_bytes = recipe.gossip_after_bytes or inf
         self.adapts = recipe.needs_safety and not recipe.safety_always
 
     def __repr__(self) -> str:
-        return f"Member({self.rank}, {self.view}, {self.reception}, {self.holdings})"
+        return f"Member({self.rank}, {self.view}, {self.receiver}, {self.buffers})"
 
     @property
     def sent(self) -> Seq:
@@ -105,7 +105,7 @@ class Member(Machine):
             return self.sending.submit(updates, now, out)
         finally:
             self.outbox.flush(now, out)
-            self.holdings.purge_stored(self.rank, out)
+            self.buffers.purge_stored(self.rank, out)
             self._settle(now, out)
 
     def on_datagrams(
@@ -125,13 +125,13 @@ class Member(Machine):
                 datagram = group[0] if len(group) == 1 else join_first_transmissions(group)
                 if isinstance(datagram, Data):
                     runs = kernel.runs_of(datagram.messages)
-                    if self.vetting.check_data(source, datagram, runs):
+                    if self.validator.check_data(source, datagram, runs):
                         self._end(out)
                         return
                     if datagram.safe or datagram.notices:
                         self._on_news(source, datagram, out)
                     for run in runs:
-                        self.reception.on_run(run, source, out)
+                        self.receiver.on_run(run, source, out)
                     if datagram.nack_number:
                         self.recovery.on_answer(datagram, now)
                 else:
@@ -146,7 +146,7 @@ class Member(Machine):
 
     def _on_control(self, source: Rank, datagram: Datagram, now: float, out: Effects) -> None:
         """What carries no messages."""
-        if self.vetting.check(source, datagram):
+        if self.validator.check(source, datagram):
             self._end(out)
         else:
             _HANDLERS[type(datagram)](self, source, datagram, now, out)
@@ -156,13 +156,13 @@ class Member(Machine):
         if data.safe:
             self.detection.on_known_safe(source, data.safe, out)
         if data.notices:
-            self.reception.on_notices(data.notices, source, out)
+            self.receiver.on_notices(data.notices, source, out)
 
     def _on_nack(self, source: Rank, nack: Nack, now: float, out: Effects) -> None:
         self.answerer.on_nack(source, nack, out)
 
     def _on_window_empty(self, source: Rank, w: WindowEmpty, now: float, out: Effects) -> None:
-        self.reception.learn_sent(w.sender, w.last)
+        self.receiver.learn_sent(w.sender, w.last)
 
     def _on_excluded(self, source: Rank, e: Excluded, now: float, out: Effects) -> None:
         if e.member == self.rank:
@@ -175,7 +175,7 @@ class Member(Machine):
 
     def on_ready(self, count: int, now: float, out: Effects) -> None:
         """The application can take `count` more messages, or fewer if that is below 0."""
-        self.holdings.on_ready(count, out)
+        self.buffers.on_ready(count, out)
         self._settle(now, out)
 
     def on_time(self, now: float, out: Effects) -> None:
@@ -195,22 +195,22 @@ class Member(Machine):
 
     def status(self, now: float) -> Status:
         """How it is doing."""
-        holdings, last = self.holdings, self.last
+        buffers, last = self.buffers, self.last
         agreed, closed = self.stability.agreed, self.stability.closed
-        frontier = self.reception.frontier
+        frontier = self.receiver.frontier
         return Status(
             phase=EXCLUDED if self.excluded else MEMBER,
             sent=self.sent,
             passed=sum(frontier),
-            skipped=holdings.skipped,
-            purged=holdings.purged,
-            queued=len(holdings.queue),
-            held=holdings.messages,
-            held_bytes=holdings.bytes,
+            skipped=buffers.skipped,
+            purged=buffers.purged,
+            queued=len(buffers.queue),
+            held=buffers.messages,
+            held_bytes=buffers.bytes,
             lags={peer: last - reached for peer, reached in self.outbox.peer_frontier.items()},
             forgotten=self.forgotten,
-            is_blocked=holdings.has_refused,
-            is_drained=not self.stability.unagreed and not self.reception.gaps,
+            is_blocked=buffers.has_refused,
+            is_drained=not self.stability.unagreed and not self.receiver.gaps,
             owes_nothing=self.outbox.is_empty
             and all(s in closed or seq <= agreed[s] for s, seq in enumerate(frontier)),
         )
@@ -233,7 +233,7 @@ class Member(Machine):
         self.forgotten.add(member)
         self.forgotten_undrained += not drained
         self.trace.forgot(member, drained, out)
-        self.reception.forget(member, out)
+        self.receiver.forget(member, out)
         self.recovery.forget(member)
         self.outbox.forget(member)
         self.detection.forget(member, out)
@@ -290,11 +290,11 @@ class Member(Machine):
     @property
     def is_empty(self) -> bool:
         """Whether the application has taken everything that it may."""
-        return not self.holdings.queue.has_next
+        return not self.buffers.queue.has_next
 
     def withdraw_credit(self) -> int:
         """How many messages the application would still take; it takes none here any more."""
-        ready, self.holdings.ready = self.holdings.ready, 0
+        ready, self.buffers.ready = self.buffers.ready, 0
         return ready
 
     def _settle_order(self, now: float, out: Effects) -> None:
@@ -318,20 +318,20 @@ class Member(Machine):
         if self.excluded or self.ending.state == CLOSED:
             self.deadline = NEVER
             return
-        moved = self.reception.moved
+        moved = self.receiver.moved
         if moved:
             for sender in moved:
                 self.stability.on_frontier(sender, now)
                 if self.safety.enabled:
                     self.safety.on_frontier(sender, now)
             moved.clear()
-            if self.holdings.admitted_bytes >= self.gossip_at_bytes:
-                self.gossip_at_bytes = self.holdings.admitted_bytes + self.gossip_after_bytes
+            if self.buffers.admitted_bytes >= self.gossip_at_bytes:
+                self.gossip_at_bytes = self.buffers.admitted_bytes + self.gossip_after_bytes
                 self.stability.gossip_now(now)
-        if self.adapts and self.holdings.is_congested != self.safety.enabled:
+        if self.adapts and self.buffers.is_congested != self.safety.enabled:
             streams = self.stability.unagreed  # What is stable needs no purging.
             self.safety.enable(not self.safety.enabled, streams, now)  # [SRM §6.4]
-        if self.reception.gaps or self.recovery.gaps_since:
+        if self.receiver.gaps or self.recovery.gaps_since:
             self.recovery.poll(now, out)
         outbox, deadline = self.outbox, self.recovery.deadline
         # Comparing is four times as fast as `min`, and this is done after every input.

@@ -27,12 +27,12 @@ class Receiver:
     """Lives as long as the member.  Invariant: frontier[s] <= known[s] for every sender s."""
 
     def __init__(
-        self, recipe: Recipe, rank: Rank, holdings: MemberBuffers, bases: Sequence[Seq] = ()
+        self, recipe: Recipe, rank: Rank, buffers: MemberBuffers, bases: Sequence[Seq] = ()
     ) -> None:
         bases = bases or (0,) * recipe.members
         self.rank = rank
-        self.holdings = holdings
-        self.trace = holdings.trace
+        self.buffers = buffers
+        self.trace = buffers.trace
         self.replicated = recipe.replicated
         self.notices_max = recipe.buffer
         self.indirect_max = recipe.far_behind_messages
@@ -87,7 +87,7 @@ class Receiver:
             and self.limit is None
             and (sender not in self.disturbed or self._is_quiet(sender))
         ):
-            admitted = self.holdings.admit(run, source, out)
+            admitted = self.buffers.admit(run, source, out)
             if admitted:
                 last = self.frontier[sender] = first + admitted - 1
                 self.moved[sender] = None
@@ -138,7 +138,7 @@ class Receiver:
     def _keep_run(self, run: kernel.Run) -> bool:
         """Keep what comes in a row beyond everything known of a stream, if there is room for it."""
         sender, first = run.sender, run.first
-        if first <= self.known[sender] + 1 or run.after or not self.holdings.take_run(run):
+        if first <= self.known[sender] + 1 or run.after or not self.buffers.take_run(run):
             return False  # The first one may be next in order, or be here.
         self._add_early(run)
         self.known[sender] = self.sent_upto[sender] = first + run.count - 1
@@ -174,7 +174,7 @@ class Receiver:
         for sender, seq in message.after:
             if frontier[sender] < seq:
                 self.learn_sent(sender, seq)
-                self.holdings.exempt(sender, seq)
+                self.buffers.exempt(sender, seq)
                 self.waiting[message.sender] = None
                 return False
         return True
@@ -182,9 +182,9 @@ class Receiver:
     def _admit(self, message: DataMessage, source: Rank, out: Effects) -> bool:
         """Take the next message of its stream; what is early gives way to it."""
         run = kernel.run_of([message])
-        admitted = self.holdings.admit(run, source, out)
+        admitted = self.buffers.admit(run, source, out)
         while not admitted and self._give_way(message.sender, out):
-            admitted = self.holdings.admit(run, source, out)
+            admitted = self.buffers.admit(run, source, out)
         if admitted:
             self._move(message.sender, message.seq)
         return admitted > 0
@@ -206,7 +206,7 @@ class Receiver:
     def _drop_early(self, sender: Rank, seq: Seq, out: Effects) -> DataMessage:
         message = self.reorder[sender].pop(seq)
         self.reordered_count -= 1
-        self.holdings.count_released(message, out)
+        self.buffers.count_released(message, out)
         return message
 
     def forget(self, member: Rank, out: Effects) -> None:
@@ -224,9 +224,9 @@ class Receiver:
                 self.gaps.pop(sender, None)
 
     def _keep_ahead(self, message: DataMessage, source: Rank, out: Effects) -> None:
-        if self.holdings.fits(message):
+        if self.buffers.fits(message):
             self._add_early(kernel.run_of([message]))
-            self.holdings.count_held(message)
+            self.buffers.count_held(message)
         else:
             if self.limit is not None:  # No frontier moves: nothing will give way to it.
                 self.refused_next[message.sender] = message
@@ -266,8 +266,8 @@ class Receiver:
     def _take_early(self, sender: Rank, limit: Seq, source: Rank, out: Effects) -> None:
         """Take early messages that have become next; if they do not just pass, the first."""
         ahead, first = self.reorder[sender], self.frontier[sender] + 1
-        last = first if self.holdings.is_above_bound else limit  # Then each needs a decision.
-        count = self.holdings.admit(ahead.run(first, last), source, out, is_counted=True)
+        last = first if self.buffers.is_above_bound else limit  # Then each needs a decision.
+        count = self.buffers.admit(ahead.run(first, last), source, out, is_counted=True)
         if count:
             self.reordered_count -= count
             ahead.remove_run(first, first + count - 1)
@@ -281,14 +281,14 @@ class Receiver:
     def _skip(self, gone: PurgeNotice, source: Rank, out: Effects) -> None:
         sender = gone.sender
         self._move(sender, gone.last)
-        self.holdings.skipped += gone.last - gone.first + 1
+        self.buffers.skipped += gone.last - gone.first + 1
         if self.replicated:
-            self.holdings.store.add_notice(sender, gone.first, gone.last, gone.witness)
-        self.trace.skipped(gone, source, self.holdings.messages, out)
+            self.buffers.store.add_notice(sender, gone.first, gone.last, gone.witness)
+        self.trace.skipped(gone, source, self.buffers.messages, out)
 
     def _discard(self, message: DataMessage, reason: str, source: Rank, out: Effects) -> None:
         if out.events is not None:
-            self.trace.discarded(message, reason, source, self.holdings.messages, out)
+            self.trace.discarded(message, reason, source, self.buffers.messages, out)
 
     def end_at(self, cut: Sequence[Seq]) -> None:
         """The streams end at `cut`: all of that is wanted, and nothing beyond.
@@ -298,7 +298,7 @@ class Receiver:
         self.ends = [max(end, reached) for end, reached in zip(cut, self.frontier, strict=True)]
         self.contiguous = list(self.frontier)
         for sender, end in enumerate(self.ends):
-            self.holdings.exempt_upto[sender] = self.known[sender] = self.sent_upto[sender] = end
+            self.buffers.exempt_upto[sender] = self.known[sender] = self.sent_upto[sender] = end
             if self.frontier[sender] < end:
                 self.gaps[sender] = None
             else:

@@ -52,8 +52,8 @@ class RepairRequester:
         self,
         recipe: Recipe,
         rank: Rank,
-        reception: Receiver,
-        holdings: MemberBuffers,
+        receiver: Receiver,
+        buffers: MemberBuffers,
         rng: Random,
         port: Port | None = None,
     ) -> None:
@@ -64,8 +64,8 @@ class RepairRequester:
         self.indirect_delay_s = max(recipe.nack_delay_s, recipe.period_s)
         # Asking for single messages doubles the traffic of a full receiver; an eighth does not.
         self.free_min = recipe.far_behind_messages
-        self.reception = reception
-        self.holdings = holdings
+        self.receiver = receiver
+        self.buffers = buffers
         self.rng = rng
         self.datagram_bytes = recipe.datagram_bytes
         self.window = CongestionWindow(recipe.buffer, recipe.timeout_min_s, recipe.timeout_max_s)
@@ -102,12 +102,12 @@ class RepairRequester:
         """What was asked for on hearsay and came is no sign that the stream moves by itself."""
         since, _, was_hearsay = self.gaps_since.get(sender, (0.0, 0, False))
         if was_hearsay:
-            self.gaps_since[sender] = since, self.reception.frontier[sender], True
+            self.gaps_since[sender] = since, self.receiver.frontier[sender], True
 
     def poll(self, now: float, out: Effects) -> None:
         """Ask for what is missing, where that is due."""
         self.deadline = NEVER
-        gaps = self.reception.gaps
+        gaps = self.receiver.gaps
         if not gaps or not self.peers:
             self.gaps_since.clear()
             self.pending.clear()
@@ -134,8 +134,8 @@ class RepairRequester:
         Hearsay overtakes the messages that it is about, which may not even have left: as long as
         the stream moves it shows nothing.
         """
-        frontier = self.reception.frontier[sender]
-        is_hearsay = frontier >= self.reception.sent_upto[sender]
+        frontier = self.receiver.frontier[sender]
+        is_hearsay = frontier >= self.receiver.sent_upto[sender]
         since, before, was_hearsay = self.gaps_since.get(sender, (now, frontier, is_hearsay))
         if frontier > before if is_hearsay else was_hearsay:
             since = now
@@ -144,15 +144,15 @@ class RepairRequester:
 
     def _room_for(self, sender: Rank) -> tuple[int, ...]:
         """What decides whether a stream may be asked for: while it stands, so does the answer."""
-        holdings, reception = self.holdings, self.reception
+        buffers, receiver = self.buffers, self.receiver
         return (
-            holdings.messages,
-            holdings.bytes,
-            holdings.held_by_sender[sender],
-            holdings.exempt_upto[sender],
-            len(holdings.queue),
-            reception.reordered_count,
-            reception.frontier[sender],
+            buffers.messages,
+            buffers.bytes,
+            buffers.held_by_sender[sender],
+            buffers.exempt_upto[sender],
+            len(buffers.queue),
+            receiver.reordered_count,
+            receiver.frontier[sender],
         )
 
     def _ask(self, sender: Rank, now: float, out: Effects) -> None:
@@ -163,37 +163,37 @@ class RepairRequester:
             request = PendingNack()
         limit = self._limit(sender, out)
         target = self._in_reach(self._target(sender, request.attempts))
-        if not limit and self.holdings.eager:
+        if not limit and self.buffers.eager:
             self.no_room[sender] = self._room_for(sender)
         if not limit or target is None:
             return
-        ranges = self.reception.missing(sender, RANGES_MAX)
+        ranges = self.receiver.missing(sender, RANGES_MAX)
         if not ranges:
             return  # Everything is here and waits for causal predecessors.
         self.number += 1
         request.resend(self.number, now, now + self.window.timeout_s)
         self.pending[sender] = request
         self.deadline = min(self.deadline, request.deadline)
-        self.holdings.trace.requested(sender, ranges, target, out)
+        self.buffers.trace.requested(sender, ranges, target, out)
         self.port.send((target,), Nack(sender, ranges, limit, self.number), out)
 
     def _limit(self, sender: Rank, out: Effects) -> int:
         """How many messages may be asked for: what the window and the room allow."""
-        holdings, window = self.holdings, self._window()
-        if self.reception.frontier[sender] < holdings.exempt_upto[sender]:
+        buffers, window = self.buffers, self._window()
+        if self.receiver.frontier[sender] < buffers.exempt_upto[sender]:
             return window
-        if holdings.free_messages < self.free_min and not holdings.eager:
-            holdings.purge_all(out)
+        if buffers.free_messages < self.free_min and not buffers.eager:
+            buffers.purge_all(out)
         # What is early gives way to what is next; when the view is being left, nothing is next.
-        is_leaving = self.reception.limit is not None
-        early = 0 if is_leaving else self.reception.reordered_count
-        room = holdings.free_messages + early
-        if room < self.free_min <= len(holdings.queue):
+        is_leaving = self.receiver.limit is not None
+        early = 0 if is_leaving else self.receiver.reordered_count
+        room = buffers.free_messages + early
+        if room < self.free_min <= len(buffers.queue):
             return 0
-        if holdings.held_by_sender[sender] == 0 and not is_leaving:
+        if buffers.held_by_sender[sender] == 0 and not is_leaving:
             return max(1, min(window, room))
-        refused = self.reception.refused_next.get(sender)
-        if refused is not None and not early and not holdings.fits(refused):
+        refused = self.receiver.refused_next.get(sender)
+        if refused is not None and not early and not buffers.fits(refused):
             return 0  # Asked for now, it would be refused again.
         if room <= 0:
             return 0
@@ -201,7 +201,7 @@ class RepairRequester:
 
     def _window(self) -> int:
         """How many messages fill the datagrams of the window, if they are like those held."""
-        held = self.holdings
+        held = self.buffers
         usual = UNKNOWN_BYTES
         if held.messages:
             usual = held.bytes // held.messages + kernel.HEADER_BYTES
@@ -216,7 +216,7 @@ class RepairRequester:
         if attempts % 3 == 0 and sender in self.peers:
             return sender
         holder, frontier = self.holders.get(sender, (self.rank, 0))
-        further = frontier > self.reception.frontier[sender] and holder in self.peers
+        further = frontier > self.receiver.frontier[sender] and holder in self.peers
         if further and attempts % 3 != 2:
             return holder
         return self.rng.choice(self.peers)
@@ -232,7 +232,7 @@ class RepairRequester:
         """Whom to ask, by stream, now that the view ends: whoever was asked before."""
         self.sources = sources
         self.pending.clear()
-        self.gaps_since = dict.fromkeys(self.reception.gaps, (-NEVER, SEQ_MAX, False))
+        self.gaps_since = dict.fromkeys(self.receiver.gaps, (-NEVER, SEQ_MAX, False))
         self.deadline = NEVER
 
     def forget(self, member: Rank) -> None:

@@ -27,9 +27,9 @@ class Sending:
         self,
         recipe: Recipe,
         rank: Rank,
-        holdings: MemberBuffers,
-        reception: Receiver,
-        vetting: DatagramValidator,
+        buffers: MemberBuffers,
+        receiver: Receiver,
+        validator: DatagramValidator,
         outbox: Outbox,
         base: Seq = 0,
         ordering: Ordering | None = None,
@@ -44,9 +44,9 @@ class Sending:
         self.ordering = ordering
         # Others come after something or need an annotation each, so they are made one by one.
         self.makes_runs = self.annotator.is_plain and not ORDERS[recipe.order].come_after
-        self.holdings = holdings
-        self.reception = reception
-        self.vetting = vetting
+        self.buffers = buffers
+        self.receiver = receiver
+        self.validator = validator
         self.outbox = outbox
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class Sending:
             accepted = self._submit_run(updates, now, out)
             for update in updates[accepted:] if accepted < len(updates) else ():
                 if not self._submit_one(update, now, out):
-                    self.holdings.has_refused = True
+                    self.buffers.has_refused = True
                     break
                 accepted += 1
         except LocalProtocolError:
@@ -70,10 +70,10 @@ class Sending:
                 raise  # Else when the rest is offered: what was accepted has to be counted.
         if accepted and out.events is not None:
             declared = [(self.labels.identify(u)[0], u) for u in updates[:accepted]]
-            self.holdings.trace.declared(declared, since, out)
+            self.buffers.trace.declared(declared, since, out)
         if not accepted and updates and self.raises:
             raise BufferFull(
-                f"buffer full: none of its {self.holdings.messages} messages can be purged; "
+                f"buffer full: none of its {self.buffers.messages} messages can be purged; "
                 "wait, use a larger buffer, or forget the member that blocks them"
             )
         return accepted
@@ -82,13 +82,13 @@ class Sending:
         """Take in, as one run, those that surely fit and need no annotation; how many."""
         if not self.makes_runs or not updates:
             return 0
-        count, payload = self.holdings.own_capacity
+        count, payload = self.buffers.own_capacity
         if not count:
             return 0
         run, size = kernel.make_run(
             self.rank, self.last, updates, self.labels, count, payload, self.message_bytes
         )
-        count = 0 if run is None else self.holdings.admit(run, self.rank, out)
+        count = 0 if run is None else self.buffers.admit(run, self.rank, out)
         if run is not None and count:
             if count < run.count:
                 size = kernel.sizes_of(run[:count])
@@ -102,10 +102,10 @@ class Sending:
         annotation = self.annotator.annotate(seq, item, update)
         message = DataMessage(self.rank, seq, *annotation, self._after(), update.payload, name)
         size = kernel.size_of(message)
-        self.vetting.check_own(message, size)
-        if not self.holdings.fits(message):
+        self.validator.check_own(message, size)
+        if not self.buffers.fits(message):
             self.outbox.flush(now, out)  # What has left may be purged to make room.
-        if not self.holdings.admit(kernel.run_of([message]), self.rank, out):
+        if not self.buffers.admit(kernel.run_of([message]), self.rank, out):
             return False
         self.annotator.remember(seq, annotation)
         self._note(seq, size, now)
@@ -116,11 +116,11 @@ class Sending:
         """Take in an order message: it gives the next places, and comes after what it places."""
         seq = self.last + 1
         message = DataMessage(self.rank, seq, never_purge=True, after=runs)
-        self.holdings.exempt(self.rank, seq)  # It is what makes room.
-        self.holdings.admit(kernel.run_of([message]), self.rank, out)
+        self.buffers.exempt(self.rank, seq)  # It is what makes room.
+        self.buffers.admit(kernel.run_of([message]), self.rank, out)
         self._note(seq, kernel.size_of(message), now)
 
     def _note(self, last: Seq, size: int, now: float) -> None:
         self.last = last
-        self.reception.on_own(last)
+        self.receiver.on_own(last)
         self.outbox.add(last, size, now)

@@ -49,7 +49,7 @@ class QuorumDetector:
         self.rank = rank
         self.quorum = quorum  # None: every member that was not forgotten
         self.live = (1 << members) - 1
-        self.frontier = frontier  # shared with the reception, which alone writes it
+        self.frontier = frontier  # shared with the receiver, which alone writes it
         self.rng = rng
         self.period_s = period_s
         self.fanout = fanout

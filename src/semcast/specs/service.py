@@ -147,13 +147,13 @@ class RefusedNeverExecuted:
     Nor is one that every server which it reached has refused: a server refuses only what it did
     not multicast."""
 
-    __slots__ = ("_executed", "_ledger", "_open", "_taken", "checked")
+    __slots__ = ("_executed", "_ledger", "_open", "_refused", "checked")
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
         self.checked = 0  # refusals
         self._executed: dict[RequestId, Event] = {}
-        self._taken: dict[RequestId, Event] = {}
+        self._refused: dict[RequestId, Event] = {}
         self._open: defaultdict[RequestId, set[tuple[Rank, int]]] = defaultdict(set)  # lives
 
     def handlers(self) -> Mapping[str, EventHandler]:
@@ -169,7 +169,7 @@ class RefusedNeverExecuted:
         """A server refuses, or a client is told so."""
         request = event.client, event.request
         if event.note == TAKEN:
-            self._taken[request] = event
+            self._refused[request] = event
         elif event.note == REFUSED:
             self._open[request].discard((event.pid, event.inc))
         else:
@@ -185,10 +185,10 @@ class RefusedNeverExecuted:
             request = event.client, event.request
             first = self._executed.setdefault(request, event)
             if first is event:
-                self._judge(request, event, self._taken.get(request), event)
+                self._judge(request, event, self._refused.get(request), event)
 
     def _judge(self, request: RequestId, executed: Event, *evidence: Event | None) -> None:
-        is_refused = request in self._taken or (request in self._open and not self._open[request])
+        is_refused = request in self._refused or (request in self._open and not self._open[request])
         if is_refused:
             what = f"process {executed.pid} executed request {_name(executed)}, which was refused"
             self._ledger.add("refused_never_executed", what, *evidence)

@@ -16,8 +16,8 @@ RECIPE = ViewRecipe(protocol="vs", order="total", overflow="exclude", exclude_af
 
 def in_view():
     """Process 0 in a view of three, which all hear each other."""
-    suspicion = FailureDetector(RECIPE, 0.0)
-    policy = PartitionableViews(RECIPE, LIVES[0], suspicion)
+    failure_detector = FailureDetector(RECIPE, 0.0)
+    policy = PartitionableViews(RECIPE, LIVES[0], failure_detector)
     policy.promised = 1 << 40
     view = GroupView(policy.promised, LIVES, (0, 0, 0))
     policy.enter(Member(RECIPE.recipe_of(3), 0, Random(0), view), True, 0.0)
@@ -27,7 +27,7 @@ def in_view():
 
 def hear(policy, now, *, wants_gone=()):
     for pid in (1, 2):
-        policy.suspicion.on_message(pid, now)
+        policy.failure_detector.on_message(pid, now)
         gone = wants_gone if pid == 1 else ()
         policy.on_heartbeat(
             pid, Heartbeat(1, policy.view.id, True, False, gone), now, Effects(recording=False)

@@ -19,7 +19,7 @@ from semcast.terms.ids import Seq
 @dataclass(frozen=True, slots=True)
 class Order:
     """`queue` is made from the recipe and the numbers that the streams of the view start after,
-    `ordering` from recipe, view, own rank, holdings and frontiers.
+    `ordering` from recipe, view, own rank, buffers and frontiers.
 
     If it `gives_places`, every message waits for its place in the queue, even if the application
     is ready, and messages that come after others are those that give places.  If messages

@@ -23,12 +23,12 @@ class Causal(Ordering):
         recipe: Recipe,
         view: GroupView,
         rank: Rank,
-        holdings: "MemberBuffers",
+        buffers: "MemberBuffers",
         frontier: Sequence[Seq],
     ) -> None:
         self.rank = rank
         self.bases = view.seq_bases
-        self.delivered = holdings.delivered  # shared with the holdings, which alone write it
+        self.delivered = buffers.delivered  # shared with the buffers, which alone write it
 
     def after(self) -> After:
         """What was delivered here of the others in this view."""

@@ -244,10 +244,10 @@ class SequencedOrder(Ordering):
         recipe: Recipe,
         view: GroupView,
         rank: Rank,
-        holdings: "MemberBuffers",
+        buffers: "MemberBuffers",
         frontier: Sequence[Seq],
     ) -> None:
-        assert isinstance(holdings.queue, TotalOrderQueue)
+        assert isinstance(buffers.queue, TotalOrderQueue)
         members = len(view.members)
         self.rank = rank
         self.view = view.id
@@ -255,9 +255,9 @@ class SequencedOrder(Ordering):
         self.confirms = recipe.confirms
         self.order_s = recipe.order_s
         self.tell_s = recipe.period_s
-        self.queue = holdings.queue
-        self.holdings = holdings
-        self.frontier = frontier  # shared with the reception, which alone writes it
+        self.queue = buffers.queue
+        self.buffers = buffers
+        self.frontier = frontier  # shared with the receiver, which alone writes it
         self.ordered: list[Seq] = list(view.seq_bases)
         self.placed = 0  # by the last order message
         self.order_at, self.order_last = NEVER, -NEVER
@@ -272,7 +272,7 @@ class SequencedOrder(Ordering):
         self.audience = (view.members[0].pid,) if only_sequencer_counts else EVERYONE
         self.polls = rank == 0
         if rank != 0:
-            holdings.exempt_upto[0] = SEQ_MAX  # Order messages need no room.
+            buffers.exempt_upto[0] = SEQ_MAX  # Order messages need no room.
 
     def __repr__(self) -> str:
         return f"SequencedOrder(ordered={self.ordered}, {self.held}, {self.consumed})"
@@ -346,10 +346,10 @@ class SequencedOrder(Ordering):
 
     def _hand_over(self, out: Effects) -> None:
         """Positions have become final: deliver them, purge what has to wait."""
-        self.holdings.deliver_ready(out)
+        self.buffers.deliver_ready(out)
         for purged, position, by in self.queue.purge():
-            self.holdings.left_queue(purged, out)
-            self.holdings.trace.purged_at(position, purged, by, self.holdings.messages, out)
+            self.buffers.left_queue(purged, out)
+            self.buffers.trace.purged_at(position, purged, by, self.buffers.messages, out)
 
     def _confirm(self, out: Effects) -> None:
         """Everything up to a position was delivered at every member. [VSD app. A]"""
@@ -363,7 +363,7 @@ class SequencedOrder(Ordering):
             confirmed[sender] = seq + count - 1 - max(0, left)
         out.outputs.append(Confirmed(self.view, agreed))
         for sender, seq in confirmed.items():
-            self.holdings.trace.confirmed(sender, seq, out)
+            self.buffers.trace.confirmed(sender, seq, out)
 
     def _report_handed(self, now: float, out: Effects) -> float:
         """Tell what was handed over once all have what was told before; when to look again."""

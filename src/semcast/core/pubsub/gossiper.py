@@ -33,7 +33,7 @@ from semcast.terms.pubsub import (
 
 
 class AckSource(Protocol):
-    """What a member may say that it has: a subscriber's reception, or a logger's log as well."""
+    """What a member may say that it has: a subscriber's delivery, or a logger's log as well."""
 
     @property
     def tracker(self) -> SeqTracker:

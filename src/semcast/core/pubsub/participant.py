@@ -84,7 +84,7 @@ class Participant(Machine):
         left = RestoredState(records)
         self.recipe, self.pid = recipe, pid
         self.loggers = frozenset(recipe.logger_pids)
-        self.vetting = PubsubValidator(recipe, pid)
+        self.validator = PubsubValidator(recipe, pid)
         self.storage = storage = Storage(inc, records.last)
         self.delivery = SubscriberDelivery(recipe, pid, storage)
         self.roster = MemberTable(recipe, pid, unaware_of if pid not in self.loggers else ())
@@ -184,7 +184,7 @@ class Participant(Machine):
         """Something came from `source`; what it cannot mean is discarded."""
         for datagram in datagrams if self.membership.state != OFFLINE else ():
             try:
-                if self.vetting.is_valid(source, datagram):
+                if self.validator.is_valid(source, datagram):
                     _HANDLERS[type(datagram)](self, source, datagram, now, out)
                     self._settle(now, out)
                 elif out.events is not None:

@@ -41,13 +41,13 @@ class Recovery:
         recipe: PubsubRecipe,
         pid: Rank,
         tracker: SeqTracker,
-        reception: SubscriberDelivery,
+        delivery: SubscriberDelivery,
         rng: Random,
         interest: Callable[[Rank, Seq], bool] | None,
     ) -> None:
         self.recipe = recipe
         self.tracker = tracker
-        self.reception = reception
+        self.delivery = delivery
         self.rng = rng
         self.interest = interest
         self.pid = pid
@@ -135,7 +135,7 @@ class Recovery:
         while self.gossip_phase and self.gossip_phase[0][0] + self.limit_s <= now:
             _, (sender, first, last) = self.gossip_phase.popleft()
             if self.pushes:
-                self.reception.skip_missing(
+                self.delivery.skip_missing(
                     StreamSpans(sender, ((first, last),)), AGE, self.pid, out
                 )
             else:
@@ -148,7 +148,7 @@ class Recovery:
     @property
     def _room(self) -> int:
         """How many messages to ask for at once."""
-        return REQUEST_SEQS_MAX if self.is_logger else min(REQUEST_SEQS_MAX, self.reception.room)
+        return REQUEST_SEQS_MAX if self.is_logger else min(REQUEST_SEQS_MAX, self.delivery.room)
 
     def on_room(self, now: float) -> None:
         """The application has made room after there was none: ask loggers again now."""
@@ -255,7 +255,7 @@ class Recovery:
                 if self.interest(sender, seq):
                     wanted.add(seq, seq)
                 else:
-                    self.reception.skip(StreamSpans(sender, ((seq, seq),)), DECLINED, self.pid, out)
+                    self.delivery.skip(StreamSpans(sender, ((seq, seq),)), DECLINED, self.pid, out)
         return tuple(wanted)
 
     def on_digest(self, holds: tuple[StreamSpans, ...], out: Effects) -> tuple[StreamSpans, ...]:

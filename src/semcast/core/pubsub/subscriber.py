@@ -21,11 +21,11 @@ from semcast.terms.pubsub import StreamStatus, SubscriptionRecord, Unsubscribed,
 
 
 class Subscriber:
-    """One life.  Invariant: the reception has streams only while `is_open`."""
+    """One life.  Invariant: the delivery has streams only while `is_open`."""
 
     def __init__(
         self,
-        reception: SubscriberDelivery,
+        delivery: SubscriberDelivery,
         membership: JoinProtocol,
         recovery: Recovery,
         gossiper: Gossiper,
@@ -36,7 +36,7 @@ class Subscriber:
         pid = self.pid = membership.pid
         self.storage = membership.storage
         self.rng = membership.rng
-        self.reception = reception
+        self.delivery = delivery
         self.membership = membership
         self.recovery = recovery
         self.gossiper = gossiper
@@ -54,7 +54,7 @@ class Subscriber:
             self._ask_home(now, at_once=True)
 
     def __repr__(self) -> str:
-        return f"Subscriber(open={self.is_open}, {self.membership}, {self.reception})"
+        return f"Subscriber(open={self.is_open}, {self.membership}, {self.delivery})"
 
     @property
     def deadline(self) -> float:
@@ -103,7 +103,7 @@ class Subscriber:
     def _begin(self, starts: dict[Rank, Seq], now: float) -> None:
         self.is_open = True
         for sender, start in starts.items():
-            self.reception.tracker.open_stream(sender, start)
+            self.delivery.tracker.open_stream(sender, start)
         if not self.follows_log:
             self.gossiper.start(now)
             self._ask_home(now, at_once=True)
@@ -120,7 +120,7 @@ class Subscriber:
         """Be owed nothing more."""
         if out.events is not None and (self.is_open or self.membership.state != NOT_JOINED):
             out.events.append(Event(LEAVE, self.pid))
-        self.floor |= self.reception.reset()
+        self.floor |= self.delivery.reset()
         self.is_open = self.wants_open = False
         self.refresh_at = NEVER
         if self.at_least_once:
@@ -154,7 +154,7 @@ class Subscriber:
             self.subscribe({}, own, now, out)
         if now >= self.save_at:
             self.save_at = NEVER
-            self.reception.save(out)
+            self.delivery.save(out)
         if now >= self.refresh_at:
             self.refresh_at = now + self.recipe.retry_s
             logger = self.rng.choice(self.loggers)
@@ -162,7 +162,7 @@ class Subscriber:
 
     def after_input(self, now: float, out: Effects) -> None:
         """After every input: cursors before deliveries, or some time after them."""
-        if self.reception.uncovered:
-            self.reception.flush(out)
-        if self.reception.unsaved and self.save_at == NEVER:
+        if self.delivery.uncovered:
+            self.delivery.flush(out)
+        if self.delivery.unsaved and self.save_at == NEVER:
             self.save_at = now + self.recipe.period_s

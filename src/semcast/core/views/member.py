@@ -55,11 +55,11 @@ class ViewMember(Machine):
         self.recipe = recipe
         self.life = life
         self.rng = rng
-        self.suspicion = FailureDetector(recipe, now)
+        self.failure_detector = FailureDetector(recipe, now)
         self.policy: ViewPolicy = (
-            PrimaryViews(recipe, life, self.suspicion, rng)
+            PrimaryViews(recipe, life, self.failure_detector, rng)
             if recipe.is_primary
-            else PartitionableViews(recipe, life, self.suspicion, highest)
+            else PartitionableViews(recipe, life, self.failure_detector, highest)
         )
         self.transfer = StateTransfer(recipe)
         self.guard = LineageGuard(recipe, life)
@@ -134,7 +134,7 @@ class ViewMember(Machine):
         """Send to the view; takes nothing while there is no view to send in."""
         if self.ended:
             raise LocalProtocolError(f"this member has {self.ended} the group")
-        self.suspicion.on_input(now)
+        self.failure_detector.on_input(now)
         accepted = 0
         try:
             if self.known_phase == MEMBER:  # which is what it was after the input before
@@ -163,9 +163,9 @@ class ViewMember(Machine):
                 if guard.usual.get(source) != usual and not guard.admits(
                     source, stamped, now, 1 + len(more)
                 ):
-                    self.suspicion.on_input(now)
+                    self.failure_detector.on_input(now)
                 else:
-                    self.suspicion.on_message(source, now)
+                    self.failure_detector.on_message(source, now)
                     if not isinstance(datagram, ViewEnvelope):
                         self._on_other(source, datagram, now, out)
                     elif (member := self.by_view.get(datagram.view)) is not None:
@@ -228,7 +228,7 @@ class ViewMember(Machine):
 
     def status(self, now: float) -> Status:
         """How it is doing."""
-        each, watch = [member.status(now) for member in self.members], self.suspicion
+        each, watch = [member.status(now) for member in self.members], self.failure_detector
         pids = [pid for pid, _ in self.view.members if pid != self.pid]
         return Status(
             phase=self.phase,
@@ -256,9 +256,9 @@ class ViewMember(Machine):
         """Time has passed."""
         if self.ended:
             return
-        self.suspicion.on_input(now)
+        self.failure_detector.on_input(now)
         if now >= self.heartbeat_at:  # Often enough to look who is silent.
-            for pid in self.suspicion.on_time(now):
+            for pid in self.failure_detector.on_time(now):
                 self.trace.suspected(pid, self.view, out)
         if self.members and self.members[-1].deadline <= now:
             self.members[-1].on_time(now, out)
@@ -324,7 +324,7 @@ class ViewMember(Machine):
     def _waits_in_vain(self) -> bool:
         """Whether it has no state yet, and who should give it is gone."""
         donor = self.donor if self.shown.id == 0 else None
-        return donor is not None and not self.suspicion.is_alive(donor.pid)
+        return donor is not None and not self.failure_detector.is_alive(donor.pid)
 
     def _end(self, status: str, out: Effects) -> None:
         self.ended = status
@@ -360,14 +360,14 @@ class ViewMember(Machine):
         self.transfer.request_state(self.view.id, donor, now, out)
 
     def _enter(self, view: GroupView, is_stateful: bool, now: float) -> None:
-        self.excluded_s = self.suspicion.silent_in(self.view.members, view.members, now)
+        self.excluded_s = self.failure_detector.silent_in(self.view.members, view.members, now)
         self.guard.enter(view)
         recipe, rank = self.recipe.recipe_of(len(view.members)), view.members.index(self.life)
         self.members.append(Member(recipe, rank, self.rng, view))
         self.by_view[view.id] = self.members[-1]
         for life in view.members:
             if life != self.life:
-                self.suspicion.watch(life.pid, now)
+                self.failure_detector.watch(life.pid, now)
         self.policy.enter(self.members[-1], is_stateful, now)
 
     def _show(self, now: float, out: Effects) -> None:

@@ -43,12 +43,12 @@ class PartitionableViews(ViewPolicy):
         self,
         recipe: ViewRecipe,
         life: Incarnation,
-        suspicion: FailureDetector,
+        failure_detector: FailureDetector,
         highest: ViewId = 0,
     ) -> None:
         self.recipe = recipe
         self.life = life
-        self.suspicion = suspicion
+        self.failure_detector = failure_detector
         self.member: Member | None = None
         self.promised: ViewId = 0
         self.consented_until = -NEVER
@@ -136,7 +136,7 @@ class PartitionableViews(ViewPolicy):
         lives = [
             Incarnation(pid, heartbeat.inc)
             for pid, heartbeat in self.heartbeats.items()
-            if self.suspicion.is_alive(pid) and not heartbeat.leaving
+            if self.failure_detector.is_alive(pid) and not heartbeat.leaving
             if Incarnation(pid, heartbeat.inc) not in self.excluded
         ]
         return sorted([*lives, self.life])
@@ -144,7 +144,7 @@ class PartitionableViews(ViewPolicy):
     @property
     def has_left(self) -> bool:
         """Whether it wanted to leave and nobody in reach is in a view with it any more."""
-        alive = (pid for pid in self.heartbeats if self.suspicion.is_alive(pid))
+        alive = (pid for pid in self.heartbeats if self.failure_detector.is_alive(pid))
         return self.is_leaving and all(self.heartbeats[pid].view != self.view.id for pid in alive)
 
     def _strays(self, lives: list[Incarnation]) -> bool:
@@ -258,7 +258,7 @@ class PartitionableViews(ViewPolicy):
         awaited = [
             life
             for life in forming.members
-            if life.pid not in self.consents and self.suspicion.is_alive(life.pid)
+            if life.pid not in self.consents and self.failure_detector.is_alive(life.pid)
         ]
         if awaited and not over:
             return

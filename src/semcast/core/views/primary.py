@@ -43,11 +43,11 @@ class PrimaryViews(ViewPolicy):
     """Lives as long as the process; `agreement` as long as the view."""
 
     def __init__(
-        self, recipe: ViewRecipe, life: Incarnation, suspicion: FailureDetector, rng: Random
+        self, recipe: ViewRecipe, life: Incarnation, failure_detector: FailureDetector, rng: Random
     ) -> None:
         self.recipe = recipe
         self.life = life
-        self.suspicion = suspicion
+        self.failure_detector = failure_detector
         self.rng = rng
         self.member: Member | None = None
         self.agreement: ViewAgreement | None = None
@@ -136,7 +136,7 @@ class PrimaryViews(ViewPolicy):
             return False
         heartbeat = self.heartbeats.get(life.pid)
         reborn = heartbeat is not None and heartbeat.inc > life.inc
-        return reborn or not self.suspicion.is_alive(life.pid)
+        return reborn or not self.failure_detector.is_alive(life.pid)
 
     def _leavers(self) -> set[Incarnation]:
         """Those who want to leave, and may: not while all who stay wait for the state."""
@@ -171,7 +171,7 @@ class PrimaryViews(ViewPolicy):
         lives = [
             Incarnation(pid, heartbeat.inc)
             for pid, heartbeat in sorted(self.heartbeats.items())
-            if heartbeat.view == 0 and not heartbeat.leaving and self.suspicion.is_alive(pid)
+            if heartbeat.view == 0 and not heartbeat.leaving and self.failure_detector.is_alive(pid)
         ]
         return [life for life in lives if life not in members]
 

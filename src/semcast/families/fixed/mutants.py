@@ -61,7 +61,7 @@ def heard_counts_as_reached(original: Any) -> Callable[..., Any]:
 
     def init(self: Member, *args: Any) -> None:
         original(self, *args)
-        self.safety.frontier = self.reception.known
+        self.safety.frontier = self.receiver.known
 
     return init
 
@@ -146,11 +146,11 @@ def resurrect_duplicates(original: Any) -> Callable[..., Any]:
     """A late copy of a message that was purged here is queued again."""
 
     def discard(self: Receiver, message: DataMessage, why: str, source: Rank, out: Effects) -> None:
-        held = self.holdings.queue.holds(message) or self.holdings.store.holds(message)
+        held = self.buffers.queue.holds(message) or self.buffers.store.holds(message)
         late = why == "duplicate" and message.seq <= self.frontier[message.sender]
-        queue = self.holdings.queue
+        queue = self.buffers.queue
         if late and not held and queue and isinstance(queue, FifoQueue):
-            self.holdings.count_held(message)
+            self.buffers.count_held(message)
             queue.push(run_of([message]))
             queue.by_sender[message.sender].index.add(message)
         else:
@@ -165,8 +165,8 @@ def deliver_twice(original: Any) -> Callable[..., Any]:
 
     def discard(self: Receiver, message: DataMessage, why: str, source: Rank, out: Effects) -> None:
         newest = why == "duplicate" and message.seq == self.frontier[message.sender]
-        if newest and self.holdings.ready > 0 and not self.holdings.queue:
-            self.holdings._deliver(run_of([message]), out)
+        if newest and self.buffers.ready > 0 and not self.buffers.queue:
+            self.buffers._deliver(run_of([message]), out)
         else:
             original(self, message, why, source, out)
 

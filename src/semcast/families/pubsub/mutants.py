@@ -134,8 +134,8 @@ def forget_the_last(original: Any) -> Callable[..., Any]:
     """Who comes back wants the last message again that it had when it went."""
 
     def reconnect(self: Subscriber, now: float, out: Effects) -> None:
-        for sender, stream in self.reception.tracker.streams.items():
-            _want_again(self.reception.tracker, sender, ((stream.last, stream.last),))
+        for sender, stream in self.delivery.tracker.streams.items():
+            _want_again(self.delivery.tracker, sender, ((stream.last, stream.last),))
         original(self, now, out)
 
     return reconnect
@@ -217,7 +217,7 @@ def cursor_before_delivery(original: Any) -> Callable[..., Any]:
 
     def settle(self: Subscriber, now: float, out: Effects) -> None:
         if self.at_least_once:
-            self.reception.save(out)
+            self.delivery.save(out)
         original(self, now, out)
 
     return settle

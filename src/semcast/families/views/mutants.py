@@ -31,7 +31,7 @@ def deliver_in_the_next_view(original: Any) -> Callable[..., Any]:
         while self.shown.id and len(self.members) > 1:
             left = self.members.popleft()
             self._announce(self.members[0].view, None, out)
-            left.on_ready(left.holdings.messages, now, out)
+            left.on_ready(left.buffers.messages, now, out)
         original(self, now, out)
 
     return show
@@ -63,11 +63,11 @@ def flush_omits_what_was_purged(original: Any) -> Callable[..., Any]:
 
     def fetch(self: Flush, cut: Sequence[Seq], holders: Sequence[Rank]) -> None:
         original(self, cut, holders)
-        reception = self.reception
-        for sender in reception.gaps:
-            first, last = reception.frontier[sender] + 1, reception.known[sender]
+        receiver = self.receiver
+        for sender in receiver.gaps:
+            first, last = receiver.frontier[sender] + 1, receiver.known[sender]
             if first < last:
-                reception.notices[sender].add(first, last - 1, last)
+                receiver.notices[sender].add(first, last - 1, last)
 
     return fetch
 
@@ -178,7 +178,7 @@ def first_message_missed(original: Any) -> Callable[..., Any]:
     """What a joiner receives while it waits for its state is forgotten."""
 
     def show_first(self: ViewMember, head: Member, now: float, out: Effects) -> None:
-        queue = head.holdings.queue
+        queue = head.buffers.queue
         if self.transfer.state is not None and queue.has_next:
             queue.pop(1)
         original(self, head, now, out)

@@ -219,17 +219,17 @@ class ServiceConnection(LoopBound):
         return self
 
     async def _open(self) -> None:
-        options, equipment = self.options, self._equipment
-        await equipment.open(frame_incarnation(1))  # Its name is new, so is its only life.
-        transport, own = equipment.transport, pid_of_name(options.name)
-        peers = await find_peers(options, sealed=equipment.is_sealed)
+        options, resources = self.options, self._equipment
+        await resources.open(frame_incarnation(1))  # Its name is new, so is its only life.
+        transport, own = resources.transport, pid_of_name(options.name)
+        peers = await find_peers(options, sealed=resources.is_sealed)
         self._directory = Directory(options.name, own, peers)
         for name, address in (peers or {}).items():
             self._directory.welcome(pid_of_name(name), address)
-        recipe = options.recipe(transport.body_bytes, equipment.window_bytes)
+        recipe = options.recipe(transport.body_bytes, resources.window_bytes)
         machine = self._machine(recipe, Incarnation(own, 1), SystemRandom())
         codec = find(options.protocol).codec
-        channel = MemberChannel(transport, equipment.bulk, self._directory, codec)
+        channel = MemberChannel(transport, resources.bulk, self._directory, codec)
         self._port = ClientPort()
         self._driver = Driver(machine, channel, self._port, LoopClock())
         transport.reads_max = 1  # An answer is all that a client expects at once.

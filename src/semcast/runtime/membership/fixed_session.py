@@ -71,19 +71,19 @@ class FixedSession(Session):
         self._refused: GroupComplete | None = None
 
     async def _open(self) -> None:
-        options, equipment = self.options, self.equipment
+        options, resources = self.options, self.resources
         # The disk may be slow, and another process may hold the lock.
         incarnation = await asyncio.to_thread(
             next_incarnation, incarnation_path(), time_ns() // 1000
         )
-        await equipment.open(incarnation)
-        self.transport = equipment.transport
+        await resources.open(incarnation)
+        self.transport = resources.transport
         self.gathering = RosterAgreement(
-            equipment.seat(),
+            resources.seat(),
             options.members,
             options.digest(),
             SystemRandom(),
-            await find_peers(options, sealed=equipment.is_sealed),
+            await find_peers(options, sealed=resources.is_sealed),
         )
         self.transport.on_frame = self._on_frame
         check_trace(options)  # now, for later the others would count on this member
@@ -116,7 +116,7 @@ class FixedSession(Session):
             text += f"; missing: {', '.join(gathering.missing)}"
         if gathering.mismatched:
             text += f"; different settings: {', '.join(sorted(gathering.mismatched))}"
-        text += self.equipment.explain_discards()
+        text += self.resources.explain_discards()
         if self.options.peers is None and not found:
             text += (
                 "; if other members run, multicast may be filtered: "
@@ -125,24 +125,24 @@ class FixedSession(Session):
         return text
 
     async def _start(self) -> None:
-        options, equipment, roster = self.options, self.equipment, self.gathering.roster
+        options, resources, roster = self.options, self.resources, self.gathering.roster
         names = tuple(seat.name for seat in roster)
         rank = names.index(options.name)
-        equipment.opener.admit(
+        resources.opener.admit(
             (member_id(seat.name), seat.incarnation, seat.salt) for seat in roster
         )
-        equipment.versions.know(names)
+        resources.versions.know(names)
         announced = [seat.versions for seat in roster]
-        equipment.sealer.speak(common([spoken(), *announced]) or LOWEST)
+        resources.sealer.speak(common([spoken(), *announced]) or LOWEST)
         self.directory = Directory(options.name, rank, self.gathering.peers)
         for place, seat in enumerate(roster):
             if place != rank:
                 address = self.gathering.address_of(seat)
                 self.directory.add(place, seat.name, member_id(seat.name), address)
-        self.recipe = options.recipe(self.transport.body_bytes, equipment.window_bytes)
+        self.recipe = options.recipe(self.transport.body_bytes, resources.window_bytes)
         journal = open_journal(options, roster, rank, self.recipe)
         if journal is not None:
-            equipment.stack.push_async_callback(close_journal, journal)
+            resources.stack.push_async_callback(close_journal, journal)
         view = View(1, names, is_primary=True)
         self.port = GroupPort(self.directory, self, StateHandlers(), view)
         machine = self._machine(Incarnation(rank, 1), self.gathering.nonce)
@@ -156,7 +156,7 @@ class FixedSession(Session):
     def _on_control(self, opened: OpenedFrame, address: Address, now: float) -> None:
         if opened.kind == HELLO:
             hello = read_hello(opened.body, opened.sender, self.gathering.peers)
-            speaks = self.equipment.versions.on_hello(opened.sender, hello, now)
+            speaks = self.resources.versions.on_hello(opened.sender, hello, now)
             if not speaks and not self.gathering.roster:
                 return
             answers = self.gathering.on_hello(

@@ -113,7 +113,7 @@ class StoreServerSession(ServiceSession):
     async def _load(self) -> None:
         """Read the disk in a thread: there may be millions of records."""
         await super()._load()
-        about = self.recipe.sessions_max, self.equipment.records
+        about = self.recipe.sessions_max, self.resources.records
         self._stored = await asyncio.to_thread(StoredState, *about)
 
     def _machine(self, life: Incarnation, seed: int) -> Machine:

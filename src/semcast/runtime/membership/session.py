@@ -63,7 +63,7 @@ class Session(ABC):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.equipment = MemberResources(options)
+        self.resources = MemberResources(options)
         self.family = find(options.protocol)
         self.recipe: Any = options.recipe()
         self.driver: Driver | None = None
@@ -75,13 +75,13 @@ class Session(ABC):
     async def open(self) -> None:
         """Get into the group; raises SemcastError, and then nothing is left open."""
         try:
-            await self.equipment.open_log(self._record)
+            await self.resources.open_log(self._record)
             await self._open()
         except BaseException:
             if self.driver is not None:
                 self._give_up(self.driver)
                 self.driver.end(None)
-            await self.equipment.close()
+            await self.resources.close()
             raise
 
     @property
@@ -133,14 +133,14 @@ class Session(ABC):
 
     def _machine(self, life: Incarnation, seed: int) -> Machine:
         return self.family.machine(
-            self.recipe, life, Random(seed), monotonic(), self.equipment.records
+            self.recipe, life, Random(seed), monotonic(), self.resources.records
         )
 
     def _drive(self, machine: Machine, sink: EventSink | None) -> Driver:
         """The machine begins to run."""
-        equipment = self.equipment
+        resources = self.resources
         self.channel = MemberChannel(
-            self.transport, equipment.bulk, self.directory, self.family.codec
+            self.transport, resources.bulk, self.directory, self.family.codec
         )
         driver = self.driver = Driver(
             machine,
@@ -148,12 +148,12 @@ class Session(ABC):
             self.port,
             LoopClock(),
             sink=sink,
-            disk=equipment.log,
+            disk=resources.log,
             sends_when_idle=self.options.coalesce is None,
         )
-        equipment.stack.callback(self._stop)
+        resources.stack.callback(self._stop)
         self.transport.on_drained = driver.on_drained
-        equipment.bulk.first_frame = self._first_frame
+        resources.bulk.first_frame = self._first_frame
         self._reporting = asyncio.get_running_loop().call_later(
             REPORT_PERIOD_S, self._report_regularly
         )
@@ -187,10 +187,10 @@ class Session(ABC):
             self.transport,
             self.channel,
             self,
-            is_sealed=self.equipment.is_sealed,
+            is_sealed=self.resources.is_sealed,
         )
         self._builder = builder
-        await self.equipment.expose(builder)
+        await self.resources.expose(builder)
 
     def snapshot(self) -> Snapshot:
         """How this member and its peers are doing."""
@@ -230,7 +230,7 @@ class Session(ABC):
             await self._leave(self.driver, is_member=is_member)
         finally:  # also if whoever closes is cancelled meanwhile
             self.driver.end(None)
-            await self.equipment.close()
+            await self.resources.close()
 
     @abstractmethod
     async def _leave(self, driver: Driver, *, is_member: bool) -> None:

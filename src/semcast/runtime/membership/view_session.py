@@ -75,13 +75,13 @@ class ViewSession(Session):
         self._returning: asyncio.Task[None] | None = None  # to a group that went on without it
 
     async def _open(self) -> None:
-        options, equipment = self.options, self.equipment
+        options, resources = self.options, self.resources
         inc = await asyncio.to_thread(next_inc)  # The disk may be slow, or its lock held.
-        await equipment.open(frame_incarnation(inc))
-        self.transport = equipment.transport
-        self.recipe = self._make_recipe(self.transport.body_bytes, equipment.window_bytes)
-        own = equipment.seat()
-        peers = await find_peers(options, sealed=equipment.is_sealed)
+        await resources.open(frame_incarnation(inc))
+        self.transport = resources.transport
+        self.recipe = self._make_recipe(self.transport.body_bytes, resources.window_bytes)
+        own = resources.seat()
+        peers = await find_peers(options, sealed=resources.is_sealed)
         rng, digest = SystemRandom(), self._digest()
         self.directory = PeerDirectory(own, digest, rng, peers)
         self._life = Incarnation(self.directory.own_pid, inc)
@@ -102,7 +102,7 @@ class ViewSession(Session):
 
     async def _load(self) -> None:
         """Before another incarnation begins, the log has everything of the one before."""
-        await self.equipment.flush()
+        await self.resources.flush()
 
     def _make_recipe(self, datagram_bytes: int, window_bytes: int) -> Any:
         return self.options.recipe(datagram_bytes, window_bytes)
@@ -117,7 +117,7 @@ class ViewSession(Session):
             answers = self._probe.answers
             for _ in range(PROBES):
                 to = None if peers is None else peers[self.options.name]
-                self.equipment.probe(self._probe.question(), to)
+                self.resources.probe(self._probe.question(), to)
                 await asyncio.sleep(PROBE_PERIOD_S)
         self._is_listening = False
 
@@ -125,7 +125,7 @@ class ViewSession(Session):
         answer = self._probe.on_probe(opened.body)
         is_there = self.driver is None or self.driver.ended is None
         if answer is not None and is_there and not self._is_listening:
-            self.equipment.probe(answer, address)
+            self.resources.probe(answer, address)
 
     async def _find_or_found(self) -> tuple[Incarnation, ...]:
         """The founders if this is one of them; nobody once a running group was found."""
@@ -155,10 +155,10 @@ class ViewSession(Session):
         )
 
     async def _start(self, founders: tuple[Incarnation, ...], lineage: Lineage) -> None:
-        options, equipment = self.options, self.equipment
+        options, resources = self.options, self.resources
         journal = None if options.trace is None else ViewJournal(options, self.recipe)
         if journal is not None:
-            equipment.stack.push_async_callback(close_journal, journal)
+            resources.stack.push_async_callback(close_journal, journal)
             known = lineage or (self._group_report.lineage if self._group_report else NO_LINEAGE)
             if known or not self.recipe.is_primary:
                 await asyncio.to_thread(journal.begin, known, self._life)
@@ -226,7 +226,7 @@ class ViewSession(Session):
 
     def _on_hello(self, pid: Pid, opened: OpenedFrame, address: Address, now: float) -> None:
         hello = read_hello(opened.body, opened.sender, self.directory.peers)
-        if not self.equipment.versions.on_hello(pid, hello, now):
+        if not self.resources.versions.on_hello(pid, hello, now):
             return
         self._settle_version()
         standing = self._standing() if self.driver is not None and self.port.view.id else None
@@ -241,10 +241,10 @@ class ViewSession(Session):
         """Speak the highest version that everybody in the view announced."""
         if self.driver is not None:
             others = (pid for pid, _ in self.driver.status().view.members)
-            versions, own = self.equipment.versions, self.directory.own_pid
+            versions, own = self.resources.versions, self.directory.own_pid
             version = versions.speakable((pid for pid in others if pid != own), monotonic())
-            if version != self.equipment.sealer.version:
-                self.equipment.sealer.speak(version)
+            if version != self.resources.sealer.version:
+                self.resources.sealer.speak(version)
 
     def _on_standing(self, pid: Pid, standing: ViewMemberReport) -> None:
         """How a member is doing; before there is a machine, that a group runs."""
@@ -375,7 +375,7 @@ class ViewSession(Session):
             obstacle = reasons.too_few(self._gathering)
         else:
             obstacle = reasons.no_group() if self.recipe.is_primary else ""
-        waited_s, refusals = self.options.join_timeout, self.equipment.explain_discards()
+        waited_s, refusals = self.options.join_timeout, self.resources.explain_discards()
         return reasons.join_timeout(waited_s, obstacle, self.directory) + refusals
 
     async def _leave(self, driver: Driver, *, is_member: bool) -> None:
