@@ -26,7 +26,8 @@ OUTSIDE = [
 GIVEN = {"recipe", "rank", "pid", "life"}  # what a machine's maker gave it, which never changes
 ALLOWED = {name for name in dir(Machine) if not name.startswith("_")} | {"deadline"} | GIVEN
 HOLDERS = {"member", "participant", "machine"}  # names that machines go by
-ELSEWHERE = {"buffer", "receiver", "recovery", "roster", "trace"}  # also options, rates, gatherings
+ELSEWHERE = {"buffer", "recovery", "roster", "trace"}  # also options, and what is gathered
+NO_MACHINES = {"self", "rates"}
 
 
 def parts() -> set[str]:
@@ -43,7 +44,7 @@ def parts() -> set[str]:
 def reaches(tree: ast.AST, inner: set[str]) -> Iterator[str]:
     """Expressions that look into a machine: `host.member.told`, `m.buffers` of any `m`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "self":
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in NO_MACHINES:
             holder = ast.unparse(node.value).rpartition(".")[2]
             if node.attr in inner or (holder in HOLDERS and node.attr not in ALLOWED):
                 yield f"line {node.lineno}: {ast.unparse(node)}"
