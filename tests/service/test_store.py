@@ -280,8 +280,7 @@ def test_a_server_that_restarts_begins_with_all_that_was_safe():
         w.ask(3, "set", b"a", b"%d" % value)
         w.run(0.05)
     stored = StoredState(w.recipe.sessions_max, Records(w.disks[1]))
-    # The record of a batch says that the one before is safe.
-    assert stored.state.items == {b"a": b"3"}
+    assert stored.state.items == {b"a": b"4"}
     assert (stored.state.index, stored.snapshot_index) == (stored.safe, 0)
 
 
