@@ -156,3 +156,38 @@ def test_a_new_life_reads_nothing_before_it_has_worked_in_a_view():
     assert w.answers[4] == []
     w.run(1.0)
     assert [status for status, _ in w.answers[4]] == [DONE]
+
+
+def on_disk(w, pid):
+    """How many bytes of updates a server that restarts reads."""
+    records = w.disks[pid]
+    ends = [i for i, record in enumerate(records) if isinstance(record, SnapshotDoneRecord)]
+    rest = records[ends[-1] if ends else 0 :]
+    return sum(len(record.payload) for record in rest if isinstance(record, BatchRecord))
+
+
+def test_a_snapshot_is_written_after_so_many_bytes_of_updates():
+    w = StoreWorld(snapshot_bytes=20_000)
+    for value in range(24):
+        w.ask(3, "set", b"a", b"%02d" % value * 1_000)
+        w.run(0.05)
+        assert on_disk(w, 0) < 30_000
+    w.crash(0)
+    w.start(0)
+    w.run(0.5)
+    for value in range(24):  # What was written before the restart counts, too.
+        w.ask(3, "set", b"a", b"%02d" % value * 1_000)
+        w.run(0.05)
+        assert on_disk(w, 0) < 30_000
+
+
+def test_a_large_state_is_written_again_after_twice_its_bytes():
+    w = StoreWorld(snapshot_bytes=20_000)
+    counts = []
+    for _ in range(4):
+        for key in range(20):
+            w.ask(3, "set", b"%d" % key, b"v" * 9_000)
+            w.run(0.05)
+        counts.append(sum(isinstance(record, SnapshotDoneRecord) for record in w.disks[0]))
+    assert counts[0] >= 2
+    assert 1 <= counts[3] - counts[0] <= 2

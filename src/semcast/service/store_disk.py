@@ -35,6 +35,7 @@ class StoreDisk:
         "appended",
         "durable",
         "length",
+        "logged_bytes",
         "persisted",
         "records",
         "safe",
@@ -49,6 +50,7 @@ class StoreDisk:
         self.length = length  # of the log that is on disk, as far as it counts
         self.appended = length  # of the log that was last known to be on disk
         self.safe = safe  # as the last record says
+        self.logged_bytes = 0  # of updates that were written in this life
         self._lengths: deque[tuple[int, int]] = deque()  # by ticket, how many updates there are
 
     @property
@@ -66,6 +68,7 @@ class StoreDisk:
         """The log has grown by a batch."""
         self.write(BatchRecord(batch.first, batch.updates, batch.payload, safe), out)
         self.safe = safe
+        self.logged_bytes += len(batch.payload)
         self._reach(batch.last)
 
     def write_adopted(self, adopted: AdoptedRecord, length: int, out: Effects) -> None:
@@ -99,6 +102,7 @@ class SnapshotWriter:
 
     def __init__(self, state: StoreState, log: UpdateLog, disk: StoreDisk) -> None:
         self.reader: SnapshotReader = state.snapshot()
+        self.logged_bytes = disk.logged_bytes  # when it was begun
         self._disk = disk
         self._tail = list(log.after(self.reader.index))
         self._digest = log.boundary(self.reader.index)[1]

@@ -41,7 +41,8 @@ class StoreRecipe:
     memory once there are `truncate_after` of them, and send the state instead of more than
     `tail_max` updates.  They write a snapshot to disk after `snapshot_after` updates, or after
     as many as a quarter of the items if that is more: a server that restarts executes the updates
-    behind its last snapshot.
+    behind its last snapshot.  They also write one when the updates since then have
+    `snapshot_bytes`, and twice as many as the snapshot: such a server holds them in memory.
     """
 
     founders: tuple[Pid, ...]
@@ -58,6 +59,7 @@ class StoreRecipe:
     sessions_max: int = 10_000
     truncate_after: int = 1_000
     snapshot_after: int = 100_000
+    snapshot_bytes: int = 64 << 20
     tail_max: int = 100_000
 
     def __post_init__(self) -> None:
@@ -75,8 +77,8 @@ class StoreRecipe:
         for name in ("retry_s", "retry_max_s"):
             if not 0 < getattr(self, name) < inf:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
-        counts = ("pipeline", "sessions_max", "truncate_after", "snapshot_after", "tail_max")
-        for name in counts:
+        counts = ("pipeline", "sessions_max", "truncate_after", "snapshot_after")
+        for name in (*counts, "snapshot_bytes", "tail_max"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not at least 1")
         if self.pipeline > REQUESTS_MAX:

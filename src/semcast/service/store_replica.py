@@ -74,6 +74,9 @@ class StoreReplica:
         self._early: list[tuple[bytes, int, int]] = []  # updates that came before it was in place
         self._writer: SnapshotWriter | None = None
         self._snapshot_index = stored.snapshot_index
+        self._snapshot_bytes = 0  # of the last snapshot, if it was written in this life
+        of_batches = [len(batch.payload) for batch in stored.log.after(stored.snapshot_index)]
+        self._covered_bytes = -sum(of_batches)  # by the last snapshot, of `disk.logged_bytes`
 
     def __repr__(self) -> str:
         counts = f"executed={self.executed}, safe={self.safe}, {self.log}"
@@ -208,6 +211,8 @@ class StoreReplica:
         if receiver.rest is not None:
             self.safe, self.has_taken_over = self.state.index, True
             self._snapshot_index = self.state.index
+            self._covered_bytes = self.disk.logged_bytes
+        self.disk.logged_bytes += sum(len(payload) for _, payload in receiver.batches)
         self._settle_in(plan, receiver.after, out)
         self._receiver = None
         self._owes_in_place, self._awaited = self.life.pid in plan.core, self.disk.ticket
@@ -328,11 +333,22 @@ class StoreReplica:
         self._write_snapshot(out)
 
     def _write_snapshot(self, out: Effects) -> None:
-        after = max(self.recipe.snapshot_after, len(self.state.items) // ITEMS_PER_UPDATE)
-        is_due = self.executed - self._snapshot_index >= after
-        if self._writer is None and is_due and self.recipe.durable and self.is_in_place:
+        if self._writer is None and self._is_snapshot_due:
             self._writer = SnapshotWriter(self.state, self.log, self.disk)
         if self._writer is not None and self._writer.poll(self.level, self.safe, out):
-            self._snapshot_index = self._writer.reader.index
-            self.state.forget(self._writer.reader)
+            reader = self._writer.reader
+            self._snapshot_index, self._snapshot_bytes = reader.index, reader.bytes_read
+            self._covered_bytes = self._writer.logged_bytes
+            self.state.forget(reader)
             self._writer = None
+
+    @property
+    def _is_snapshot_due(self) -> bool:
+        """Whether this server, restarted now, would have to execute or to hold too much."""
+        recipe, updates = self.recipe, self.executed - self._snapshot_index
+        if not updates or not recipe.durable or not self.is_in_place:
+            return False
+        size = self.disk.logged_bytes - self._covered_bytes
+        if size >= max(recipe.snapshot_bytes, 2 * self._snapshot_bytes):
+            return True
+        return updates >= max(recipe.snapshot_after, len(self.state.items) // ITEMS_PER_UPDATE)

@@ -138,7 +138,7 @@ class SnapshotReader:
     """Reads a state in slices, as it was when the reader was made: what is overwritten meanwhile
     is kept here."""
 
-    __slots__ = ("_before", "_keys", "_place", "index", "sessions", "state")
+    __slots__ = ("_before", "_keys", "_place", "bytes_read", "index", "sessions", "state")
 
     def __init__(self, state: StoreState) -> None:
         self.state = state
@@ -147,6 +147,7 @@ class SnapshotReader:
         self._keys = list(state.items)
         self._before: dict[bytes, bytes | None] = {}
         self._place = 0
+        self.bytes_read = len(self.sessions)
 
     def keep(self, key: bytes, value: bytes | None) -> None:
         """An item is about to change."""
@@ -163,4 +164,5 @@ class SnapshotReader:
             assert value is not None
             items.append((key, value))
             size += len(key) + len(value) + 8
+        self.bytes_read += size
         return items
