@@ -107,7 +107,7 @@ class ClientLine:
 
 class ClientLines:
     """Lives as long as the server.  Bounded: a client that waits for nothing gives way, and so does
-    one that was not heard for `silent_s`: it has left, or asks elsewhere.
+    one that waits for a query and was not heard for `silent_s`: it has left, or asks elsewhere.
 
     Invariant: `lines` is ordered by when each client was heard last, the longest ago first.
     """
@@ -166,13 +166,14 @@ class ClientLines:
         return line.answers[number].index < request.last and not (not body or is_update(body))
 
     def _make_room(self, now: float) -> bool:
-        """A client that waits asks again and again; what it asks after it was put out runs once, by
-        its session."""
+        """A client that waits asks again and again.  Updates end by themselves, so they are waited
+        for: who has multicast one answers it [VSD fig. 8, I3]."""
         if len(self.lines) < self.lines_max:
             return True
         silent_since = now - self.silent_s
         for line in self:
-            if not line.pending or line.heard_at <= silent_since:
+            is_silent = line.query is not None and line.heard_at <= silent_since
+            if not line.pending or is_silent:
                 del self.lines[line.client]
                 return True
         return False
