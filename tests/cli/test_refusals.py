@@ -9,7 +9,27 @@ SLOW = ("sim", "slow-receiver")
 SWARM = ("sim", "swarm", "--protocol", "s-rm")
 SWEEP = ("sweep", "slow-receiver", "--out", "/nowhere/out")
 
+STORE = ("--peers", "a=127.0.0.1:9", "--give-up", "0.1 s", "--key", "none")
+
 REFUSED = {
+    "key that is no UTF-8": (("store", "get", "\udcff", *STORE), "request: '\\udcff' is not UTF-8"),
+    "value that is no UTF-8": (
+        ("store", "set", "k", "\udcff", *STORE),
+        "'\\udcff' is not UTF-8 text",
+    ),
+    "large increment": (("store", "incr", "k", "--by", "9" * 26, *STORE), "cannot encode it: "),
+    "watch for nothing": (
+        ("store", "watch", "k", "--count", "0", *STORE),
+        "count: 0 is not at least",
+    ),
+    "key file with NUL": (("store", "get", "k", *STORE, "--key", "a\0b"), "has a NUL character"),
+    "host that is none": (("store", "get", "k", *STORE, "--peers", "a=b..c:1"), "not a valid host"),
+    "long host": (("store", "get", "k", *STORE, "--peers", f"a={'h' * 999}:1"), "not a valid host"),
+    "large request": (("request", "bank", "9" * 26, *STORE), "MessagePack cannot encode it"),
+    "request that is no UTF-8": (("request", "bank", '"\udcff"', *STORE), "is not JSON"),
+    "deep request": (("request", "bank", "[" * 100_000, *STORE), "is not JSON"),
+    "empty request": (("request", "bank", "", *STORE), "request: '' is not JSON"),
+    "long value": (("serve", "--name", "a", "--memory", "--peers", "x" * 9999), f"'{'x' * 299}…"),
     "unknown command": (
         ("bogus",),
         "unknown command 'bogus'; see semcast --help",

@@ -65,6 +65,13 @@ def test_what_is_no_json_is_not_sent(group, semcast):
     assert "request: '{bad' is not JSON" in ran.err
 
 
+def test_an_input_that_is_no_text_is_not_sent(group, semcast, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"1\n\xff\n"), encoding="utf-8"))
+    ran = semcast("request", group)
+    assert ran.code == 2
+    assert "request: the input is not UTF-8 text" in ran.err
+
+
 def test_without_servers_it_says_what_to_look_at(semcast, tmp_path, monkeypatch, sockets):
     monkeypatch.setenv("SEMCAST_KEYS", str(tmp_path / "keys"))
     ran = semcast("request", f"nobody-{secrets.token_hex(8)}", "1", "--give-up", "0.2 s")

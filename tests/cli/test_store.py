@@ -55,6 +55,10 @@ def test_a_value_is_set_read_counted_watched_and_deleted(peers, semcast):
     }
     ran = semcast("store", "watch", "n", "--count", "1", "--peers", peers)
     assert (ran.code, ran.out) == (0, "3\n")
+    ran = semcast("store", "watch", "n", "--count", "1", "--peers", peers, "--json")
+    value, summary = map(json.loads, ran.out.splitlines())
+    assert value == {"key": "n", "value": "3"}
+    assert summary == {"key": "n", "values": 1, "last": "3"}
     assert semcast("store", "del", "ACME", "--peers", peers).code == 0
     assert semcast("store", "del", "ACME", "--peers", peers).code == 1
     ran = semcast("store", "get", "ACME", "--peers", peers, "--json")

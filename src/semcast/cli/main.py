@@ -51,6 +51,7 @@ from semcast.cli.output import STDERR
 from semcast.terms.errors import SemcastError, unknown_value
 
 BAD_INPUT: Final = 2
+WORD_MAX: Final = 300  # characters; of a longer word in an error, only the beginning is printed
 INTERRUPTED: Final = 128 + signal.SIGINT
 BROKEN_PIPE: Final = 141  # 128 + SIGPIPE, which not every system has
 
@@ -173,7 +174,8 @@ def _how_to_install(extra: str) -> str:
 
 
 def _exit_bad_input(reason: str) -> int:
-    STDERR.line(f"semcast: {' '.join(reason.split())}")
+    words = (word if len(word) <= WORD_MAX else f"{word[:WORD_MAX]}…" for word in reason.split())
+    STDERR.line(f"semcast: {' '.join(words)}")
     return BAD_INPUT
 
 

@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.output import STDERR, Output
-from semcast.terms.errors import ConfigError
+from semcast.terms.errors import ConfigError, LocalProtocolError, RequestFailed
 
 if TYPE_CHECKING:
     from semcast.runtime.application.client import Client
@@ -57,32 +58,47 @@ def request(
     client = Client(group, give_up=give_up, **given)
     if not requests and sys.stdin.isatty():
         STDERR.line("type requests as JSON, one a line; Ctrl-D ends")
-    asked, refused = run(_ask(client, _parsed(requests or sys.stdin), limit_s, output))
+    asked, refused = run(_ask(client, _parsed(requests or _lines(sys.stdin)), limit_s, output))
     if output.human_stream.isatty():
-        output.next(f"semcast members --group {group}")
+        output.next(f"semcast members --group {quote(group)}")
     output.print_json({"requests": asked, "refused": refused})
     return 1 if refused else 0
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[Any]:
+def _lines(stream: Iterable[str]) -> Iterator[str]:
+    """The lines of the input that have something."""
+    try:
+        yield from (line for line in stream if line.strip())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"request: the input is not UTF-8 text: {error}") from None
+
+
+def _parsed(requests: Iterable[str]) -> Iterator[Any]:
     import msgspec
 
-    for line in lines:
-        if line.strip():
-            try:
-                yield msgspec.json.decode(line)
-            except msgspec.MsgspecError as error:
-                raise ConfigError(f"request: {line.strip()[:60]!r} is not JSON: {error}") from None
+    for text in requests:
+        try:
+            yield msgspec.json.decode(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise ConfigError(f"request: {text.strip()[:60]!r} is not JSON: {error}") from None
+
+
+def _printable(reply: Any) -> str:
+    import msgspec
+
+    try:
+        return msgspec.json.encode(reply).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LocalProtocolError(
+            f"reply: the request was executed, but JSON has no {type(reply).__name__} like its "
+            f"reply: {error}"
+        ) from None
 
 
 async def _ask(
     client: "Client", requests: Iterable[Any], limit_s: float, output: Output
 ) -> tuple[int, int]:
     """Ask one by one; returns how many there were, and how many of them the service refused."""
-    import msgspec
-
-    from semcast.terms.errors import RequestFailed
-
     asked = refused = 0
     async with client:
         for value in requests:
@@ -91,7 +107,7 @@ async def _ask(
                 reason = f"waiting for the servers of {client.options.group}"
                 with output.waiting(reason, limit_s):
                     reply = await client.request(value)
-                print(msgspec.json.encode(reply).decode(), flush=True)
+                print(_printable(reply), flush=True)
             except RequestFailed as error:
                 refused += 1
                 STDERR.line(f"refused: {error}")

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -125,7 +126,7 @@ def serve(
         name, peers=peers, data=data, group=group, reads=reads, confirm=confirm, **given
     )
     output = Output(json)
-    store = f"--peers {peers}" if group == STORE else f"--peers {peers} --group {group}"
+    store = f"--peers {quote(peers)}" + ("" if group == STORE else f" --group {quote(group)}")
     run(_serve(pending, output, f"semcast store set ACME 101.25 {store}"))
 
 

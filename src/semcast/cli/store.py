@@ -74,8 +74,8 @@ def _ask(
 def _next(output: Output, command: str, peers: str, group: str) -> None:
     """Print the command to try next, on a terminal only: elsewhere the answer is data."""
     if output.human_stream.isatty():
-        servers = "" if os.environ.get(PEERS_VARIABLE) == peers else f" --peers {peers}"
-        named = "" if group == STORE else f" --group {group}"
+        servers = "" if os.environ.get(PEERS_VARIABLE) == peers else f" --peers {quote(peers)}"
+        named = "" if group == STORE else f" --group {quote(group)}"
         output.next(f"semcast store {command}{servers}{named}")
 
 
@@ -175,15 +175,25 @@ def watch(
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
-    """Print the value of a key and each new value; an empty line means that there is none."""
+    """Print the value of a key and each new value; an empty line means that there is none.
+
+    --json prints an object for each value, and a summary object last.
+    """
+    import msgspec
+
+    from semcast.terms.limits import check_range
+
     output, seen, last = Output(json), 0, None
+    if count is not None:
+        check_range("count", count, 1)
 
     async def follow(store: "Store") -> None:
         nonlocal seen, last
         async for value in store.watch(key):
             seen, last = seen + 1, _text(value)
             output.clear()
-            print(last or "", file=output.human_stream, flush=True)
+            found = msgspec.json.encode({"key": key, "value": last}).decode()
+            print(found if json else last or "", flush=True)
             if seen == count:
                 return
 

@@ -5,10 +5,11 @@ from random import SystemRandom
 from time import monotonic
 from typing import Any
 
+from semcast.runtime.application.request_body import encode_body
 from semcast.runtime.application.service_connection import GIVE_UP, ServiceConnection
 from semcast.service.client import ServiceClient
 from semcast.service.recipe import PRIMARY_BACKUP
-from semcast.service.replica_state import decode_value, encode_value
+from semcast.service.replica_state import decode_value
 from semcast.terms.errors import RequestFailed, RequestUnknown
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
@@ -47,7 +48,7 @@ class Client(ServiceConnection):
         client.  Nobody knows then whether the request was executed; if it was not, it still may be,
         but not after the next request of this client was answered.
         """
-        answered = await self._ask(encode_value(request))
+        answered = await self._ask(encode_body(request))
         if answered.status == FAILED:
             raise RequestFailed(decode_value(answered.body))
         if answered.status == UNANSWERED:

@@ -7,8 +7,8 @@ from random import SystemRandom
 from time import monotonic
 from typing import Any, Final
 
+from semcast.runtime.application.request_body import encode_body, encode_text
 from semcast.runtime.application.service_connection import GIVE_UP, NOT_MADE, ServiceConnection
-from semcast.service.commands import encode_request
 from semcast.service.replica_state import decode_value
 from semcast.service.store_client import StoreClient
 from semcast.service.store_recipe import REPLICATED_DATA
@@ -41,21 +41,21 @@ class Store(ServiceConnection):
 
         It is at least as new as everything that this client has seen or written before.
         """
-        found: bytes | None = await self._request("get", _bytes(key))
+        found: bytes | None = await self._request("get", encode_text(key))
         return found
 
     async def set(self, key: str | bytes, value: str | bytes) -> None:
         """Give a key a value."""
-        await self._request("set", _bytes(key), _bytes(value))
+        await self._request("set", encode_text(key), encode_text(value))
 
     async def incr(self, key: str | bytes, amount: int = 1) -> int:
         """Add to a counter, which begins at 0; returns its new value."""
-        counter: int = await self._request("incr", _bytes(key), amount)
+        counter: int = await self._request("incr", encode_text(key), amount)
         return counter
 
     async def delete(self, key: str | bytes) -> bool:
         """Remove a key; returns whether it was there."""
-        was_there: bool = await self._request("del", _bytes(key))
+        was_there: bool = await self._request("del", encode_text(key))
         return was_there
 
     async def watch(self, key: str | bytes) -> AsyncIterator[bytes | None]:
@@ -67,7 +67,7 @@ class Store(ServiceConnection):
         value = await self.get(key)
         while True:
             yield value
-            value = await self._request("watch", _bytes(key), value, gives_up=False)
+            value = await self._request("watch", encode_text(key), value, gives_up=False)
 
     async def _request(self, *words: Any, gives_up: bool = True) -> Any:
         """Ask; an update that no server could take is offered again until `give_up`.
@@ -76,7 +76,7 @@ class Store(ServiceConnection):
         servers could be reached: nothing was changed then.  Raises `RequestUnknown` if nobody knows
         whether an update was executed, or will be.
         """
-        body = encode_request(words)
+        body = encode_body(words)
         give_up_at = monotonic() + self._give_up_s if gives_up else inf
         is_refused = False
         try:
@@ -117,10 +117,6 @@ class Store(ServiceConnection):
             f"the servers of {group} have forgotten this client, since others came; the update may "
             "have been made"
         )
-
-
-def _bytes(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else text
 
 
 def open_store(

@@ -85,6 +85,8 @@ def parse_path(value: object, field: str) -> Path:
     """A place in the file system, which need not exist yet."""
     if not isinstance(value, str | Path) or not str(value):
         raise ConfigError(f"{field}: {value!r} is not a path")
+    if "\0" in str(value):
+        raise ConfigError(f"{field}: {str(value)[:60]!r} has a NUL character; no path has one")
     return Path(value).expanduser()
 
 

@@ -51,6 +51,8 @@ async def _resolve(address: Address, ip: int) -> Address:
         )
     except OSError as error:
         raise ConfigError(f"cannot resolve host {host}: {error.strerror}") from None
+    except ValueError:  # It cannot be encoded, or a part of it is empty or too long.
+        raise ConfigError(f"cannot resolve host {host[:60]!r}: not a valid host name") from None
     return str(found[0][4][0]), port
 
 
