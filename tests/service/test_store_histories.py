@@ -30,10 +30,10 @@ def is_update(request):
     return command is not None and command.is_update
 
 
-def small(case):
+def small(case, rate=10.0):
     """The case with few requests, most of them while something happens."""
     senders = tuple(
-        msgspec.structs.replace(each, count=REQUESTS_MAX, rate=10.0, batch=1)
+        msgspec.structs.replace(each, count=REQUESTS_MAX, rate=rate, batch=1)
         for each in case.senders[:3]
     )
     recipe = replace(case.recipe, sessions_max=1000)
@@ -67,5 +67,5 @@ def test_clients_saw_what_one_server_could_have_answered(seed):
 
 def test_a_server_that_repeats_updates_is_noticed_without_its_word():
     with mutated("execute-repetitions"):
-        histories, unknown = saw(small(scenarios()["lost-answers"]))
+        histories, unknown = saw(small(scenarios()["lost-answers"], rate=50.0))
     assert explains(histories, unknown, frozenset(), step) is None
