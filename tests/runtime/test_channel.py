@@ -20,7 +20,7 @@ def in_a_view(datagram):
 
 @pytest.fixture
 def channel():
-    transport = SimpleNamespace(send=lambda *sent: None)
+    transport = SimpleNamespace(send=lambda *sent: None, send_all=lambda *sent: None)
     directory = SimpleNamespace(addresses={}, group_addresses=())
     return MemberChannel(transport, None, directory, GROUP_CODEC)
 

@@ -93,7 +93,7 @@ def test_a_kind_that_is_a_path_overwrites_nothing(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     for kind in (str(mine), "../../../mine", "..", ".", "", "deliver/../../x", "x" * 10_000):
         forge(trace, [1, [EVENT, change(EVENT, 0, kind)]])
-        refused(trace, "kind: unknown value .* allowed: acknowledge, append")
+        refused(trace, "kind: unknown value .* allowed: acknowledge, adopt, append")
     assert mine.read_bytes() == KEPT
 
 

@@ -33,9 +33,10 @@ from semcast.terms.events import (
     Event,
 )
 from semcast.terms.ids import Rank
-from semcast.terms.store import REFUSED
+from semcast.terms.store import REFUSED, UNKNOWN
 
 RequestId: TypeAlias = tuple[int, int]  # the client and its number
+SOMEBODY = (-1, 0)  # a life that refuses nothing: one that may have multicast an update
 
 NO_WITNESS = "positions and versions were not recorded, and without them it is NP-complete"
 
@@ -145,7 +146,8 @@ class NeverBlocked:
 class RefusedNeverExecuted:
     """An update that its client was told is refused is executed nowhere, neither before nor after.
     Nor is one that every server which it reached has refused: a server refuses only what it did
-    not multicast."""
+    not multicast.  A server that has answered `unknown` may forget the client, and refuse the
+    update when it comes again; the client knows that it was sent twice."""
 
     __slots__ = ("_executed", "_ledger", "_open", "_refused", "checked")
 
@@ -173,6 +175,8 @@ class RefusedNeverExecuted:
         elif event.note == REFUSED:
             self._open[request].discard((event.pid, event.inc))
         else:
+            if event.note == UNKNOWN:
+                self._open[request].add(SOMEBODY)
             return
         self.checked += 1
         executed = self._executed.get(request)
