@@ -1,4 +1,10 @@
-"""An order and a relation that only this test knows: registering a value is all it takes."""
+"""An order and a relation that only this test knows.
+
+An order is one value for the machines and one line in the table of promises.  A relation is one
+value for the machines, one for the monitors, and one line in the table of relations.
+"""
+
+from dataclasses import replace
 
 import pytest
 
@@ -9,9 +15,15 @@ from semcast.core.recipe import Recipe
 from semcast.core.relation import RELATIONS, RelationKind
 from semcast.core.relation.item import TagAnnotator
 from semcast.core.relation.protocols import SemanticIndex
-from semcast.terms import promises
+from semcast.families import families, register, unregister
+from semcast.families.fixed import FIXED
+from semcast.sim.run import run
+from semcast.sim.swarm import draw, run_seed
+from semcast.specs.relation import MEANINGS
+from semcast.terms import promises, relations
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import PURGE
+from semcast.terms.relations import EVERYTHING, RelationFacts
 
 
 class NewestFirst(FifoQueue):
@@ -40,11 +52,19 @@ class SupersedesTheOneBefore(SemanticIndex):
 
 @pytest.fixture
 def _newest(monkeypatch):
-    offered, allowed = promises._BY_PROTOCOL["s-rm"]
+    facts = promises.BY_PROTOCOL["s-rm"]
+    offering = facts._replace(orders=(*facts.orders, "newest"))
     monkeypatch.setitem(ORDERS, "newest", Order(NewestFirst))
-    monkeypatch.setattr(promises, "ORDERS", (*promises.ORDERS, "newest"))
-    monkeypatch.setitem(promises._BY_ORDER, "newest", frozenset())
-    monkeypatch.setitem(promises._BY_PROTOCOL, "s-rm", (offered, (*allowed, "newest")))
+    monkeypatch.setitem(promises.BY_ORDER, "newest", promises.OrderFacts(frozenset()))
+    monkeypatch.setitem(promises.BY_PROTOCOL, "s-rm", offering)
+    before = families()
+    unregister(FIXED)
+    register(replace(FIXED, orders=(*FIXED.orders, "newest")))
+    yield
+    for each in families():
+        unregister(each)
+    for each in before:  # in the order that help texts and errors list them
+        register(each)
 
 
 @pytest.mark.usefixtures("_newest")
@@ -63,8 +83,29 @@ def test_without_it_the_order_is_unknown():
         Recipe(members=2, order="newest")
 
 
-def test_a_relation_from_outside_decides_what_is_purged(wire, monkeypatch):
+@pytest.fixture
+def _one_before(monkeypatch):
     monkeypatch.setitem(RELATIONS, "one-before", RelationKind(TagAnnotator, SupersedesTheOneBefore))
+    monkeypatch.setitem(relations.RELATIONS, "one-before", RelationFacts(EVERYTHING))
+    monkeypatch.setitem(MEANINGS, "one-before", (is_one_before, sweep_one_before))
+
+
+def is_one_before(old, new):
+    return old.seq == new.seq - 1
+
+
+def sweep_one_before(newest_first, delivered):
+    missing, settled = [], None
+    for m in newest_first:
+        if m.seq in delivered or (m.seq + 1 == settled and not m.keep):
+            settled = m.seq
+        else:
+            missing.append(m.seq)
+    return missing
+
+
+@pytest.mark.usefixtures("_one_before")
+def test_a_relation_from_outside_decides_what_is_purged(wire):
     w = wire(Recipe(members=2, relation="one-before"), ready=())
     w.items(0, *range(5))
     w.run()
@@ -76,6 +117,44 @@ def test_a_relation_from_outside_decides_what_is_purged(wire, monkeypatch):
 def test_without_it_the_relation_is_unknown():
     with pytest.raises(ConfigError, match="one-before"):
         Recipe(members=2, relation="one-before")
+
+
+@pytest.mark.usefixtures("_one_before")
+def test_the_swarm_draws_and_judges_a_relation_from_outside():
+    cases = [draw("s-rm", seed) for seed in range(60)]
+    drawn = [case for case in cases if case.recipe.relation == "one-before"]
+    assert len(drawn) > 3
+    purges = []
+    for case in drawn:
+        assert (
+            run(case, lambda event: event.kind == PURGE and purges.append(event)).violations == ()
+        )
+    assert len(purges) > 100
+
+
+@pytest.mark.usefixtures("_one_before")
+def test_a_purge_of_what_it_does_not_replace_is_noticed(monkeypatch):
+    monkeypatch.setattr(
+        SupersedesTheOneBefore,
+        "obsoleted_by",
+        lambda self, message: [seq for seq in self.held if seq == message.seq - 2],
+    )
+    found = [run_seed("s-rm", None, seed).violations for seed in range(60)]
+    assert any("purge_safety" in violation for violations in found for violation in violations)
+
+
+@pytest.mark.usefixtures("_newest")
+def test_the_swarm_judges_an_order_from_outside(monkeypatch):
+    """As the table says that it keeps FIFO order, the newest first is a violation."""
+    promising = promises.OrderFacts(frozenset({"fifo_order"}))
+    monkeypatch.setitem(promises.BY_ORDER, "newest", promising)
+    cases = [draw("s-rm", seed, "newest") for seed in range(80)]
+    plain = [case for case in cases if case.recipe.relation == "none"]
+    assert any("fifo_order" in found for case in plain for found in run(case).violations)
+    monkeypatch.setitem(ORDERS, "newest", Order(FifoQueue))
+    outcomes = [run(case) for case in cases[:20]]
+    assert [outcome.violations for outcome in outcomes if outcome.violations] == []
+    assert sum(outcome.obligations["fifo_order"] for outcome in outcomes) > 100
 
 
 class AfterTheFirst(Ordering):

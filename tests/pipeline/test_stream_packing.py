@@ -13,6 +13,7 @@ from semcast.pipeline.check.event_table import FIELDS
 from semcast.pipeline.check.stream_block import ANY_SKEW, NEVER, StreamBlock, StreamInfo
 from semcast.pipeline.check.stream_packing import BLOCK, _packed
 from semcast.terms.events import MULTICAST
+from semcast.terms.relations import LISTED
 from semcast.traces.schema import EVENT_COLUMNS, arrow_schema
 
 NAMES = ("run_id", "n", "sender", "seq", "item", "covers", "attrs", "by_seq")
@@ -35,7 +36,7 @@ STREAM = StreamInfo(
     n=1,
     f=0,
     skew_ns=ANY_SKEW,
-    relation="list",
+    replaces=LISTED,
     is_replicated=True,
     restarts_streams=False,
     owed=np.ones(1, bool),

@@ -9,10 +9,10 @@ import pytest
 from semcast.specs.automaton import execute
 from semcast.specs.fifo_srb import D, FifoSrb, MessageId, Tagged
 from semcast.specs.monitors import Monitors
-from semcast.specs.relation import RELATIONS
 from semcast.terms.events import RECEIVE, SKIP
 from semcast.terms.ids import Rank
 from semcast.terms.messages import DataMessage
+from semcast.terms.relations import RELATIONS
 
 STEPS_MAX = 20_000
 
@@ -41,7 +41,7 @@ def judge(system: FifoSrb, *, quiescent: bool) -> Monitors:
 
 def many_senders(seed: int, algorithm: type[FifoSrb]) -> FifoSrb:
     rng = Random(seed)
-    n, relation = rng.randint(1, 4), rng.choice(RELATIONS)
+    n, relation = rng.randint(1, 4), rng.choice(list(RELATIONS))
     plan = [stream(rng, relation, sender, rng.randint(0, 6)) for sender in range(n)]
     return algorithm(plan, relation, f=rng.randrange(n))
 

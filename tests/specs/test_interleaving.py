@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from semcast.sim.run import run
 from semcast.sim.swarm import draw
 from semcast.specs.interleaving import FrontierCauses, Interleaving
-from semcast.specs.monitors import REPLICATED, Monitors
+from semcast.specs.monitors import Monitors
 from semcast.specs.transcript import lines, parse
 from semcast.terms.events import Event
+from semcast.terms.promises import is_replicated
 
 
 def local(events: list[Event], n: int) -> list[list[Event]]:
@@ -108,7 +109,7 @@ def test_a_sound_run_stays_sound(protocol: str, seed: int, clocks: Random) -> No
             event.ts_ns += offset * (event.pid == pid)
     monitors = Monitors(recipe.protocol, recipe.order, recipe.relation, recipe.f, recipe.members)
     streams = local(events, recipe.members)
-    causes = FrontierCauses(len(streams), recipe.f, replicated=recipe.protocol in REPLICATED)
+    causes = FrontierCauses(len(streams), recipe.f, replicated=is_replicated(recipe.protocol))
     seen = list(Interleaving(streams, causes))
     assert local(seen, recipe.members) == streams
     for event in seen:

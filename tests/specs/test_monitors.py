@@ -18,7 +18,9 @@ from semcast.specs.violations import KEPT_PER_PROPERTY
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, MULTICAST, Event
 from semcast.terms.messages import DataMessage
-from semcast.terms.promises import COMBINATIONS, PROPERTIES, promised
+from semcast.terms.promises import BY_PROTOCOL, PROPERTIES, promised
+
+COMBINATIONS = [(name, order) for name, facts in BY_PROTOCOL.items() for order in facts.orders]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcast.specs.relation import (
-    RELATIONS,
+    MEANINGS,
     ObsolescenceRelation,
     PositionRelation,
     as_carried,
@@ -22,7 +22,7 @@ LENGTH = 9
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[str, list[DataMessage], set[int]]:
-    relation = draw(st.sampled_from(RELATIONS))
+    relation = draw(st.sampled_from(list(MEANINGS)))
     messages = []
     for seq in range(1, draw(st.integers(0, LENGTH)) + 1):
         back = draw(st.lists(st.integers(1, LENGTH + 2), max_size=3, unique=True))

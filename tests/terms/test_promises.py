@@ -5,12 +5,13 @@ import pytest
 from semcast.core.recipe import Recipe
 from semcast.terms.errors import ConfigError
 from semcast.terms.promises import (
-    COMBINATIONS,
-    ORDERS,
+    BY_PROTOCOL,
+    FIXED,
     PROPERTIES,
-    PROTOCOLS,
     check_runnable,
+    orders_of,
     promised,
+    protocols_with,
 )
 
 
@@ -53,8 +54,10 @@ def test_what_nobody_offers_is_refused(protocol: str, order: str, says: str) -> 
 
 
 def test_only_some_of_what_is_known_can_be_run() -> None:
-    for protocol, order in COMBINATIONS:
-        if protocol in PROTOCOLS and order in ORDERS:
+    fixed = protocols_with(FIXED)
+    known = [(name, order) for name, facts in BY_PROTOCOL.items() for order in facts.orders]
+    for protocol, order in known:
+        if protocol in fixed and order in orders_of(fixed):
             check_runnable(protocol, order)
         else:
             with pytest.raises(ConfigError, match="unknown value"):

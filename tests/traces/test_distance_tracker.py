@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semcast.terms.messages import DataMessage
-from semcast.traces.distance_tracker import RELATIONS, DistanceTracker, covers_of, distances_covered
+from semcast.terms.relations import RELATIONS
+from semcast.traces.distance_tracker import DistanceTracker, covers_of, distances_covered
 
 shapes = st.lists(
     st.tuples(
@@ -27,7 +28,7 @@ def obsoletes(relation: str, old: DataMessage, new: DataMessage) -> bool:
     return new.seq - old.seq in distances_covered(new)
 
 
-@given(st.sampled_from(RELATIONS), shapes)
+@given(st.sampled_from(list(RELATIONS)), shapes)
 def test_distance_is_to_the_latest_message_made_obsolete(
     relation: str, stream: list[tuple[int, int | None, bool, bytes | tuple[int, ...]]]
 ) -> None:

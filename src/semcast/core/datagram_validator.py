@@ -28,6 +28,7 @@ from semcast.terms.messages import (
     StabilityGossip,
     WindowEmpty,
 )
+from semcast.terms.relations import facts_of
 
 GOSSIP: Final = (StabilityGossip, SafetyGossip)  # A union would be built at every datagram.
 
@@ -47,7 +48,7 @@ class DatagramValidator:
         self.elsewhere = recipe.replicated
         self.message_bytes = recipe.message_bytes
         self.relation = recipe.relation
-        self.form = RELATIONS[recipe.relation].covers
+        self.form = facts_of(recipe.relation).covers
         self.covers_max = RELATIONS[recipe.relation].covers_max(recipe)
         self.after_max = recipe.members - 1 if ORDERS[recipe.order].come_after else 0
         # Then the first member's messages may be order messages.

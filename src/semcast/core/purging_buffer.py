@@ -17,7 +17,7 @@ from typing import Any
 
 from semcast import kernel
 from semcast.core.recipe import Recipe
-from semcast.core.relation import RELATIONS, make_index
+from semcast.core.relation import make_index
 from semcast.terms.ids import SEQ_MAX, Seq
 from semcast.terms.messages import DataMessage
 
@@ -43,7 +43,7 @@ class PurgingBuffer:
         self.index = make_index(recipe)
         self.indexed: Seq = 0  # up to where messages are in the index
         self.by_item = self.index.by_item
-        self.purges = RELATIONS[recipe.relation].purges
+        self.purges = recipe.purges
         self._unapplied: deque[DataMessage] = deque()
 
     def __repr__(self) -> str:

@@ -7,10 +7,10 @@ gives the sender-reliable ones, and it is one code [SRM §5.3].
 
 from dataclasses import dataclass, field
 
-from semcast.core.relation import RELATIONS
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.limits import check_finite, check_positive, check_range, check_whole
 from semcast.terms.promises import check_runnable, promised
+from semcast.terms.relations import ITEM, NOTHING, RELATIONS, check_order, facts_of
 
 PURGING = ("eager", "lazy")
 OVERFLOWS = ("block", "error")
@@ -82,8 +82,9 @@ class Recipe:
             raise unknown_value("overflow", self.overflow, OVERFLOWS)
         self._fill_in()
         self._check_numbers()
-        if self.order == "item":
-            self._check_item_order()
+        check_order(self.order, self.relation)
+        if self.order == "item" and self.purge != "eager":
+            raise ConfigError("order: item needs purge eager, not lazy")
 
     def _fill_in(self) -> None:
         if not self.protocol.startswith("s-"):
@@ -112,16 +113,10 @@ class Recipe:
         for name in ("chain_limit", "gossip_after", "gossip_after_bytes", "window_bytes"):
             if getattr(self, name) is not None:
                 check_range(name, getattr(self, name), 1)
-        if self.chain_limit is not None and self.relation != "item":
+        if self.chain_limit is not None and facts_of(self.relation).replaces != ITEM:
             raise ConfigError(f"chain_limit: needs relation item, not {self.relation}")
         if self.bandwidth_max is not None:
             check_positive("bandwidth_max", self.bandwidth_max)
-
-    def _check_item_order(self) -> None:
-        if self.relation not in ("item", "none"):
-            raise ConfigError(f"order: item needs relation item or none, not {self.relation}")
-        if self.purge != "eager":
-            raise ConfigError("order: item needs purge eager, not lazy")
 
     @property
     def far_behind_messages(self) -> int:
@@ -129,6 +124,16 @@ class Recipe:
         return max(1, self.buffer // 8)
 
     @property
+    def purges(self) -> bool:
+        """Whether a message can become obsolete."""
+        return facts_of(self.relation).replaces != NOTHING
+
+    @property
+    def reach(self) -> int | None:
+        """How far back a message can name what it makes obsolete; None: any distance."""
+        return self.k if facts_of(self.relation).covers is bytes else None
+
+    @property
     def needs_safety(self) -> bool:
         """Whether a message must be safe before it purges others from retransmission."""
-        return self.replicated and RELATIONS[self.relation].purges
+        return self.replicated and self.purges

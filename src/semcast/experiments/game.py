@@ -192,9 +192,9 @@ def _model_rate(p: Parameters, recipe: Recipe, script: GameScript) -> float:
     )
 
     delay_s, offered = p.duration_s("delay_ms"), script.offered_rate
-    reach = horizon(recipe.buffer, recipe.k if recipe.relation == "bitmap" else None)
+    reach = horizon(recipe.buffer, recipe.reach)
     observed = list(distances(links(script.updates)))
-    purges = recipe.relation != "none"
+    purges = recipe.purges
     ratio = purge_ratio_of_distances(observed, reach) if purges else 0.0
     return float(sender_rate(offered, min(offered, 1 / delay_s) if delay_s else offered, ratio))
 

@@ -159,8 +159,8 @@ def _model_rate(p: Parameters) -> float | None:
     else:
         delay_s = p.duration_s("delay_ms")
         capacity = 1 / delay_s if delay_s else rate
-    reach = horizon(recipe.buffer, recipe.k if recipe.relation == "bitmap" else None)
-    purges = recipe.relation != "none"
+    reach = horizon(recipe.buffer, recipe.reach)
+    purges = recipe.purges
     ratio = purge_ratio(p.share("r"), p.whole("d"), reach) if purges else 0.0
     return float(sender_rate(rate, min(capacity, rate), ratio))
 

@@ -112,8 +112,8 @@ def _model_rate(p: Parameters, rows: list[KeyedRow], rate: float) -> float:
     )
 
     recipe, delay_s = recipe_of(p), p.duration_s("delay_ms")
-    reach = horizon(recipe.buffer, recipe.k if recipe.relation == "bitmap" else None)
-    purges = recipe.relation != "none"
+    reach = horizon(recipe.buffer, recipe.reach)
+    purges = recipe.purges
     ratio = purge_ratio_of_distances(list(distances(row_links(rows))), reach) if purges else 0.0
     return float(sender_rate(rate, min(rate, 1 / delay_s) if delay_s else rate, ratio))
 

@@ -150,8 +150,8 @@ def _model(p: Parameters) -> Row:
     rate, delay_s = p.number("rate"), p.duration_s("delay_ms")
     capacity = min(rate, 1 / delay_s) if delay_s else rate
     recipe = recipe_of(p)
-    reach = horizon(recipe.buffer, recipe.k if recipe.relation == "bitmap" else None)
-    purges = recipe.relation != "none"
+    reach = horizon(recipe.buffer, recipe.reach)
+    purges = recipe.purges
     ratio = purge_ratio(p.share("r"), p.whole("d"), reach) if purges else 0.0
     return {
         "model_rate": float(sender_rate(rate, capacity, ratio)),

@@ -97,8 +97,8 @@ def _model_percent(p: Parameters) -> float:
     from semcast.models.throughput import horizon, purge_ratio_of_items, sender_rate
 
     recipe, given = recipe_of(p), p.number("input_percent")
-    reach = horizon(recipe.buffer, recipe.k if recipe.relation == "bitmap" else None)
-    purges = recipe.relation != "none"
+    reach = horizon(recipe.buffer, recipe.reach)
+    purges = recipe.purges
     ratio = purge_ratio_of_items(stock_probabilities(), reach) if purges else 0.0
     return float(sender_rate(given, min(100.0, given), ratio))
 

@@ -14,6 +14,7 @@ import msgspec
 
 from semcast.faults import Constant, Fault, Latency, Link
 from semcast.terms.messages import Update
+from semcast.terms.relations import LISTED, facts_of
 
 R = TypeVar("R")
 M = TypeVar("M")
@@ -89,13 +90,13 @@ class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def updates_of(sender: SenderLoad, relation: str, reach: int, rng: Random) -> Iterator[Update]:
     """What a sender's application says, in the form that the relation takes; a message names none
     that is more than `reach` before it."""
-    payload = bytes(sender.size)
+    payload, lists = bytes(sender.size), facts_of(relation).replaces == LISTED
     recent: deque[int] = deque(maxlen=8)  # sequence numbers a list may name
     for seq in range(1, sender.count + 1):
         overwrites = rng.random() < sender.overwrite
         item = rng.randrange(sender.items) if overwrites else None
         named: tuple[int, ...] = ()
-        if relation in ("bitmap", "list") and overwrites:
+        if lists and overwrites:
             near = [old for old in recent if seq - old <= reach]
             named = tuple(sorted(rng.sample(near, min(len(near), rng.choice((1, 1, 2))))))
         if overwrites:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from semcast.families.case import AnyCase
 from semcast.families.family import find
 from semcast.specs.channel import UnreliableChannel
-from semcast.specs.monitors import PARAMETERS, Monitors
+from semcast.specs.monitors import Monitors
 from semcast.specs.violations import Violation, ViolationLog
 from semcast.terms.errors import RemoteProtocolError
 from semcast.terms.events import CRASH, Event
@@ -18,6 +18,7 @@ from semcast.terms.ids import Incarnation, Pid
 from semcast.terms.machine import Status
 from semcast.terms.messages import DataMessage
 from semcast.terms.outputs import Installed
+from semcast.terms.promises import PARAMETERS
 
 COPIES_MAX: Final = 2  # of a datagram, as `Link.duplicate` makes them
 SENDS_MIN: Final = 50  # so many on a healed link cannot all be lost

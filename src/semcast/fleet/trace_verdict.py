@@ -13,8 +13,7 @@ from typing import Final
 from semcast.specs.monitors import RunFacts
 from semcast.specs.run_check import CheckResults, RecordedRun, check_run, multicasts_in, streams_of
 from semcast.specs.verdict import CheckVerdict, check_names
-from semcast.terms.promises import PROPERTIES
-from semcast.terms.promises import PROTOCOLS as FIXED
+from semcast.terms.promises import FIXED, PROPERTIES, protocols_with
 from semcast.traces.errors import BadFile
 from semcast.traces.parquet import RunTrace, read_processes, read_runs_in
 from semcast.traces.recorded_events import RecordedEvents, read_events
@@ -71,7 +70,9 @@ def judge_run(
 
 def _check_listed(run: RunInfo, processes: Iterable[ProcessInfo], events: RecordedEvents) -> None:
     spoken = events.processes(run.run_id)
-    if run.protocol in FIXED:  # Where processes come and go, one may have left no record.
+    if run.protocol in protocols_with(
+        FIXED
+    ):  # Where processes come and go, one may have left no record.
         spoken |= events.senders(run.run_id)
     for pid in sorted(spoken - {process.pid for process in processes}):
         raise BadFile(f"{PROCESSES}: run {run.run_id} has events of process {pid}, not listed")

@@ -25,6 +25,7 @@ from semcast.sim.simulation import Simulation
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
 from semcast.terms.records import Records
+from semcast.terms.relations import LISTED, facts_of
 
 STEP_S: Final = 0.05
 
@@ -108,7 +109,7 @@ def machines_of(case: AnyCase, testing: Testing) -> Machines:
 def producers_of(case: AnyCase, testing: Testing) -> Iterator[tuple[int, Producer]]:
     """Who sends what; all stop when the faults do."""
     recipe = case.recipe
-    reach = testing.reach(recipe) if recipe.relation in ("bitmap", "list") else 0
+    reach = testing.reach(recipe) if facts_of(recipe.relation).replaces == LISTED else 0
     for sender in case.senders:
         rng = rng_stream(case.seed, "workload", sender.pid)
         updates = updates_of(sender, recipe.relation, reach, rng)

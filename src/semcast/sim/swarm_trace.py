@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from semcast.families.case import AnyCase, CaseOutcome
 from semcast.sim.swarm import chosen, draw, replay_line, run_seed
-from semcast.specs.monitors import PARAMETERS
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import CRASH, Event
+from semcast.terms.promises import PARAMETERS
 from semcast.traces.arrow import pyarrow
 from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.event_rows import row_of

@@ -36,13 +36,11 @@ from semcast.specs.views import PrimaryOrder, SendingViewDelivery, ViewOrder
 from semcast.specs.violations import Violation, ViolationLog
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import INSTALL, RECOVER, Event
-from semcast.terms.promises import promised
+from semcast.terms.promises import FOUNDERS, QUORUM_SETS, is_replicated, promised, protocols_with
+from semcast.terms.relations import is_by_place
 
-__all__ = ["REPLICATED", "Monitors", "Violation"]
+__all__ = ["Monitors", "Violation"]
 
-REPLICATED: Final = frozenset({"s-rm", "rm"})
-FIXED_SERVERS: Final = frozenset({"replicated-data"})  # Primary is who has a majority of them.
-PARAMETERS: Final = ("copies", "recovery", "servers", "quorum_sets")  # of a recipe, for a run
 AT_LEAST_ONCE: Final = "at-least-once"
 
 Table: TypeAlias = dict[str, tuple[EventHandler, ...]]  # by kind of event, who sees it
@@ -120,7 +118,7 @@ class RunFacts(NamedTuple):
     @property
     def quorums(self) -> tuple[frozenset[int], ...]:
         """The sets of servers that make a view primary, if they are not all majorities."""
-        text = self.parameters.get("quorum_sets", "")
+        text = self.parameters.get(QUORUM_SETS, "")
         sets = (each.split() for each in text.split(",") if each.strip())
         try:
             return tuple(frozenset(map(int, each)) for each in sets)
@@ -137,7 +135,7 @@ _SELF_CONTAINED: Final[Mapping[str, Callable[[ViolationLog, RunFacts], PropertyM
     ),
     "primary_order": lambda ledger, run: PrimaryOrder(
         ledger,
-        run.number("servers", run.n) if run.protocol in FIXED_SERVERS else None,
+        run.number("servers", run.n) if run.protocol in protocols_with(FOUNDERS) else None,
         run.quorums,
     ),
     "total_order": lambda ledger, _: TotalOrder(ledger),
@@ -267,7 +265,7 @@ class _OfLineage:
         self._judges: dict[str, PropertyMonitor] = {
             name: make(self._history, ledger) for name, make in _SAFETY.items() if name in names
         }
-        by_place = facts.order == "total" and facts.relation.partition(":")[0] == "item"
+        by_place = is_by_place(facts.order, facts.relation)
         has_views = "view_order" in names
         if "semantic_integrity" in names:
             integrity = SemanticIntegrity(self._history, ledger, by_place=by_place)
@@ -276,7 +274,7 @@ class _OfLineage:
         if "purge_safety" in names and has_views:
             self._judges["purge_safety"] = self._purges
         elif "purge_safety" in names:
-            replicated = facts.protocol in REPLICATED
+            replicated = is_replicated(facts.protocol)
             purges = PurgeSafety(self._history, ledger, f=facts.f, replicated=replicated)
             self._judges["purge_safety"] = purges
         self._causal: CausalOrder | None = None

@@ -21,6 +21,7 @@ from semcast.terms.declared import Declared
 from semcast.terms.errors import unknown_value
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import DataMessage
+from semcast.terms.relations import REQUESTS, base_name, facts_of, is_by_place
 
 MessageId: TypeAlias = tuple[tuple[Rank, int], Seq]  # the life of the sender, and the number
 Stream: TypeAlias = Rank | tuple[Rank, int]  # a sender, or one life of it
@@ -49,14 +50,15 @@ class ObsolescenceRelation:
     """The relation over one run's multicasts.  Learns a message once, those of a sender in the
     order of their numbers; never forgets one."""
 
-    __slots__ = ("_direct", "_messages", "_requests", "_sweep", "name")
+    __slots__ = ("_direct", "_has_requests", "_messages", "_requests", "_sweep", "name")
 
     def __init__(self, name: str) -> None:
         """`name` may carry a parameter of the implementation ("bitmap:32"), which is ignored."""
-        self.name = name.partition(":")[0]
-        if self.name not in _RELATIONS:
-            raise unknown_value("relation", name, RELATIONS)
-        self._direct, self._sweep = _RELATIONS[self.name]
+        self.name = base_name(name)
+        if self.name not in MEANINGS:
+            raise unknown_value("relation", name, MEANINGS)
+        self._direct, self._sweep = MEANINGS[self.name]
+        self._has_requests = facts_of(self.name).replaces == REQUESTS
         self._messages: dict[Stream, dict[Seq, Known]] = {}
         self._requests: dict[Stream, tuple[Seq, set[int]]] = {}  # the open ones
 
@@ -66,7 +68,7 @@ class ObsolescenceRelation:
         stream = self._messages.setdefault(sender, {})
         if seq in stream:
             return
-        if self.name == "update-fin":
+        if self._has_requests:
             stream[seq] = self._in_request(declared, sender)
         else:
             listed = frozenset(declared.obsoletes) if declared.obsoletes else _NOTHING
@@ -220,8 +222,7 @@ class PositionRelation:
 
 def make_view_relation(relation: str, order: str) -> ViewRelation:
     """The relation by which the members of a view may leave messages out."""
-    is_by_place = order == "total" and relation.partition(":")[0] == "item"
-    return PositionRelation() if is_by_place else StreamRelation(relation)
+    return PositionRelation() if is_by_place(order, relation) else StreamRelation(relation)
 
 
 def as_carried(message: DataMessage) -> Declared:
@@ -311,7 +312,7 @@ def _sweep_requests(newest_first: Iterable[Known], delivered: Collection[Seq]) -
 
 
 # Direct relation and sweep; only lists differ from their closure.
-_RELATIONS: Final[dict[str, tuple[Direct, ClosureSweep]]] = {
+MEANINGS: Final[dict[str, tuple[Direct, ClosureSweep]]] = {
     "none": (_never, _sweep_none),
     "item": (_same_item, _sweep_items),
     "bitmap": (_listed, _sweep_lists),
@@ -319,4 +320,3 @@ _RELATIONS: Final[dict[str, tuple[Direct, ClosureSweep]]] = {
     "all": (_always, _sweep_all),
     "update-fin": (_updated_again, _sweep_requests),
 }
-RELATIONS: Final = tuple(_RELATIONS)

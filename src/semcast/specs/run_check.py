@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from semcast.specs.interleaving import Causes, FrontierCauses, Interleaving, MessageCauses
-from semcast.specs.monitors import REPLICATED, Monitors, RunFacts
+from semcast.specs.monitors import Monitors, RunFacts
 from semcast.specs.verdict import (
     BY_CLOCKS,
     EXAMPLES,
@@ -28,6 +28,7 @@ from semcast.specs.verdict import (
 from semcast.specs.violations import Violation
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import ATTRIBUTES, DRAINED, LEAVE, MULTICAST, Event
+from semcast.terms.promises import is_replicated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +150,7 @@ def _may_judge(name: str, run: RecordedRun, results: CheckResults) -> bool:
 def causes_of(facts: RunFacts, names: frozenset[str]) -> Causes:
     """What the events of a run have to wait for, by the properties that it promises."""
     if "purge_safety" in names and "view_order" not in names:
-        return FrontierCauses(facts.n, facts.f, replicated=facts.protocol in REPLICATED)
+        return FrontierCauses(facts.n, facts.f, replicated=is_replicated(facts.protocol))
     return MessageCauses(by_life="view_order" in names, is_primary="primary_order" in names)
 
 

@@ -50,6 +50,7 @@ from semcast.terms.events import (
     TAKEN,
     UPDATE,
 )
+from semcast.terms.promises import OPEN, protocols_with
 
 
 class Rule(NamedTuple):
@@ -58,8 +59,6 @@ class Rule(NamedTuple):
     sentence: str
     source: str
 
-
-_PUBSUB: Final = frozenset(("lbrm", "pbcast", "rpbcast"))
 
 EVENT_RULES: Final[Mapping[tuple[str, str], Rule]] = {
     (MULTICAST, ""): Rule("The application sent it: the next number of its sender.", "SRB §2.3"),
@@ -191,7 +190,7 @@ GUARANTEE_RULES: Final[Mapping[str, Rule]] = {
 
 def rule_of(kind: str, note: str, protocol: str = "") -> Rule:
     """The rule behind an event of a run of the protocol."""
-    tables = (PUBSUB_RULES, EVENT_RULES) if protocol in _PUBSUB else (EVENT_RULES,)
+    tables = (PUBSUB_RULES, EVENT_RULES) if protocol in protocols_with(OPEN) else (EVENT_RULES,)
     for key in ((kind, note), (kind, "")):
         for rules in tables:
             if key in rules:

@@ -1,19 +1,17 @@
 """The column `dist`: how far back the latest message lies that a message makes obsolete.
 
-The run's relation says what makes a message obsolete: an item tag (`item`), the distances that
-`covers` names (`bitmap`, `list`, `update-fin`), being earlier (`all`), or nothing (`none`).  A
-message marked never-purge never becomes obsolete.
+The run's relation says what makes a message obsolete: a later one of its item, one that names its
+distance in `covers`, any later one, or nothing.  A message marked never-purge never becomes
+obsolete.
 """
 
 from array import array
 from typing import Final
 
-from semcast.terms.errors import unknown_value
 from semcast.terms.messages import DataMessage
+from semcast.terms.relations import ITEM, NOTHING, facts_of
 
-_BY_COVERS: Final = ("bitmap", "list", "update-fin")
 BITMAP_BYTES_MAX: Final = 1 << 16
-RELATIONS: Final = ("item", *_BY_COVERS, "all", "none")
 
 
 class DistanceTracker:
@@ -22,9 +20,9 @@ class DistanceTracker:
 
     def __init__(self, relation: str) -> None:
         """`relation` may carry a parameter ("bitmap:32"), which is ignored."""
-        self._relation = relation.partition(":")[0]
-        if self._relation not in RELATIONS:
-            raise unknown_value("relation", relation, RELATIONS)
+        facts = facts_of(relation)
+        self._has_covers = facts.covers is not None
+        self._by_item, self._never = facts.replaces == ITEM, facts.replaces == NOTHING
         self._streams: dict[int, _Stream] = {}
 
     def on_multicast(self, message: DataMessage) -> None:
@@ -42,14 +40,14 @@ class DistanceTracker:
         return stream.nearest[message.seq] or None
 
     def _nearest(self, stream: "_Stream", message: DataMessage) -> int:
-        if self._relation in _BY_COVERS:
+        if self._has_covers:
             for distance in distances_covered(message):
                 if distance < message.seq and not stream.never_purged[message.seq - distance]:
                     return distance
             return 0
-        if self._relation == "none" or (self._relation == "item" and message.item is None):
+        if self._never or (self._by_item and message.item is None):
             return 0
-        item = message.item if self._relation == "item" else None  # under `all`: one for all
+        item = message.item if self._by_item else None  # one for all messages
         distance = message.seq - stream.latest.get(item, message.seq)
         if not message.never_purge:
             stream.latest[item] = message.seq
@@ -88,9 +86,8 @@ def distances_covered(message: DataMessage) -> tuple[int, ...]:
 
 def covers_of(distances: list[int] | None, relation: str) -> bytes | tuple[int, ...]:
     """The annotation that names these distances, in the form that the relation uses."""
-    if relation.partition(":")[0] == "bitmap":
+    covers = facts_of(relation).covers
+    if covers is bytes:
         bitmap = sum(1 << (distance - 1) for distance in distances or ())
         return bitmap.to_bytes((bitmap.bit_length() + 7) // 8, "little")
-    if relation.partition(":")[0] in _BY_COVERS:
-        return tuple(distances or ())
-    return b""
+    return tuple(distances or ()) if covers is tuple else b""

@@ -24,6 +24,7 @@ from semcast.terms.events import (
     Event,
 )
 from semcast.terms.messages import DataMessage
+from semcast.terms.relations import RELATIONS, base_name
 from semcast.traces.arrow import pyarrow
 from semcast.traces.distance_tracker import (
     BITMAP_BYTES_MAX,
@@ -126,7 +127,8 @@ def _wrong_numbers(table: Any) -> Iterable[tuple[int, str]]:
 
 
 def _wrong_lists(table: Any, relation: str) -> Iterable[tuple[int, str]]:
-    far = 8 * BITMAP_BYTES_MAX if relation.partition(":")[0] == "bitmap" else None
+    facts = RELATIONS.get(base_name(relation))
+    far = 8 * BITMAP_BYTES_MAX if facts is not None and facts.covers is bytes else None
     for name, column in COLUMNS.items():
         if column.type not in _LISTS or table[name].null_count == table.num_rows:
             continue

@@ -37,8 +37,9 @@ from semcast.terms.events import (
 )
 from semcast.terms.ids import SEQ_MAX
 from semcast.terms.messages import AFTER_MAX, COVERS_MAX
+from semcast.terms.relations import RELATIONS, base_name
 from semcast.terms.views import MEMBERS_MAX
-from semcast.traces.distance_tracker import BITMAP_BYTES_MAX, RELATIONS
+from semcast.traces.distance_tracker import BITMAP_BYTES_MAX
 from semcast.traces.errors import BadFile
 from semcast.traces.files import open_file
 
@@ -172,7 +173,7 @@ def decode_header(body: bytes) -> JournalHeader:
             f"process {header.pid} with {len(header.names)} names and "
             f"{len(header.incarnations)} incarnations, must be one of them"
         )
-    if header.relation.partition(":")[0] not in RELATIONS:
+    if base_name(header.relation) not in RELATIONS:
         raise ValueError(f"relation {header.relation[:60]!r} is not one of {', '.join(RELATIONS)}")
     return header
 

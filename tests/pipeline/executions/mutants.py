@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from semcast.pipeline.check.properties import PROPERTIES
 from semcast.sim.run import run
 from semcast.sim.swarm import mutants, mutated, scenarios
-from semcast.specs.monitors import PARAMETERS
 from semcast.terms.events import CRASH, RECOVER, Event
+from semcast.terms.promises import PARAMETERS
 
 from .execution import Execution
 

@@ -42,7 +42,7 @@ class TotalOrderQueue(Queue):
 
     def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
         members = recipe.members
-        self.purges = recipe.relation == "item"
+        self.purges = recipe.purges
         # What waits for its place, by sender: single messages, and after them runs.
         self.unordered: list[dict[Seq, DataMessage]] = [{} for _ in range(members)]
         self.unordered_runs: list[deque[Run]] = [deque() for _ in range(members)]

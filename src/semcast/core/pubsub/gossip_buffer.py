@@ -15,6 +15,7 @@ from semcast.kernel import size_of
 from semcast.terms.ids import Rank, Seq
 from semcast.terms.messages import DataMessage
 from semcast.terms.pubsub import SPANS_MAX, StreamSpans
+from semcast.terms.relations import NOTHING, facts_of
 
 
 class BufferedStream:
@@ -34,7 +35,7 @@ class GossipBuffer:
     def __init__(self, recipe: PubsubRecipe) -> None:
         self.recipe = recipe
         self.limit_s = recipe.rounds * recipe.period_s
-        self.purges = recipe.retain != "all" and recipe.relation != "none"
+        self.purges = recipe.retain != "all" and facts_of(recipe.relation).replaces != NOTHING
         self.streams: dict[Rank, BufferedStream] = {}
         self.ages: deque[tuple[float, DataMessage]] = deque()  # when to let go, oldest first
         self.count = 0

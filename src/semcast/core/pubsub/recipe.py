@@ -13,6 +13,7 @@ from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.ids import Rank
 from semcast.terms.limits import check_positive, check_range, check_whole
 from semcast.terms.promises import promised
+from semcast.terms.relations import facts_of
 
 PROTOCOLS = ("lbrm", "pbcast", "rpbcast")
 SELECTIONS = ("uniform", "linear", "quadratic", "inverse")
@@ -160,7 +161,7 @@ class PubsubRecipe:
     def _check_retain(self) -> None:
         if self.retain == "all":
             return
-        if self.relation not in ("item", "all", "none"):
+        if facts_of(self.relation).covers is not None:
             raise ConfigError(
                 f"retain: keeping only the latest value needs relation item, not {self.relation}"
             )

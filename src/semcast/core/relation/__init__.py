@@ -1,6 +1,6 @@
 """Relations: which message makes which obsolete.  One value for each in `RELATIONS`.
 
-A relation is an annotator, an index, and the form in which a message lists what it covers.
+A relation is an annotator and an index.  `terms/relations.py` has its other facts.
 """
 
 from collections.abc import Callable
@@ -28,24 +28,21 @@ def _longest_list(settings: RelationSettings) -> int:
 class RelationKind:
     """`annotator` makes one from a recipe and the number that the own stream starts after.
 
-    `covers` is the type of `DataMessage.covers`, if it has one, `covers_max` its greatest length.
-    If not `purges`, nothing is ever obsolete.
+    `covers_max` is the greatest length of `DataMessage.covers`.
     """
 
     annotator: Callable[[RelationSettings, Seq], Annotator]
     index: Callable[[RelationSettings], SemanticIndex]
-    covers: type | None = None
     covers_max: Callable[[RelationSettings], int] = _longest_list
-    purges: bool = True
 
 
 RELATIONS: dict[str, RelationKind] = {
     "item": RelationKind(item_annotator, ItemIndex),
-    "bitmap": RelationKind(BitmapAnnotator, BitmapIndex, bytes, _bitmap_bytes),
-    "list": RelationKind(ListAnnotator, ListIndex, tuple),
+    "bitmap": RelationKind(BitmapAnnotator, BitmapIndex, _bitmap_bytes),
+    "list": RelationKind(ListAnnotator, ListIndex),
     "all": RelationKind(TagAnnotator, AllIndex),
-    "update-fin": RelationKind(UpdateFinAnnotator, ListIndex, tuple),
-    "none": RelationKind(TagAnnotator, NoIndex, purges=False),
+    "update-fin": RelationKind(UpdateFinAnnotator, ListIndex),
+    "none": RelationKind(TagAnnotator, NoIndex),
 }
 
 

@@ -14,6 +14,7 @@ from semcast.core.recipe import Recipe
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.limits import check_finite, check_positive, check_range
 from semcast.terms.promises import promised
+from semcast.terms.relations import check_order
 
 PROTOCOLS: Final = ("s-vsm", "vsm", "vs")
 OVERFLOWS: Final = ("block", "error", "exclude")
@@ -53,8 +54,7 @@ class ViewRecipe:
             raise unknown_value("overflow", self.overflow, OVERFLOWS)
         if self.protocol != "s-vsm":
             object.__setattr__(self, "relation", "none")
-        if self.order == "total" and self.relation not in ("item", "none"):
-            raise ConfigError(f"order: total needs relation item or none, not {self.relation}")
+        check_order(self.order, self.relation)
         for name in ("heartbeat_s", "timeout_s", "patience_s", "retry_s", "exclude_after_s"):
             check_positive(name, getattr(self, name))
         for name in ("gather_s", "order_s"):

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 from semcast.core.member import Member
 from semcast.core.recipe import Recipe
 from semcast.families.family import Family
+from semcast.terms import promises
 from semcast.terms.ids import Incarnation
-from semcast.terms.promises import ORDERS, PROTOCOLS, promised
 from semcast.wire import GROUP_CODEC
 
 if TYPE_CHECKING:
     from semcast.families.testing import Testing
+
+PROTOCOLS: Final = promises.protocols_with(promises.FIXED)
 
 
 def machine(
@@ -32,11 +34,11 @@ def testing() -> "Testing":
 FIXED: Final = Family(
     name="fixed",
     protocols=PROTOCOLS,
-    orders=ORDERS,
+    orders=promises.orders_of(PROTOCOLS),
     recipe=Recipe,
     machine=machine,
     codec=GROUP_CODEC,
-    promises=promised,
+    promises=promises.promised,
     testing=testing,
     group_type="fixed",
 )

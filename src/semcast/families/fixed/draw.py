@@ -21,6 +21,8 @@ from semcast.families.draws import (
 from semcast.families.fixed.scenarios import STILL_S, FixedCase
 from semcast.families.testing import Choice
 from semcast.faults import Crash, Failpoint, FailpointCrash, Fault, LateJoin
+from semcast.terms.promises import BY_ORDER
+from semcast.terms.relations import RELATIONS
 
 FAILPOINTS = (
     ("purge", "retransmission"),
@@ -77,10 +79,10 @@ def draw_others(members: int, phase_s: float, rng: Random) -> Iterator[Fault]:
 
 def draw_recipe(choice: Choice, members: int, rng: Random) -> Recipe:
     """Settings across their whole range, small buffers above all."""
-    relation = rng.choice(("item", "item", "item", "bitmap", "list", "all", "update-fin", "none"))
+    relation = rng.choice(("item", "item", *RELATIONS))
     if choice.protocol in ("sm", "rm"):
         relation = "none"
-    elif choice.order == "item" and relation != "none":
+    elif choice.order and BY_ORDER[choice.order].needs_items and relation != "none":
         relation = "item"
     in_place = choice.order == "item" or (
         choice.order is None and relation == "item" and rng.random() < 0.25

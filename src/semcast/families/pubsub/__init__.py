@@ -7,7 +7,7 @@ from semcast.core.pubsub.participant import Participant
 from semcast.core.pubsub.recipe import PROTOCOLS, PubsubRecipe
 from semcast.families.family import Family
 from semcast.terms.ids import Incarnation
-from semcast.terms.promises import promised
+from semcast.terms.promises import orders_of, promised
 from semcast.terms.pubsub import Record
 from semcast.terms.records import Records
 from semcast.wire import PUBSUB_CODEC
@@ -33,7 +33,7 @@ def testing() -> "Testing":
 PUBSUB: Final = Family(
     name="pubsub",
     protocols=PROTOCOLS,
-    orders=("none", "fifo"),
+    orders=orders_of(PROTOCOLS),
     recipe=PubsubRecipe,
     machine=machine,
     codec=PUBSUB_CODEC,

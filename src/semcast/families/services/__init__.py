@@ -9,7 +9,7 @@ from semcast.families.family import Family, fields_from
 from semcast.service.client import ServiceClient
 from semcast.service.recipe import PRIMARY_BACKUP, ServiceRecipe
 from semcast.terms.ids import Incarnation
-from semcast.terms.promises import promised
+from semcast.terms.promises import orders_of, promised
 from semcast.wire import SERVICE_CODEC
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def testing() -> "Testing":
 SERVICES: Final = Family(
     name="services",
     protocols=(PRIMARY_BACKUP,),
-    orders=("fifo",),
+    orders=orders_of((PRIMARY_BACKUP,)),
     recipe=ServiceRecipe,
     machine=machine,
     codec=SERVICE_CODEC,

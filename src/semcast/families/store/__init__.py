@@ -11,7 +11,7 @@ from semcast.service.store_messages import StoreRecord
 from semcast.service.store_recipe import REPLICATED_DATA, StoreRecipe
 from semcast.service.store_server import StoreServer
 from semcast.terms.ids import Incarnation
-from semcast.terms.promises import promised
+from semcast.terms.promises import orders_of, promised
 from semcast.terms.records import Records
 from semcast.wire import STORE_CODEC
 
@@ -44,7 +44,7 @@ def testing() -> "Testing":
 STORE: Final = Family(
     name="store",
     protocols=(REPLICATED_DATA,),
-    orders=("total",),
+    orders=orders_of((REPLICATED_DATA,)),
     recipe=StoreRecipe,
     machine=machine,
     codec=STORE_CODEC,

@@ -8,7 +8,7 @@ from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import PROTOCOLS, ViewRecipe
 from semcast.families.family import Family
 from semcast.terms.ids import Incarnation
-from semcast.terms.promises import promised
+from semcast.terms.promises import orders_of, promised
 from semcast.wire import VIEW_CODEC
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def testing() -> "Testing":
 VIEWS: Final = Family(
     name="views",
     protocols=PROTOCOLS,
-    orders=("fifo", "item", "causal", "total"),
+    orders=orders_of(PROTOCOLS),
     recipe=ViewRecipe,
     machine=machine,
     codec=VIEW_CODEC,

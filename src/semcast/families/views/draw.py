@@ -41,6 +41,8 @@ from semcast.faults import (
     Uniform,
 )
 from semcast.terms.ids import Rank
+from semcast.terms.promises import BY_ORDER
+from semcast.terms.relations import EVERYTHING, ITEM, LISTED, NOTHING, REQUESTS, relations_that
 
 RATES = (30.0, 100.0, 300.0)
 EVENTS = ("install", "install", "suspect", "multicast", "deliver", "purge", "skip", "viewenvelope")
@@ -116,9 +118,9 @@ def draw_recipe(choice: Choice, rng: Random) -> ViewRecipe:
     order = choice.order or rng.choice(("fifo", "fifo", "item", "causal"))
     if protocol == "vs":
         order = "total"
-    relations = ["item", "item", "none"]
-    if order in ("fifo", "causal"):
-        relations += ["bitmap", "list", "all", "update-fin"]
+    relations = ["item", *relations_that(ITEM, NOTHING)]
+    if not BY_ORDER[order].needs_items:
+        relations += relations_that(LISTED, EVERYTHING, REQUESTS)
     is_empty = protocol != "s-vsm" or rng.random() < 0.15
     relation = "none" if is_empty else rng.choice(relations)
     heartbeat_s = rng.choice((0.02, 0.05, 0.05))

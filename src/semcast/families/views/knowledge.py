@@ -12,6 +12,8 @@ import msgspec
 
 from semcast.terms.messages import DataMessage
 from semcast.terms.outputs import Installed
+from semcast.terms.promises import BY_ORDER
+from semcast.terms.relations import ITEM, NOTHING, facts_of, relations_that
 from semcast.terms.views import NO_VIEW
 
 
@@ -33,9 +35,9 @@ class Knower:
     __slots__ = ("_has_items", "_is_total", "_keeps_all", "knows", "view")
 
     def __init__(self, order: str, relation: str) -> None:
-        self._is_total = order == "total"
-        self._keeps_all = relation == "none"
-        self._has_items = relation in ("item", "none")
+        self._is_total = BY_ORDER[order].gives_places
+        self._keeps_all = facts_of(relation).replaces == NOTHING
+        self._has_items = relation in relations_that(ITEM, NOTHING)
         self.knows = AppState({})
         self.view = NO_VIEW
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from semcast.pipeline.check.event_table import EventRecord, EventTable
 from semcast.pipeline.check.running_state import PerItemState
 from semcast.pipeline.check.stream_block import (
-    DISTANCES,
     NEVER,
     Mask,
     StreamBlock,
@@ -27,8 +26,7 @@ from semcast.pipeline.check.stream_block import (
     declares_item,
     declares_keep,
 )
-from semcast.specs.relation import RELATIONS
-from semcast.terms.errors import unknown_value
+from semcast.terms.relations import ITEM, LISTED, NOTHING, REQUESTS
 
 _SMALL: Final = 1 << 15  # Fewer numbers than this are ordered by radix.
 _ALL: Final = 0  # Under the relation `all` every message is about the same.
@@ -48,20 +46,18 @@ class SatisfiedMessages:
         """By message of the block, in the order of `block.messages.records`, and process."""
         messages = block.messages
         delivered: Mask = block.deliveries.happened[messages.rows]
-        relation = self._stream.relation
-        if relation == "none":
+        replaces = self._stream.replaces
+        if replaces == NOTHING:
             return delivered
-        if relation in ("item", "all"):
-            return self._by_item(messages.records, delivered, relation)
-        if relation == "update-fin":
+        if replaces == REQUESTS:
             return self._by_request(messages.records, delivered)
-        if relation in DISTANCES:
+        if replaces == LISTED:
             return self._by_list(block, delivered)
-        raise unknown_value("relation", relation, RELATIONS)
+        return self._by_item(messages.records, delivered, has_items=replaces == ITEM)
 
-    def _by_item(self, messages: EventTable, delivered: Mask, relation: str) -> Mask:
-        items = messages["own_item"] if relation == "item" else np.full(len(messages), _ALL)
-        is_one = declares_item(messages) if relation == "item" else np.ones(len(messages), bool)
+    def _by_item(self, messages: EventTable, delivered: Mask, *, has_items: bool) -> Mask:
+        items = messages["own_item"] if has_items else np.full(len(messages), _ALL)
+        is_one = declares_item(messages) if has_items else np.ones(len(messages), bool)
         settled = delivered.copy()
         about = np.flatnonzero(is_one)[::-1]  # newest first
         if not len(about):

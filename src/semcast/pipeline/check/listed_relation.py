@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from semcast.pipeline.check.evidence import of_kind
 from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import MULTICAST
+from semcast.terms.relations import EVERYTHING, ITEM, LISTED, REQUESTS, relations_that
 
-LISTS: Final = ("bitmap", "list", "update-fin")
 ANNOTATION: Final = ("is_kept", "covers", "updates", "is_fin")  # the columns of an `annotation`
 
 RowDict: TypeAlias = Mapping[str, Any]  # a row, by column
@@ -111,8 +111,8 @@ def annotated(trace: TraceTables, kind: str) -> DataFrame:
     declared = F.coalesce(F.col("attrs")["declares"], F.lit(""))
     own = F.expr("try_cast(regexp_extract(attrs['declares'], 'item=(-?[0-9]+)', 1) as bigint)")
     item = F.when(declared.startswith("item"), own).otherwise(F.col("item"))
-    replace_key = F.when(F.col("relation") == "item", item).when(
-        F.col("relation") == "all", F.lit(0)
+    replace_key = F.when(F.col("relation").isin(*relations_that(ITEM)), item).when(
+        F.col("relation").isin(*relations_that(EVERYTHING)), F.lit(0)
     )
     never_purged = F.coalesce(F.col("attrs")["never_purge"] == "1", F.lit(False))
     never_purged = F.when(declared.contains("never_purge"), declared.endswith("=1")).otherwise(
@@ -120,11 +120,11 @@ def annotated(trace: TraceTables, kind: str) -> DataFrame:
     )
     is_told = ~F.col("is_listed") | F.lit(kind == MULTICAST)
     distances = F.expr("transform(declared, one -> cast(seq - one as int))")
-    in_request = F.col("relation") == "update-fin"
+    in_request = F.col("relation").isin(*relations_that(REQUESTS))
     return (
         of_kind(trace, kind)
         .join(F.broadcast(runs), "run_id")
-        .withColumn("is_listed", F.col("relation").isin(*LISTS))
+        .withColumn("is_listed", F.col("relation").isin(*relations_that(LISTED, REQUESTS)))
         .withColumn("is_kept", F.when(is_told, never_purged))
         .withColumn("line", replace_key)
         .withColumn("covers", F.when(is_told & ~in_request, distances))

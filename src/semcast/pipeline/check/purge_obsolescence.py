@@ -15,7 +15,6 @@ import numpy as np
 from semcast.pipeline.check.event_fields import OWN_ITEM, OWN_KEEP
 from semcast.pipeline.check.event_table import NONE, EventRecord, EventTable, concat
 from semcast.pipeline.check.stream_block import (
-    DISTANCES,
     Mask,
     Places,
     StreamBlock,
@@ -24,10 +23,7 @@ from semcast.pipeline.check.stream_block import (
     declares_keep,
     happened_before,
 )
-from semcast.specs.relation import RELATIONS
-from semcast.terms.errors import unknown_value
-
-_BY_ITEM = ("item", "all", "none")
+from semcast.terms.relations import ITEM, LISTED, NOTHING, REQUESTS
 
 
 @dataclass(slots=True, eq=False)
@@ -60,14 +56,8 @@ class PurgeObsolescence:
             self._stream, source["pid"], source["place"], source["ts"], standing
         )
         yield from purges[~stands]
-        if self._stream.relation in _BY_ITEM:
-            yield from self._by_item(block, purges[stands])
-        elif self._stream.relation == "update-fin":
-            yield from self._by_request(block, purges[stands])
-        elif self._stream.relation in DISTANCES:
-            yield from self._by_list(block, purges[stands])
-        else:
-            raise unknown_value("relation", self._stream.relation, RELATIONS)
+        by = {REQUESTS: self._by_request, LISTED: self._by_list}
+        yield from by.get(self._stream.replaces, self._by_item)(block, purges[stands])
 
     def never_multicast(self) -> Iterator[EventRecord]:
         """The purges of what was never multicast."""
@@ -77,10 +67,10 @@ class PurgeObsolescence:
 
     def _by_item(self, block: StreamBlock, purges: EventTable) -> Iterator[EventRecord]:
         newer = block.messages.at(purges["by"] - block.base)
-        if self._stream.relation == "none":
+        if self._stream.replaces == NOTHING:
             yield from purges
             return
-        if self._stream.relation == "item":
+        if self._stream.replaces == ITEM:
             yield from purges[~declares_item(newer)]
             purges, newer = purges[declares_item(newer)], newer[declares_item(newer)]
         waiting = concat((self._waiting, purges))
@@ -95,7 +85,7 @@ class PurgeObsolescence:
         obsolete[obsolete] = block.messages.known(rows[obsolete])
         older = block.messages.at(rows[obsolete])
         fits = ~declares_keep(older)
-        if self._stream.relation == "item":
+        if self._stream.replaces == ITEM:
             fits &= declares_item(older) & (older["own_item"] == items[obsolete])
         obsolete[obsolete] = fits
         return obsolete

@@ -23,6 +23,7 @@ from semcast.specs.run_check import causes_of
 from semcast.specs.verdict import shown
 from semcast.specs.violations import Violation
 from semcast.terms.events import ATTRIBUTES
+from semcast.terms.promises import PRIMARY, protocols_with
 from semcast.traces.recorded_events import CODES, RecordedEvents
 from semcast.traces.schema import EVENT_COLUMNS, RunInfo
 
@@ -36,7 +37,7 @@ NAMES: Final = (
     "sequential_consistency",
 )
 IN_VIEWS: Final = ("purge_safety",)  # Without views, columns judge them.
-HAVE_VIEWS: Final = ("s-vsm", "vsm", "primary-backup")
+HAVE_VIEWS: Final = protocols_with(PRIMARY)
 
 
 def violations(trace: TraceTables, judged: Mapping[str, Column | None]) -> DataFrame:

@@ -33,7 +33,6 @@ Places: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
 NEVER: Final = np.iinfo(np.int64).max
-DISTANCES: Final = ("bitmap", "list")  # relations whose messages list what they make obsolete
 ANY_SKEW: Final = 1 << 62  # ns; added to a time of this century it is still less than NEVER
 
 
@@ -47,7 +46,7 @@ class StreamInfo:
     n: int
     f: int
     skew_ns: int
-    relation: str
+    replaces: str  # what a message makes obsolete: a constant of `terms/relations.py`
     is_replicated: bool
     restarts_streams: bool  # a process that recovers may deliver again what its earlier life did
     owed: Mask  # by pid

@@ -29,7 +29,7 @@ from semcast.pipeline.check.stream_block import (
 from semcast.pipeline.check.stream_packing import BLOCK, STREAM, pack_events
 from semcast.pipeline.check.violations import VIOLATIONS, arrow_rows
 from semcast.pipeline.reading.trace import TraceTables
-from semcast.specs.monitors import AT_LEAST_ONCE, REPLICATED
+from semcast.specs.monitors import AT_LEAST_ONCE
 from semcast.terms.events import (
     DELIVER,
     MULTICAST,
@@ -40,6 +40,8 @@ from semcast.terms.events import (
     SKIP,
     STABLE,
 )
+from semcast.terms.promises import OPEN, is_replicated, protocols_with
+from semcast.terms.relations import facts_of
 
 
 class BlockCheck(Protocol):
@@ -59,7 +61,6 @@ class PropertyRule(NamedTuple):
     kinds: frozenset[str]
 
 
-CONTINUES_SEQS: Final = ("lbrm", "pbcast", "rpbcast")  # Numbers do not start again in a new life.
 _SENT: Final = frozenset({MULTICAST, DELIVER})
 _MOVED: Final = frozenset({MULTICAST, RECEIVE, SKIP, PURGE, SAFE, STABLE, RECLAIM})
 RULES: Final[Mapping[str, PropertyRule]] = {
@@ -90,7 +91,7 @@ def with_facts(
     """Rows of `PACKED` with the facts of their run; all lives of a sender are one stream where its
     numbers go on."""
     known = blocks.join(F.broadcast(run_facts(trace, judged)), "run_id")
-    goes_on = F.get_json_object("run", "$.protocol").isin(*CONTINUES_SEQS)
+    goes_on = F.get_json_object("run", "$.protocol").isin(*protocols_with(OPEN))
     return known.withColumn("sender_inc", F.when(goes_on, F.lit(0)).otherwise(F.col("sender_inc")))
 
 
@@ -142,8 +143,8 @@ def _stream(row: Mapping[str, Any]) -> StreamInfo:
         n=n,
         f=run["f"],
         skew_ns=run.get("skew_ns", ANY_SKEW),
-        relation=run["relation"],
-        is_replicated=run["protocol"] in REPLICATED,
+        replaces=facts_of(run["relation"]).replaces,
+        is_replicated=is_replicated(run["protocol"]),
         restarts_streams=run.get("recovery") == AT_LEAST_ONCE,
         owed=owed,
         left_at=left_at,

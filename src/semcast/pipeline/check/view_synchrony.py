@@ -44,6 +44,8 @@ from semcast.pipeline.check.listed_relation import (
 from semcast.pipeline.check.violations import event, violations
 from semcast.pipeline.reading.trace import TraceTables
 from semcast.terms.events import DELIVER, INSTALL, MULTICAST
+from semcast.terms.promises import BY_ORDER
+from semcast.terms.relations import ITEM, relations_that
 
 _TRANSITION: Final = ("run_id", "view", "after")  # from a view to the next, or LAST
 _TOLD: Final = (*_TRANSITION, *MESSAGE, "line", "is_kept", "is_listed", "is_placed", "position")
@@ -106,8 +108,9 @@ def _transitions(trace: TraceTables) -> DataFrame:
 
 def _related(trace: TraceTables, kind: str) -> DataFrame:
     """Events of messages with their relation; `is_placed` where it goes by place."""
-    orders = trace.runs.select("run_id", (F.col("order") == "total").alias("is_total"))
-    is_placed = F.col("is_total") & (F.col("relation") == "item")
+    placing = [name for name, order in BY_ORDER.items() if order.gives_places]
+    orders = trace.runs.select("run_id", F.col("order").isin(*placing).alias("is_total"))
+    is_placed = F.col("is_total") & F.col("relation").isin(*relations_that(ITEM))
     events = annotated(trace, kind).join(F.broadcast(orders), "run_id")
     return events.withColumn("is_placed", is_placed)
 

@@ -26,8 +26,8 @@ from semcast.pipeline.check.evidence import (
 from semcast.pipeline.check.run_facts import with_processes
 from semcast.pipeline.check.violations import event, violations
 from semcast.pipeline.reading.trace import TraceTables
-from semcast.specs.monitors import FIXED_SERVERS
 from semcast.terms.events import CONFIRM, DELIVER, INSTALL, LEAVE, MULTICAST, NOT_PRIMARY
+from semcast.terms.promises import FOUNDERS, protocols_with
 
 
 def view_order(trace: TraceTables) -> DataFrame:
@@ -143,7 +143,7 @@ def primary_order(trace: TraceTables) -> DataFrame:
     """The primary views are one sequence: each has a majority of the members of the one before
     it, of which those count too who asked to leave; or, with a fixed number of servers, a majority
     of them, or one of the quorums if there are any."""
-    name, is_fixed = "primary_order", F.col("protocol").isin(*FIXED_SERVERS)
+    name, is_fixed = "primary_order", F.col("protocol").isin(*protocols_with(FOUNDERS))
     servers = F.coalesce(F.expr("try_cast(parameters['servers'] as int)"), F.size("pids"))
     quorums = F.expr(_QUORUMS).alias("quorums")
     fixed = F.when(is_fixed, servers).alias("servers")
@@ -168,7 +168,7 @@ def primary_order(trace: TraceTables) -> DataFrame:
 def following_views(trace: TraceTables) -> DataFrame:
     """How many primary views follow another one, or with a fixed number of servers how many there
     are (`obligations`)."""
-    is_fixed = F.col("protocol").isin(*FIXED_SERVERS).alias("is_fixed")
+    is_fixed = F.col("protocol").isin(*protocols_with(FOUNDERS)).alias("is_fixed")
     views = _primary_views(trace).join(trace.runs.select("run_id", is_fixed), "run_id")
     return views.agg(F.count_if(F.expr("is_fixed or before is not null")).alias("obligations"))
 

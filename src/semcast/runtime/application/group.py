@@ -26,6 +26,7 @@ from semcast.terms.errors import BufferFull, LocalProtocolError, NoQuorum
 from semcast.terms.ids import Seq
 from semcast.terms.items import Item
 from semcast.terms.messages import Update
+from semcast.terms.relations import EVERYTHING, ITEM, facts_of
 
 RECEIVE_MAX: Final = 1024
 
@@ -86,7 +87,7 @@ class Group(LoopBound):
         relation = options.relation
         self._relation: Relation | None = None if isinstance(relation, str) else relation
         self._check_update = ItemLabels().identify  # raises if an update cannot be sent
-        self._has_items = relation_of(options.recipe()) in ("item", "all")
+        self._has_items = facts_of(relation_of(options.recipe())).replaces in (ITEM, EVERYTHING)
         self._unread: list[Message] = []  # of what iteration took, the next one last
 
     def __repr__(self) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from semcast.core.relation import RELATIONS
 from semcast.runtime.options.units import parse_bytes
 from semcast.terms.errors import ConfigError, unknown_value
+from semcast.terms.relations import RELATIONS
 
 Parse: TypeAlias = Callable[[object, str], Any]
 

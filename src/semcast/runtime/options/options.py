@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from semcast.core.recipe import OVERFLOWS, PURGING
-from semcast.core.relation import RELATIONS
 from semcast.core.views.recipe import OVERFLOWS as VIEW_OVERFLOWS
 from semcast.families import default_order, find, joinable
 from semcast.runtime.options.option_parsers import (
@@ -53,12 +52,17 @@ from semcast.runtime.transport.addresses import (
 )
 from semcast.terms.errors import ConfigError
 from semcast.terms.ids import RANK_MAX
-from semcast.terms.promises import ORDERS
+from semcast.terms.promises import orders_of
+from semcast.terms.relations import RELATIONS
 from semcast.wire.frames import hash64
 
 FIXED: Final = "fixed"  # membership, or
 CHANGING: Final = "views"  # or also
 SERVERS: Final = "service"
+ORDERS: Final = orders_of(joinable(FIXED))
+ORDERS_IN_VIEWS: Final = tuple(
+    order for order in orders_of(joinable(CHANGING)) if order not in ORDERS
+)
 
 Role: TypeAlias = Literal["member", "server", "client"]
 
@@ -126,8 +130,9 @@ class Options:
     )
     order: str = option(
         None,
-        choice(*ORDERS, "total"),
-        f"delivery order: {', '.join(ORDERS)}; with views also total; default: fifo (vs: total)",
+        choice(*ORDERS, *ORDERS_IN_VIEWS),
+        f"delivery order: {', '.join(ORDERS)}; with views also {', '.join(ORDERS_IN_VIEWS)}; "
+        "default: fifo (vs: total)",
     )
     relation: Any = option(
         "item", parse_relation, f"relation that makes messages obsolete: {', '.join(RELATIONS)}"
@@ -268,10 +273,10 @@ class Options:
                     f"overflow: {self.overflow} needs a protocol with views, such as "
                     f"{joinable(CHANGING)[0]}; {self.protocol} allows {' or '.join(OVERFLOWS)}"
                 )
-            if self.order == "total":
+            if self.order in ORDERS_IN_VIEWS:
                 raise ConfigError(
-                    f"order: total needs a protocol with views, such as {joinable(CHANGING)[0]}; "
-                    f"{self.protocol} allows {', '.join(ORDERS)}"
+                    f"order: {self.order} needs a protocol with views, such as "
+                    f"{joinable(CHANGING)[0]}; {self.protocol} allows {', '.join(ORDERS)}"
                 )
         elif self.f is not None:
             raise ConfigError(
