@@ -60,16 +60,19 @@ class Detection:
     def on_stability(self, source: Rank, g: StabilityGossip, now: float, out: Effects) -> None:
         """A peer tells who has come how far."""
         self._take_hints(source, g.votes, out)
-        self._on_stable(self.stability.on_gossip(source, g.votes, now), out)
+        if advanced := self.stability.on_gossip(source, g.votes, now):
+            self._on_stable(advanced, out)
 
     def on_safety(self, source: Rank, g: SafetyGossip, now: float, out: Effects) -> None:
         """The same, of what f + 1 have."""
         self._take_hints(source, g.votes, out)
-        self._on_safe(self.safety.on_gossip(source, g.votes, now), out)
+        if advanced := self.safety.on_gossip(source, g.votes, now):
+            self._on_safe(advanced, out)
 
     def on_known_safe(self, source: Rank, safe: Seq, out: Effects) -> None:
         """A sender tells how far its own stream is safe."""
-        self._on_safe(self.safety.on_agreed(source, safe), out)
+        if advanced := self.safety.on_agreed(source, safe):
+            self._on_safe(advanced, out)
 
     def _take_hints(self, source: Rank, ballots: tuple[FrontierVote, ...], out: Effects) -> None:
         """Gossip tells where streams end and who holds them [SRM §5.3]."""
@@ -78,7 +81,8 @@ class Detection:
             furthest = frontier
             if ballot.candidate > frontier:
                 furthest = max(frontier, self.stability.reached(ballot))
-            self.receiver.learn_indirect(sender, furthest)
+            if furthest > self.receiver.known[sender]:
+                self.receiver.learn_indirect(sender, furthest)
             self.recovery.on_peer_frontier(source, sender, frontier)
             if sender == self.rank:
                 self._on_claim(source, frontier, out)
@@ -116,10 +120,10 @@ class Detection:
 
     def on_time(self, now: float, out: Effects) -> None:
         """Time has passed."""
-        if now >= self.stability.deadline:
-            self._on_stable(self.stability.on_time(now, out), out)
-        if now >= self.safety.deadline:
-            self._on_safe(self.safety.on_time(now, out), out)
+        if now >= self.stability.deadline and (advanced := self.stability.on_time(now, out)):
+            self._on_stable(advanced, out)
+        if now >= self.safety.deadline and (advanced := self.safety.on_time(now, out)):
+            self._on_safe(advanced, out)
 
     def forget(self, member: Rank, out: Effects) -> None:
         """The group goes on without a member."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from semcast import kernel
 from semcast.core.order import ORDERS
+from semcast.core.order.protocols import PurgedBy
 from semcast.core.recipe import Recipe
 from semcast.core.retransmission_store import RetransmissionStore
 from semcast.core.trace import Trace
@@ -253,17 +254,17 @@ class MemberBuffers:
         for purged, by in self.queue.purge_obsolete():
             self._purge_queued(purged, by, out)
         for sender in self.store.streams:
-            self._purge(sender, out)
+            if gone := self.store.purge(sender):
+                self._left_as_obsolete(sender, gone, out)
 
     def purge_stored(self, sender: Rank, out: Effects) -> None:
         """Purge one stream of the store if that pays now."""
-        if self.is_congested if self.eager else self.is_full:
-            self._purge(sender, out)
+        pays = self.is_congested if self.eager else self.is_full
+        if pays and (purged := self.store.purge(sender)):
+            self._left_as_obsolete(sender, purged, out)
 
-    def _purge(self, sender: Rank, out: Effects) -> None:
-        purged = self.store.purge(sender)
-        if not purged:
-            return
+    def _left_as_obsolete(self, sender: Rank, purged: list[PurgedBy], out: Effects) -> None:
+        """Messages of one stream have left the store, each for a later one."""
         self.purged += len(purged)
         gone = [message for message, _ in purged]
         withdrawn = self.queue.remove_unordered(sender, gone)

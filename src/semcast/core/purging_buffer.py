@@ -219,7 +219,7 @@ class PurgingBuffer:
 
     def purge(self, horizon: Seq) -> list[tuple[DataMessage, Seq]]:
         """Purge what held messages up to `horizon` make obsolete: pairs (purged, by)."""
-        if self.purges and (self._tagged or self.by_item is None):
+        if self._batches and self.purges and (self._tagged or self.by_item is None):
             self._open_batches(horizon)
         unapplied = self._unapplied
         if not unapplied or unapplied[0].seq > horizon:

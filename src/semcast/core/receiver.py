@@ -48,6 +48,7 @@ class Receiver:
         self.gaps: dict[Rank, None] = {}  # streams with frontier < known
         self.refused_next: dict[Rank, DataMessage] = {}  # streams of which a message found no room
         self.moved: dict[Rank, None] = {}  # streams whose frontier moved since last asked
+        self.has_news = False  # since last asked, anything that bears on gaps
         self.forgotten: set[Rank] = set()
         # When the view is being left: how far frontiers may go, and where the streams end.
         self.limit: list[Seq] | None = None
@@ -62,6 +63,7 @@ class Receiver:
         """`seq` was sent: the end of a stream may have been lost."""
         self.learn_indirect(sender, seq)
         self.sent_upto[sender] = max(self.sent_upto[sender], min(seq, self.known[sender]))
+        self.has_news = True
 
     def learn_indirect(self, sender: Rank, seq: Seq) -> None:
         """Somebody says that `seq` exists; it may be on its way."""
@@ -70,6 +72,7 @@ class Receiver:
         if seq > self.known[sender] and (self.replicated or sender not in self.forgotten):
             self.known[sender] = seq
             self.gaps[sender] = None
+            self.has_news = True
 
     def on_own(self, seq: Seq) -> None:
         """The member's own messages are in order by nature."""
@@ -79,6 +82,7 @@ class Receiver:
     def on_run(self, run: kernel.Run, source: Rank, out: Effects) -> None:
         """Take what comes next, keep what comes early, discard what was here before."""
         sender, first = run.sender, run.first
+        self.has_news = True
         if self.ends is not None:
             run = run.slice_run(0, max(0, min(run.count, self.ends[sender] - first + 1)))
         elif (
@@ -217,6 +221,7 @@ class Receiver:
         for seq in list(self.reorder[member]):
             self._drop_early(member, seq, out)
         self.forgotten.add(member)
+        self.has_news = True
         for sender in self.forgotten:
             self.known[sender] = max(self.frontier[sender], self.reorder[sender].last)
             self.sent_upto[sender] = self.known[sender]
@@ -297,6 +302,7 @@ class Receiver:
         """
         self.ends = [max(end, reached) for end, reached in zip(cut, self.frontier, strict=True)]
         self.contiguous = list(self.frontier)
+        self.has_news = True
         for sender, end in enumerate(self.ends):
             self.buffers.exempt_upto[sender] = self.known[sender] = self.sent_upto[sender] = end
             if self.frontier[sender] < end:
@@ -335,6 +341,7 @@ class Receiver:
     def deliver_upto_cut(self, cut: Sequence[Seq], out: Effects) -> None:
         """Let the frontiers go to the cut, and what lies beyond it go."""
         self.limit = list(cut)
+        self.has_news = True
         for sender, end in enumerate(cut):
             for seq in [seq for seq in self.reorder[sender] if seq > end]:
                 self._drop_early(sender, seq, out)

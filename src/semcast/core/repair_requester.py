@@ -79,6 +79,7 @@ class RepairRequester:
         self.sources: Sequence[Rank] = ()  # by stream, who holds all that is still wanted
         self.number = 0
         self.deadline = NEVER
+        self.idle_until = -NEVER  # while the receiver knows of nothing new
 
     def __repr__(self) -> str:
         return f"RepairRequester(asked={list(self.pending)}, {self.window})"
@@ -95,6 +96,7 @@ class RepairRequester:
             if sent_at is not None:
                 self.window.on_answer(now - sent_at)
                 del self.pending[sender]
+                self.idle_until = -NEVER
                 self._count_in(sender)
                 return
 
@@ -106,8 +108,12 @@ class RepairRequester:
 
     def poll(self, now: float, out: Effects) -> None:
         """Ask for what is missing, where that is due."""
-        self.deadline = NEVER
-        gaps = self.receiver.gaps
+        receiver = self.receiver
+        if now < self.idle_until and not receiver.has_news:
+            return
+        receiver.has_news = is_overdue = False
+        self.deadline = self.idle_until = NEVER
+        gaps = receiver.gaps
         if not gaps or not self.peers:
             self.gaps_since.clear()
             self.pending.clear()
@@ -120,8 +126,11 @@ class RepairRequester:
             if now < due:
                 if due < self.deadline:
                     self.deadline = due
-            elif request or self.no_room.get(sender) != self._room_for(sender):
+                continue
+            if request or self.no_room.get(sender) != self._room_for(sender):
                 self._ask(sender, now, out)
+            is_overdue |= sender not in self.pending
+        self.idle_until = now if is_overdue else self.deadline  # Room may come at any time.
 
     def _forget_closed(self, gaps: Collection[Rank]) -> None:
         for sender in [s for s in self.gaps_since if s not in gaps]:
@@ -233,7 +242,7 @@ class RepairRequester:
         self.sources = sources
         self.pending.clear()
         self.gaps_since = dict.fromkeys(self.receiver.gaps, (-NEVER, SEQ_MAX, False))
-        self.deadline = NEVER
+        self.deadline, self.idle_until = NEVER, -NEVER
 
     def forget(self, member: Rank) -> None:
         """Ask this member no more."""
@@ -241,3 +250,4 @@ class RepairRequester:
             self.peers.remove(member)
         self.holders = {s: claim for s, claim in self.holders.items() if claim[0] != member}
         self.pending.clear()
+        self.idle_until = -NEVER

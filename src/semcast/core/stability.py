@@ -57,6 +57,7 @@ class QuorumDetector:
         self.last_gossiped: list[Seq] = list(bases)  # the own frontiers as last gossiped
         self.gossip = gossip
         self.peers = [peer for peer in range(members) if peer != rank]
+        self.present = {*self.peers, rank}  # whoever was not forgotten
         self.agreed: list[Seq] = list(bases)
         self.candidate: list[Seq] = [0] * members
         self.voters: list[int] = [0] * members
@@ -121,16 +122,16 @@ class QuorumDetector:
 
         Idempotent: loss, duplicates and delay are harmless.
         """
-        advanced = []
+        advanced, mine = [], 1 << self.rank
         for ballot in ballots:
             sender = ballot.sender
             if sender in self.closed:
                 continue
             before = self.agreed[sender]
-            self._merge(ballot)
-            self._vote(sender)
-            if self.agreed[sender] > before:
-                advanced.append(sender)
+            if self._merge(ballot) or not self.voters[sender] & mine:
+                self._vote(sender)
+                if self.agreed[sender] > before:
+                    advanced.append(sender)
             if sender == self.rank and peer in self.announced_to:
                 self.announced_to.remove(peer)
             elif ballot.agreed < self.agreed[sender] or (
@@ -181,22 +182,26 @@ class QuorumDetector:
             return False
         return not int.from_bytes(ballot.voters, "little") & mine
 
-    def _merge(self, ballot: FrontierVote) -> None:
-        sender = ballot.sender
+    def _merge(self, ballot: FrontierVote) -> bool:
+        """Take in what a peer knows of a stream; whether that is news."""
+        sender, is_news = ballot.sender, False
         if ballot.agreed > self.agreed[sender]:
             self._agree(sender, ballot.agreed)
+            is_news = True
         if ballot.candidate <= self.agreed[sender]:
-            return
+            return is_news
         voters = int.from_bytes(ballot.voters, "little")
         if not voters & self.live:
-            return  # Whoever reached it was forgotten; nobody may have it.
+            return is_news  # Whoever reached it was forgotten; nobody may have it.
         self.unagreed[sender] = None
-        if not self.candidate[sender]:
-            self.candidate[sender], self.voters[sender] = ballot.candidate, voters
-            return
-        if ballot.candidate < self.candidate[sender]:
+        candidate, before = self.candidate[sender], self.voters[sender]
+        if not candidate or ballot.candidate < candidate:
             self.candidate[sender] = ballot.candidate
-        self.voters[sender] |= voters
+            is_news = True
+        if voters | before != before:
+            self.voters[sender] = voters | before
+            is_news = True
+        return is_news
 
     def _vote(self, sender: Rank) -> None:
         """Add the own vote where it is true, and agree while there is a quorum."""
@@ -228,15 +233,17 @@ class QuorumDetector:
         """Gossip if it is time; the streams in which the own vote completed agreement."""
         if now < self.deadline:
             return []
-        advanced = self._vote_everywhere()
+        mine = 1 << self.rank
+        # Elsewhere the own vote counts already: whatever came since was counted with it.
+        advanced = self._vote_in([s for s in self.unagreed if not self.voters[s] & mine])
         self._send(out)
         busy = self.enabled and self.unagreed
         self.deadline = now + self.period_s if busy else NEVER
         return advanced
 
-    def _vote_everywhere(self) -> list[Rank]:
+    def _vote_in(self, streams: list[Rank]) -> list[Rank]:
         advanced = []
-        for sender in list(self.unagreed):
+        for sender in streams:
             before = self.agreed[sender]
             self._vote(sender)
             if self.agreed[sender] > before:
@@ -262,11 +269,7 @@ class QuorumDetector:
         if answered:
             targets = [peer for peer in self.peers if peer not in answered]
         self.round += 1
-        if (
-            self.direct
-            and self.round % RANDOM_PEER_EVERY
-            and all(sender == self.rank or sender in self.peers for sender in self.unagreed)
-        ):
+        if self.direct and self.round % RANDOM_PEER_EVERY and self.unagreed.keys() <= self.present:
             if self.quorum is not None:
                 return []  # Gossip of stability makes the same claims.
             return [peer for peer in targets if peer in self.unagreed]
@@ -303,9 +306,10 @@ class QuorumDetector:
         self.live &= ~(1 << member)
         self.to_update.pop(member, None)
         self.peers = [peer for peer in self.peers if peer != member]
+        self.present.discard(member)
         for sender in list(self.unagreed):
             if not self.voters[sender] & self.live:
                 self.candidate[sender] = self.voters[sender] = 0
                 if self.frontier[sender] <= self.agreed[sender]:
                     del self.unagreed[sender]
-        return self._vote_everywhere()
+        return self._vote_in(list(self.unagreed))

@@ -94,7 +94,8 @@ def run(p: Parameters, seed: int, trace: str | None) -> Row:
             network,
             seed=seed,
             producers=_producers(p, recipe, seed),
-            observers=(reach.on_event, monitors.on_event, *record.observers),
+            on_events=monitors.on_events,
+            observers=(reach.on_event, *record.observers),
         )
         seconds, warmup_s = p.span_s()
         simulation.run(warmup_s)

@@ -94,12 +94,8 @@ class SimulatedGroup:
             seed=seed,
             consumers={pid: Consumer(s, 1) for pid, s in (service_s or {}).items() if s},
             producers={SENDER: Producer(arrivals, updates, batch=batch, until_s=seconds)},
-            observers=[
-                self.monitors.on_event,
-                self.meter.on_event,
-                *observers,
-                *self.record.observers,
-            ],
+            on_events=self.monitors.on_events,
+            observers=[self.meter.on_event, *observers, *self.record.observers],
             processors={} if processor is None else dict.fromkeys(ranks, processor),
         )
 

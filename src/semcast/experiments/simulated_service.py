@@ -130,7 +130,8 @@ class SimulatedService:
             producers={pid: self._asking(pid, items_max) for pid in self.clients},
             habits=Habits(back_after_s=back_after_s),
             faults=tuple(stops.pauses(slow)),
-            observers=[self.monitors.on_event, self.meter.on_event, *record.observers],
+            on_events=self.monitors.on_events,
+            observers=[self.meter.on_event, *record.observers],
             processors={PRIMARY: self.processor},
         )
 

@@ -9,7 +9,7 @@ datagrams, so a datagram that reaches the wrong family is refused by its decoder
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -141,6 +141,7 @@ def default_order(protocol: str) -> str:
     raise ConfigError(f"protocol: {protocol} has none of the orders of {family.name}")
 
 
+@cache
 def wire_tags(codec: Codec[Any]) -> dict[int | str, type[Any]]:
     """The tags of all datagrams that a codec decodes, those inside others included."""
     return dict(_tagged(msgspec.inspect.type_info(codec.datagrams)))

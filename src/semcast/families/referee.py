@@ -3,9 +3,9 @@
 A family has a subclass if it promises more, or if its runs settle in another way.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 from semcast.families.case import AnyCase
 from semcast.families.family import find
@@ -22,8 +22,6 @@ from semcast.terms.promises import PARAMETERS
 
 COPIES_MAX: Final = 2  # of a datagram, as `Link.duplicate` makes them
 SENDS_MIN: Final = 50  # so many on a healed link cannot all be lost
-
-Watches: TypeAlias = Mapping[str, Callable[[Event], None]]
 
 
 class ApplicationState(Protocol):
@@ -100,20 +98,20 @@ class Referee:
         self.crashes = 0
         self.found: list[str] = []
         self.bound = inf  # how many messages one process may hold
-        self._watches: Watches = {}  # by kind of event, what a family's own judge wants to see
+        self.monitors.add({CRASH: self._on_crash})
 
-    def on_event(self, event: Event) -> None:
-        """Judge one event."""
-        self.events += 1
-        if event.kind == CRASH:
-            self.crashes += 1
-        self.monitors.on_event(event)
-        watch = self._watches.get(event.kind)
-        if watch is not None:
-            watch(event)
-        if event.buffered > self.bound:
-            self.found.append(f"bound: {event.buffered} messages held: {event}")
-            self.bound = inf  # The first one is enough.
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Judge what one handler recorded; a family adds to the monitors what it wants to see."""
+        self.events += len(events)
+        self.monitors.on_events(events)
+        if self.bound < inf:
+            for event in events:
+                if event.buffered > self.bound:
+                    self.found.append(f"bound: {event.buffered} messages held: {event}")
+                    self.bound = inf  # The first one is enough.
+
+    def _on_crash(self, event: Event) -> None:
+        self.crashes += 1
 
     def on_error(self, life: Incarnation, source: Pid, error: RemoteProtocolError) -> None:
         """Members do not say what cannot be meant."""

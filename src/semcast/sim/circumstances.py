@@ -17,6 +17,8 @@ from semcast.terms.records import Records
 NO_WAIT: Final = Constant(0.0)
 
 Observer: TypeAlias = Callable[[Event], None]
+BatchObserver: TypeAlias = Callable[[Sequence[Event]], None]
+"""Sees all events of a handler at once."""
 MakeMachine: TypeAlias = Callable[[Incarnation, float, Records], Machine]
 """(incarnation, now, records on its disk) → its machine."""
 
@@ -54,6 +56,6 @@ class Circumstances:
     processor: CpuModel | None = None
     socket_datagrams_max: int = 256
     idle_s: float | None = None
-    observers: Sequence[Observer] = ()
+    observers: Sequence[BatchObserver] = ()
     on_error: Callable[[Incarnation, int, RemoteProtocolError], None] | None = None
     on_stumble: Callable[[int, Failpoint], None]

@@ -150,13 +150,14 @@ class Network:
             carried, size = self._prepare(datagram) if self._encodes else (datagram, 0)
             if self._accounting:
                 self._account(source, to, datagram, size)
+            arriving = source, carried
             for destination in row if to is EVERYONE else to:
                 link, receive = row[destination], self._receivers[destination]
                 if link.plain_s >= 0:
-                    at(now + link.plain_s, receive, (source, carried))
+                    at(now + link.plain_s, receive, arriving)
                 else:
                     for when in link.transmit(size, now, self.dropped):
-                        at(when, receive, (source, carried))
+                        at(when, receive, arriving)
 
     def _prepare(self, datagram: Any) -> tuple[Any, int]:
         """What travels in place of the datagram, and its size with UDP and IP headers."""

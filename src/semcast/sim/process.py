@@ -345,9 +345,7 @@ class SimProcess:
         self.machine.on_idle(now, out)
 
     def _observe(self, events: Sequence[Event]) -> None:
-        observers, inc = self._observers, self.life.inc
-        ts_ns = round(self.clock.now * 1e9)
-        n = self.recorded
+        inc, n, ts_ns = self.life.inc, self.recorded, round(self.clock.now * 1e9)
         if inc > 1:
             for event in events:
                 event.inc = inc
@@ -355,9 +353,9 @@ class SimProcess:
             n += 1
             event.n = n
             event.ts_ns = ts_ns
-            for observe in observers:
-                observe(event)
         self.recorded = n
+        for observe in self._observers:
+            observe(events)
 
     def _trip(self, tripwire: FailpointSet, out: Effects) -> bool:
         """Whether this handler has reached a failpoint at which the process crashes."""

@@ -28,7 +28,7 @@ from semcast.faults import (
     SlowDisk,
 )
 from semcast.sim.application import Application, Consumer, OnDeliver, OnInstall, Producer
-from semcast.sim.circumstances import Circumstances, Machines, Observer
+from semcast.sim.circumstances import BatchObserver, Circumstances, Machines, Observer
 from semcast.sim.clock import CpuModel, VirtualClock, rng_stream
 from semcast.sim.network import DatagramCarrier, NetworkModel, Receive, Sends
 from semcast.sim.process import SimProcess
@@ -59,8 +59,9 @@ class Simulation:
 
     Who is not in `consumers` is always ready; who is not in `producers` sends nothing of its own.
     Network, consumers and producers serve one run only.  `recording` keeps every event in `trace`;
-    `observers` see each one as it happens, in the order of the whole system.  `processors` charges
-    single processes for their time.  `channel` is told, and judges, every datagram.
+    `on_events` sees those of a handler at once, `observers` see each, as they happen, in the order
+    of the whole system.  `processors` charges single processes for their time.  `channel` is told,
+    and judges, every datagram.
 
         sim = Simulation(once(members), Network(3, Link(loss=0.1)), seed=7, recording=True)
         sim.run(until=10.0)
@@ -79,6 +80,7 @@ class Simulation:
         habits: Habits | None = None,
         faults: Iterable[Fault] = (),
         recording: bool = False,
+        on_events: BatchObserver | None = None,
         observers: Iterable[Observer] = (),
         on_deliver: OnDeliver | None = None,
         on_install: OnInstall | None = None,
@@ -93,14 +95,14 @@ class Simulation:
         self.network = network
         self.trace: list[Event] = []
         self.gone: set[int] = set()  # who never comes back
-        self._machines, self._channel = machines, channel
-        self._is_healed = False
+        self._machines, self._channel, self._is_healed = machines, channel, False
         self._faults = tuple(faults)
         self._stumbles = {
             each.point: each for each in self._faults if isinstance(each, FailpointCrash)
         }
         self._check(socket_datagrams_max)
-        seen_by = [*([self.trace.append] if recording else []), *observers]
+        record = self.trace.extend if recording else None
+        seen_by = [*filter(None, (record, on_events)), *map(_one_by_one, observers)]
         shared |= {"observers": seen_by, "socket_datagrams_max": socket_datagrams_max}
         carrier = network if channel is None else _CheckedNetwork(network, channel)
         self.processes: list[SimProcess] = []
@@ -236,6 +238,14 @@ class Simulation:
 
     def _stumble(self, pid: int, point: Failpoint) -> None:
         self.crash(pid, self._stumbles[point])
+
+
+def _one_by_one(observe: Observer) -> BatchObserver:
+    def see(events: Sequence[Event]) -> None:
+        for event in events:
+            observe(event)
+
+    return see
 
 
 class _CheckedNetwork:

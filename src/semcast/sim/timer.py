@@ -44,7 +44,7 @@ class DeadlineTimer:
 
     def _ring(self, when: float) -> None:
         process = self._process
-        if process.timer is not self or not process.is_up:
+        if process.timer is not self:
             return  # The incarnation is over.
         if when in self.armed:  # else it was set before the clock jumped
             self.armed.remove(when)

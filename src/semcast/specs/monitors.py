@@ -1,18 +1,17 @@
 """The monitors of one run: every property that its protocol and order promise.
 
-Feed each event of all processes, in the order of occurrence, to `on_event`; then say with `on_end`
+Feed all events of all processes, in the order of occurrence, to `on_events`; then say with `on_end`
 who was correct and whether the run was left to fall quiet.  Safety is judged at each event,
 liveness at the end, and only of a complete run.
 
     monitors = Monitors("s-rm", "fifo", "item", f=1, n=3)
-    for event in trace:
-        monitors.on_event(event)
+    monitors.on_events(trace)
     monitors.on_end(correct=frozenset({0, 1, 2}), complete=True)
     assert not monitors.violations
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from semcast.specs.causality import CausalOrder
@@ -165,7 +164,7 @@ class Monitors:
     """
 
     __slots__ = (
-        *("_facts", "_last", "_ledger", "_lineages", "_of_life", "_outside", "_tables"),
+        *("_added", "_facts", "_last", "_ledger", "_lineages", "_of_life", "_outside", "_tables"),
         *("names", "obligations", "unjudged"),
     )
 
@@ -191,16 +190,28 @@ class Monitors:
         self._facts = RunFacts(protocol, order, relation, f, n, parameters or {})
         self._of_life: dict[tuple[int, int], int] = {}
         self._last: dict[int, int] = {}  # by process, the lineage it was in last
+        self._added: list[Mapping[str, EventHandler]] = []
         first = _OfLineage(self.names, self._facts, self._ledger)
         self._lineages = {0: first}  # The first lineage that is met takes the place of 0.
         self._outside = self._table(0, first)  # who sees what happens outside views
         self._tables: dict[int, Table] = {}
 
+    def add(self, handlers: Mapping[str, EventHandler]) -> None:
+        """Before the run: by kind of event, what else to call, after the monitors."""
+        self._added.append(handlers)
+        _enter(self._outside, handlers)
+
+    def on_events(self, events: Iterable[Event]) -> None:
+        """Judge the next events of the run."""
+        outside = self._outside
+        for event in events:
+            table = self._in_lineage(event) if event.lineage else outside
+            for watch in table.get(event.kind, ()):
+                watch(event)
+
     def on_event(self, event: Event) -> None:
-        """Judge the next event of the run."""
-        table = self._in_lineage(event) if event.lineage else self._outside
-        for watch in table.get(event.kind, ()):
-            watch(event)
+        """Judge the next one."""
+        self.on_events((event,))
 
     def _in_lineage(self, event: Event) -> Table:
         # A life is in one; that it stays there is for view_order to judge.
@@ -224,7 +235,8 @@ class Monitors:
             self._last[event.pid] = lineage
 
         table = dict(judges.by_kind)
-        table[INSTALL] = (*table.get(INSTALL, ()), note)
+        for handlers in ({INSTALL: note}, *self._added):
+            _enter(table, handlers)
         return table
 
     def on_end(self, correct: frozenset[int], complete: bool) -> None:
@@ -247,6 +259,12 @@ class Monitors:
     def counts(self) -> dict[str, int]:
         """By property, how many violations there were."""
         return self._ledger.counts
+
+
+def _enter(table: Table, handlers: Mapping[str, EventHandler]) -> None:
+    """Call these, too, behind those that are in the table."""
+    for kind, watch in handlers.items():
+        table[kind] = (*table.get(kind, ()), watch)
 
 
 class _OfLineage:
@@ -289,8 +307,7 @@ class _OfLineage:
         watchers.append(self._history)  # Last: monitors look before it records.
         self.by_kind: Table = {}
         for watcher in watchers:
-            for kind, watch in watcher.handlers().items():
-                self.by_kind[kind] = (*self.by_kind.get(kind, ()), watch)
+            _enter(self.by_kind, watcher.handlers())
         if facts.parameters.get("recovery") == AT_LEAST_ONCE:
             lives = (
                 watcher.on_restart for watcher in watchers if isinstance(watcher, RestartMonitor)

@@ -21,7 +21,7 @@ class FixedReferee(Referee):
         self.bound = case.recipe.buffer + case.recipe.members
         self.delivered = [0] * case.processes
         self._seen, self._progress = -1, list[tuple[int, int]]()
-        self._watches = {DELIVER: self._on_deliver}
+        self.monitors.add({DELIVER: self._on_deliver})
 
     def _on_deliver(self, event: Event) -> None:
         self.delivered[event.pid] += 1

@@ -42,26 +42,38 @@ class PubsubReferee(Referee):
         self.subscribed: set[Rank] = set()
         self.promised: dict[Rank, Seq] = {}
         self.reclaimed: dict[tuple[Rank, Rank], Seq] = {}
-        self._watches = self.automaton.handlers()
+        self.monitors.add(self.automaton.handlers())
+        self.monitors.add(
+            {
+                CRASH: self._on_disk,
+                JOIN: self._on_join,
+                LEAVE: self._on_leave,
+                ACKNOWLEDGE: self._on_acknowledge,
+                RECLAIM: self._on_reclaim,
+                **dict.fromkeys((NACK, REPAIR), self._on_recovery),
+            }
+        )
 
-    def on_event(self, event: Event) -> None:
-        """Judge one event."""
-        kind = event.kind
-        if kind == CRASH:
-            self.has_lost |= event.note == DISK
-            self.disks_lost += event.note == DISK
-        elif kind == JOIN:
-            self.subscribed.add(event.pid)
-        elif kind == LEAVE:
-            self.subscribed.discard(event.pid)
-        elif kind == ACKNOWLEDGE:
-            self.promised[event.sender] = max(self.promised.get(event.sender, 0), event.seq)
-        elif kind == RECLAIM:
-            self.reclaimed[event.pid, event.sender] = event.seq
-            self.has_lost |= event.note == AGE
-        elif kind in (NACK, REPAIR):
-            self.recovery_events += 1
-        super().on_event(event)
+    def _on_disk(self, event: Event) -> None:
+        """A crash may take the disk with it."""
+        self.has_lost |= event.note == DISK
+        self.disks_lost += event.note == DISK
+
+    def _on_join(self, event: Event) -> None:
+        self.subscribed.add(event.pid)
+
+    def _on_leave(self, event: Event) -> None:
+        self.subscribed.discard(event.pid)
+
+    def _on_acknowledge(self, event: Event) -> None:
+        self.promised[event.sender] = max(self.promised.get(event.sender, 0), event.seq)
+
+    def _on_reclaim(self, event: Event) -> None:
+        self.reclaimed[event.pid, event.sender] = event.seq
+        self.has_lost |= event.note == AGE
+
+    def _on_recovery(self, event: Event) -> None:
+        self.recovery_events += 1
 
     def progress(self, players: Sequence[Player]) -> object:
         """Without recovery: a member of pbcast goes on asking for what nobody holds any more."""

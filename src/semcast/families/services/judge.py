@@ -27,18 +27,20 @@ class ServiceReferee(ViewReferee):
         self._executed: defaultdict[Lineage, dict[int, Event]] = defaultdict(dict)
         self._versions: defaultdict[Lineage, dict[int, int]] = defaultdict(dict)
         self._replied: dict[tuple[Lineage, int, int], Event] = {}
+        begins = {INSTALL: self._on_view}
+        self.monitors.add({EXECUTE: self._on_execute, REPLY: self._on_reply, **begins})
 
-    def on_event(self, event: Event) -> None:
-        """Judge one event, and keep what is executed again at the end."""
-        super().on_event(event)
-        if event.kind == EXECUTE:
-            places = self._executed[event.lineage]
-            if places.setdefault(event.position, event).view < event.view:
-                places[event.position] = event
-        elif event.kind == INSTALL:
-            self._versions[event.lineage].setdefault(event.view, event.version)
-        elif event.kind == REPLY:
-            self._replied[event.lineage, event.client, event.request] = event
+    def _on_execute(self, event: Event) -> None:
+        """It is executed again at the end."""
+        places = self._executed[event.lineage]
+        if places.setdefault(event.position, event).view < event.view:
+            places[event.position] = event
+
+    def _on_view(self, event: Event) -> None:
+        self._versions[event.lineage].setdefault(event.view, event.version)
+
+    def _on_reply(self, event: Event) -> None:
+        self._replied[event.lineage, event.client, event.request] = event
 
     def verdict(self, players: Sequence[Player], quiet: bool) -> tuple[list[str], int]:
         """Also, what does not come of the requests before."""

@@ -151,25 +151,26 @@ class StoreReferee(ViewReferee):
         ]
         if recipe.durable:
             beside.append(ReplyOnDisk(self.ledger, recipe.has_quorum))
-        self._beside = [monitor.handlers() for monitor in beside]
         self._placed: dict[int, Event] = {}  # by place, the first execution there
         self._answers: defaultdict[int, list[Event]] = defaultdict(list)  # by version
         self._stateful: set[Pid] = set()
+        for monitor in beside:
+            self.monitors.add(monitor.handlers())
+        own = {EXECUTE: self._on_execute, REPLY: self._on_reply, CRASH: self._on_amnesia}
+        self.monitors.add(own)
 
-    def on_event(self, event: Event) -> None:
-        """Judge one event, and keep what is executed again at the end."""
-        super().on_event(event)
-        for handlers in self._beside:
-            watch = handlers.get(event.kind)
-            if watch is not None:
-                watch(event)
-        if event.kind == EXECUTE:
-            self._stateful.add(event.pid)
-            if event.note != QUERY:
-                self._placed.setdefault(event.position, event)
-        elif event.kind == REPLY:
-            self._answers[event.version].append(event)
-        elif event.kind == CRASH and (event.note == DISK or not self.case.recipe.durable):
+    def _on_execute(self, event: Event) -> None:
+        """It is executed again at the end."""
+        self._stateful.add(event.pid)
+        if event.note != QUERY:
+            self._placed.setdefault(event.position, event)
+
+    def _on_reply(self, event: Event) -> None:
+        self._answers[event.version].append(event)
+
+    def _on_amnesia(self, event: Event) -> None:
+        """A crash may take the state with it."""
+        if event.note == DISK or not self.case.recipe.durable:
             self._stateful.discard(event.pid)
 
     def verdict(self, players: Sequence[Player], quiet: bool) -> tuple[list[str], int]:

@@ -72,6 +72,10 @@ class SafePurges:
             self._ledger.add("safe_purge", what, event)
 
 
+def _name(event: Event) -> Name:
+    return Incarnation(event.sender, event.sender_inc), event.seq
+
+
 class ViewReferee(Referee):
     """Watches what is known where a view begins and, of partitionable views, who has what."""
 
@@ -86,24 +90,22 @@ class ViewReferee(Referee):
         )
         super().__init__(case)
         beside = SafePurges(self.ledger) if self.is_primary else ViewService(self.ledger)
-        self._watches = beside.handlers()
+        self.monitors.add(beside.handlers())
+        if not self.is_primary:  # Remember who has what, in a view that may be the last.
+            has = {DELIVER: self._on_deliver, CONFIRM: self._on_confirm}
+            self.monitors.add({MULTICAST: self._on_multicast, **has})
 
-    def on_event(self, event: Event) -> None:
-        """Judge one event."""
-        super().on_event(event)
-        if not self.is_primary:
-            self._note(event)
+    def _on_deliver(self, event: Event) -> None:
+        life = Incarnation(event.pid, event.inc)
+        self._had[event.view, life].add(_name(event))
 
-    def _note(self, event: Event) -> None:
-        """Remember who has what, in a view that may be the last."""
-        view, life = event.view, Incarnation(event.pid, event.inc)
-        name = Incarnation(event.sender, event.sender_inc), event.seq
-        if event.kind == DELIVER:
-            self._had[view, life].add(name)
-        elif event.kind == CONFIRM:
-            self._confirmed[view, life][name[0]] = event.seq
-        elif event.kind == MULTICAST and event.note != ORDER:
-            self._sent[view].add(name)
+    def _on_confirm(self, event: Event) -> None:
+        life, (sender, seq) = Incarnation(event.pid, event.inc), _name(event)
+        self._confirmed[event.view, life][sender] = seq
+
+    def _on_multicast(self, event: Event) -> None:
+        if event.note != ORDER:
+            self._sent[event.view].add(_name(event))
 
     def on_install(self, life: Incarnation, installed: Installed, state: Knower) -> None:
         """Compare what is known at the beginning of a view."""

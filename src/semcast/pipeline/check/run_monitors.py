@@ -81,8 +81,7 @@ def _judge(table: pa.Table) -> pa.Table:
         skew_ns = float(parameters.get(SKEW, "inf")) * 1e6
     except ValueError:
         skew_ns = inf
-    for event in Interleaving(streams, causes_of(facts, monitors.names), skew_ns=skew_ns):
-        monitors.on_event(event)
+    monitors.on_events(Interleaving(streams, causes_of(facts, monitors.names), skew_ns=skew_ns))
     monitors.on_end(frozenset(run["correct"]), complete=run["complete"])
     found = [one for one in monitors.violations if one.property in run["judged"]]
     return pa.Table.from_pylist(_rows(run_id, found, monitors.counts), schema=arrow_rows())
