@@ -67,3 +67,16 @@ def test_no_view_is_made_with_it_for_a_while():
         policy.on_time(now, Effects(recording=False))
         policy.on_datagram(2, invitation, now, out)
         assert sum(isinstance(datagram, Consent) for _, datagram in out.send) == answers
+
+
+def test_one_that_has_gone_on_to_another_view_is_not_left_out_for_ever():
+    """Its view with others holds up nothing here, and there is no view but one with it."""
+    policy = in_view()
+    gone_on = Heartbeat(1, policy.view.id + 1, True, False)
+    policy.on_heartbeat(2, gone_on, 0.1, Effects(recording=False))
+    invitation = Invite(policy.view.id + (1 << 40), LIVES)
+    policy.to_exclude = (LIVES[2],)
+    out = Effects(recording=False)
+    policy.on_time(0.2, out)
+    policy.on_datagram(1, invitation, 0.2, out)
+    assert [type(datagram) for _, datagram in out.send] == [Consent]

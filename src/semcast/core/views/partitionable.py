@@ -161,6 +161,12 @@ class PartitionableViews(ViewPolicy):
             if heartbeat.to_exclude and heartbeat.view == self.view.id:
                 self._exclude(heartbeat.to_exclude, now)
 
+    def _shares_view(self, life: Incarnation) -> bool:
+        """Whether it is still in this view, for all that is known.  One that went on without this
+        process holds nothing up: a view with it ends the one that waits."""
+        heartbeat = self.heartbeats.get(life.pid)
+        return heartbeat is None or heartbeat.view == self.view.id
+
     def _exclude(self, lives: Collection[Incarnation], now: float) -> None:
         """Go on without members that hold up the view; after a while they may come back."""
         for life in lives:
@@ -207,7 +213,7 @@ class PartitionableViews(ViewPolicy):
 
     def on_time(self, now: float, out: Effects) -> None:
         """Invite, ask again, or go on without those who do not answer."""
-        self._exclude(self.to_exclude, now)
+        self._exclude([life for life in self.to_exclude if self._shares_view(life)], now)
         self.excluded = {life: until for life, until in self.excluded.items() if now < until}
         if self.has_consented and now >= self.consented_until:
             self.consented_until = -NEVER
