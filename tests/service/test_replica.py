@@ -42,7 +42,7 @@ def test_a_duplicate_is_not_answered_while_its_request_is_incomplete(world):
     w.lost = lambda source, to, datagram: isinstance(datagram, Applied)
     w.ask(3, ("ada", 5))
     client = w.nodes[3]
-    again = Request(client.client, client.number, client.body)
+    again = Request(client.client, client.number, client.body, client.opened)
     before = len(w.sent)
     w.enter(0, "on_datagrams", 3, [again])
     assert not any(isinstance(datagram, Reply) for _, _, datagram in w.sent[before:])
@@ -54,7 +54,7 @@ def test_an_answered_request_is_answered_again_and_not_executed_again(world):
     w.run(1.0)
     client = w.nodes[3]
     before = len(w.sent)
-    again = Request(client.client, client.number, b"\x92\xa3ada\x05")
+    again = Request(client.client, client.number, b"\x92\xa3ada\x05", client.opened)
     w.enter(0, "on_datagrams", 3, [again])
     replies = [datagram for _, _, datagram in w.sent[before:] if isinstance(datagram, Reply)]
     assert [reply.body for reply in replies] == [b"\x05"]
@@ -261,6 +261,20 @@ def test_a_client_that_was_forgotten_is_told_so(world):
     w.ask(3, ("ada", 5))  # in a session of its own
     w.run(0.1)
     assert w.answers[3][-1] == (DONE, 10)
+
+
+def test_requests_from_before_a_client_was_forgotten_do_not_run_in_a_later_session(world):
+    w = world(clients=2, sessions_max=1)
+    w.ask(3, ("ada", 5))
+    w.run(0.1)
+    late = [each for source, to, each in w.sent if (source, to) == (3, 0)]
+    assert [each.number for each in late] == [0, 1]
+    w.ask(4, ("bob", 5))
+    w.run(0.1)
+    for each in late:  # They were on their way all the time; the first opens a session again.
+        w.enter(0, "on_datagrams", 3, [each])
+        w.run(0.1)
+    assert w.items(0)["ada"] == w.items(1)["ada"] == 5
 
 
 def test_a_session_ends_with_its_age(world):

@@ -114,8 +114,8 @@ PUBSUB = {
     "Absent": pubsub.NotHeld(PART),
 }
 SERVICES = {
-    "Request": service.Request(2**63 - 1, 70_000, b"body"),
-    "Reply": service.Reply(1, 0, service.FAILED, b"why"),
+    "Request": service.Request(2**63 - 1, 70_000, b"body", 300),
+    "Reply": service.Reply(1, 0, service.FAILED, b"why", 300),
     "Applied": service.Applied(VIEW.lineage, 4, 70_000, 300),
     "AskApplied": service.AskApplied(VIEW.lineage, 4),
 }

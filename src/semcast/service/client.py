@@ -33,7 +33,7 @@ class ServiceClient(Machine):
         self.rng = rng
         self.client = rng.randint(1, SEQ_MAX)
         self.number = OPENING
-        self.is_open = False
+        self.opened = 0  # the place of the opening, which names the session; 0: not yet
         self.body: bytes | None = None  # of the request that waits for its answer
         self.asked = 0  # requests, over all sessions
         self.primary: Pid | None = None  # who answered last
@@ -58,7 +58,7 @@ class ServiceClient(Machine):
         self.body = updates[0].payload
         self.asked += 1
         self.give_up_at = now + self.recipe.give_up_s
-        if self.is_open:
+        if self.opened:
             self.number += 1
         self._ask_again(now, out)
         return 1
@@ -69,7 +69,8 @@ class ServiceClient(Machine):
 
     def _ask(self, now: float, out: Effects) -> None:
         assert self.body is not None
-        request = Request(self.client, self.number, self.body if self.is_open else b"")
+        body = self.body if self.opened else b""
+        request = Request(self.client, self.number, body, self.opened)
         to = EVERYONE if self.primary is None else (self.primary,)
         out.send.append((to, request))
         self.deadline = min(now + self.wait_s, self.give_up_at)
@@ -96,9 +97,9 @@ class ServiceClient(Machine):
         self.primary = source
         if reply.status == FORGOTTEN:
             self.client = self.rng.randint(1, SEQ_MAX)
-            self.number, self.is_open = OPENING, False
-        elif not self.is_open:
-            self.number, self.is_open = OPENING + 1, True
+            self.number, self.opened = OPENING, 0
+        elif not self.opened:
+            self.number, self.opened = OPENING + 1, reply.opened
             self._ask_again(now, out)
             return
         self._answer(reply.status, reply.body, out)

@@ -28,6 +28,7 @@ from semcast.service.group_service import GroupService
 from semcast.service.recipe import ServiceRecipe
 from semcast.service.replaced_requests import ReplacedRequests
 from semcast.service.replica_state import (
+    ClientSession,
     Fin,
     ReplicaState,
     decode_fin,
@@ -152,13 +153,19 @@ class Replica(GroupService):
         pending = self.in_progress.get(request.client)
         if session is not None and session.number > request.number:
             return  # It was answered, and its client has gone on.
-        if session is not None and session.number == request.number and self._is_complete(request):
-            fin = Fin(request.client, request.number, session.status, session.reply, 0)
+        if session is not None and self._answers(session, request):
+            about = request.client, request.number, session.status, session.reply
+            fin = Fin(*about, 0, session.opened)
             self._reply(PendingReply(fin, source, version=session.version), out)
         elif pending is not None:
             pending.source = source
         elif len(self.waiting) < self.recipe.sessions_max:  # Else the client asks again.
             self.waiting[request.client] = request, source
+
+    def _answers(self, session: ClientSession, request: Request) -> bool:
+        """Whether the session has the reply, and it may be sent."""
+        is_again = session.number == request.number and request.opened in (session.opened, 0)
+        return is_again and self._is_complete(request)
 
     def _is_complete(self, request: Request) -> bool:
         """Whether every server of this view has applied it, in this view or before."""
@@ -175,15 +182,16 @@ class Replica(GroupService):
 
     def _execute(self, request: Request, source: Pid, now: float) -> None:
         client, number = request.client, request.number
+        session = self.state.sessions.get(client)
         if number == OPENING:
             status, reply = DONE, b""
-        elif client not in self.state.sessions and client not in self.in_progress:
+        elif session is None or session.opened != request.opened:
             status, reply = FORGOTTEN, b""
         else:
             status, reply = self.executor.run(request.body)
         elapsed_ms = max(0, int((now - self.executed_at) * 1000))
         self.executed_at += elapsed_ms / 1000
-        fin = Fin(client, number, status, reply, elapsed_ms)
+        fin = Fin(client, number, status, reply, elapsed_ms, request.opened)
         updates, names = self.executor.updates()
         obsoletes: tuple[Seq, ...] = ()
         if self.recipe.packs_updates and names:
@@ -263,7 +271,8 @@ class Replica(GroupService):
     def _reply(self, pending: PendingReply, out: Effects) -> None:
         fin = pending.fin
         self.in_progress.pop(fin.client, None)
-        reply = Reply(fin.client, fin.number, fin.status, fin.reply)
+        opened = fin.opened or pending.version
+        reply = Reply(fin.client, fin.number, fin.status, fin.reply, opened)
         self.to_send.append(((pending.source,), reply))
         digest = digest_of(fin.reply)
         self._record(REPLY, fin, out, version=pending.version, digest=digest)

@@ -24,13 +24,14 @@ decode_value = msgspec.msgpack.decode
 
 class Fin(msgspec.Struct, frozen=True, array_like=True):
     """The end of a request: its reply, and the milliseconds since the primary executed the
-    request before."""
+    request before.  Its session was `opened` by the request with that place, or by itself (0)."""
 
     client: int
     number: int
     status: str
     reply: bytes
     elapsed_ms: int
+    opened: int
 
 
 class ClientSession(msgspec.Struct, frozen=True, array_like=True):
@@ -41,6 +42,7 @@ class ClientSession(msgspec.Struct, frozen=True, array_like=True):
     status: str
     reply: bytes
     used_ms: int
+    opened: int
 
 
 class ReplicaSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -109,7 +111,12 @@ class ReplicaState:
         sessions = self.sessions
         sessions.pop(fin.client, None)
         sessions[fin.client] = ClientSession(
-            fin.number, self.version, fin.status, fin.reply, self.clock_ms
+            fin.number,
+            self.version,
+            fin.status,
+            fin.reply,
+            self.clock_ms,
+            fin.opened or self.version,
         )
         since_ms = self.clock_ms - self._session_ms
         while True:

@@ -27,20 +27,23 @@ UNANSWERED: Final = "unanswered"  # a client gave up; no server says this
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=96):
-    """A client asks; `body` is for the service."""
+    """A client asks; `body` is for the service.  Its session is the one that was `opened` by the
+    request with that place; 0: not yet."""
 
     client: Positive
     number: Count
     body: bytes
+    opened: Count
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True, tag=97):
-    """The answer to one request."""
+    """The answer to one request, of the session that was `opened` there."""
 
     client: Positive
     number: Count
     status: str
     body: bytes
+    opened: Count
 
 
 class Applied(msgspec.Struct, frozen=True, array_like=True, tag=98):
