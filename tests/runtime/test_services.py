@@ -3,6 +3,8 @@
 import asyncio
 import secrets
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 
 import pytest
 
@@ -63,6 +65,46 @@ async def until(server, condition):
         if condition(change):
             return change
     raise AssertionError("the server was closed")
+
+
+async def test_who_asks_while_others_wait_gives_up_as_long_after_asking(bank):
+    async with bank.client(give_up=0.3) as client:
+        begun = monotonic()
+        asking = (client.request(["ada", number]) for number in range(10))
+        found = await asyncio.gather(*asking, return_exceptions=True)
+        assert monotonic() - begun < 2  # One after the other they would give up after 3 s.
+    assert [type(each) for each in found] == [semcast.RequestUnknown] * 10
+
+
+async def test_a_request_that_is_cancelled_does_not_hold_up_the_next_one(bank):
+    async with bank.client() as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.request(["ada", 5]), 0.2)
+        servers = await bank.start("abc")
+        async with asyncio.timeout(20):
+            assert await client.request(["bob", 7]) == 7
+    await close(*servers)
+
+
+async def test_a_script_asks_without_async(bank):
+    servers = await bank.start("abc")
+    await asyncio.to_thread(ask_from_a_script, bank.group)
+    await close(*servers)
+
+
+def ask_from_a_script(group):
+    with semcast.sync.Client(group, give_up=20) as client:
+        assert client.request(["ada", 5]) == 5
+        with pytest.raises(semcast.RequestFailed, match="ada has only 5"):
+            client.request(["ada", -6])
+        with ThreadPoolExecutor(4) as threads:  # Threads may share it.
+            found = threads.map(lambda _: client.request(["ada", 1]), range(8))
+            assert sorted(found) == list(range(6, 14))
+    client.close()
+    with pytest.raises(semcast.SemcastError, match="closed"):
+        client.request(["ada", 5])
+    with pytest.raises(semcast.ConfigError, match="buffer: not for a client"):
+        semcast.sync.Client(group, buffer=3)
 
 
 async def test_a_request_is_answered_and_every_server_has_it(bank):

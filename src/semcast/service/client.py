@@ -16,7 +16,7 @@ from semcast.service.recipe import ServiceRecipe
 from semcast.terms.effects import Effects
 from semcast.terms.errors import LocalProtocolError
 from semcast.terms.ids import EVERYONE, NEVER, SEQ_MAX, Incarnation, Pid, Seq
-from semcast.terms.machine import Command, LeaveGroup, Machine, Status
+from semcast.terms.machine import Command, LeaveGroup, Machine, Status, Withdraw
 from semcast.terms.messages import Update
 from semcast.terms.outputs import ROOM, Answered, Ended
 from semcast.terms.service import FORGOTTEN, OPENING, UNANSWERED, Reply, Request
@@ -112,11 +112,15 @@ class ServiceClient(Machine):
             out.outputs.append(ROOM)
 
     def on_command(self, command: Command, now: float, out: Effects) -> None:
-        """Go; an answer that has not come will not be waited for."""
-        if not isinstance(command, LeaveGroup):
+        """Withdraw the request that is being asked; or go, and wait for no answer any more."""
+        if isinstance(command, Withdraw):
+            if self.body is not None and command.request == self.asked:
+                self._answer(UNANSWERED, b"", out)
+        elif isinstance(command, LeaveGroup):
+            self.body, self.deadline = None, NEVER
+            out.outputs.append(Ended(LEFT))
+        else:
             raise LocalProtocolError(f"{type(command).__name__}: not for a client")
-        self.body, self.deadline = None, NEVER
-        out.outputs.append(Ended(LEFT))
 
     def status(self, now: float) -> Status:
         """How it is doing."""

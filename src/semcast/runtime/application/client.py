@@ -14,6 +14,7 @@ from semcast.terms.errors import RequestFailed, RequestUnknown
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine
 from semcast.terms.service import FAILED, FORGOTTEN, UNANSWERED
+from semcast.terms.store import WITHDRAWN
 
 
 class Client(ServiceConnection):
@@ -27,9 +28,9 @@ class Client(ServiceConnection):
     execute it once.  A client asks one request at a time, and others wait: to ask several at once,
     open several clients.
 
-    `give_up` is how long a request waits for its answer.  Options are those of `semcast.join` that
-    say how to reach the group: peers, multicast, interface, ip, bind, key, datagram, message_max,
-    socket_buffer, config.
+    `give_up` is how long a request waits for its answer, its wait for earlier ones included.
+    Options are those of `semcast.join` that say how to reach the group: peers, multicast,
+    interface, ip, bind, key, datagram, message_max, socket_buffer, config.
     """
 
     def __init__(self, group: str, *, give_up: float | str = GIVE_UP, **options: Any) -> None:
@@ -48,10 +49,10 @@ class Client(ServiceConnection):
         client.  Nobody knows then whether the request was executed; if it was not, it still may be,
         but not after the next request of this client was answered.
         """
-        answered = await self._ask(encode_body(request))
+        answered = await self._answer(encode_body(request), monotonic() + self._give_up_s)
         if answered.status == FAILED:
             raise RequestFailed(decode_value(answered.body))
-        if answered.status == UNANSWERED:
+        if answered.status in (UNANSWERED, WITHDRAWN):
             raise RequestUnknown(self._silence())
         if answered.status == FORGOTTEN:
             group = self.options.group

@@ -26,7 +26,7 @@ from semcast.runtime.options.units import parse_seconds
 from semcast.runtime.resources import MemberResources
 from semcast.runtime.transport.addresses import Address
 from semcast.runtime.transport.endpoints import find_peers
-from semcast.terms.errors import ConfigError, LocalProtocolError, SemcastError
+from semcast.terms.errors import ConfigError, LocalProtocolError, RequestUnknown, SemcastError
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine, Withdraw
 from semcast.terms.messages import Update
@@ -254,6 +254,19 @@ class ServiceConnection(LoopBound):
         if driver.ended is not None:
             raise driver.ended
         return self._port.ask(body, give_up_at)
+
+    async def _answer(self, body: bytes, give_up_at: float) -> Answered:
+        """The answer to one request.  A request that is cancelled does not hold up the next ones.
+
+        Raises `RequestUnknown` if none came in time and a server may have the request.
+        """
+        try:
+            return await self._ask(body, give_up_at)
+        except TimeoutError:
+            raise RequestUnknown(self._silence()) from None
+        except asyncio.CancelledError:
+            self._port.withdraw_abandoned()
+            raise
 
     def _silence(self) -> str:
         """Say that no server answered, and what to check."""

@@ -79,18 +79,12 @@ class Store(ServiceConnection):
         body = encode_body(words)
         give_up_at = monotonic() + self._give_up_s if gives_up else inf
         is_refused = False
-        try:
-            while (answered := await self._ask(body, give_up_at)).status == REFUSED:
-                is_refused = True
-                await asyncio.sleep(min(REFUSED_WAIT_S, give_up_at - monotonic()))
-                if monotonic() >= give_up_at:
-                    answered = NOT_MADE
-                    break
-        except TimeoutError:  # A server may have it.
-            raise RequestUnknown(self._silence()) from None
-        except asyncio.CancelledError:
-            self._port.withdraw_abandoned()
-            raise
+        while (answered := await self._answer(body, give_up_at)).status == REFUSED:
+            is_refused = True
+            await asyncio.sleep(min(REFUSED_WAIT_S, give_up_at - monotonic()))
+            if monotonic() >= give_up_at:
+                answered = NOT_MADE
+                break
         if answered.status == DONE:
             return decode_value(answered.body)
         raise self._error(answered, is_refused)
