@@ -114,3 +114,16 @@ def test_another_life_of_a_member_starts_again_and_a_member_that_left_is_dropped
 def test_the_slowest_comes_first():
     watch = run({"a": (500, 500, 10), "b": (100, 900, 10), "c": FAST}, 10)
     assert [slow.name for slow in watch.slow(10.0)] == ["b", "a"]
+
+
+def test_the_traffic_of_a_slow_member_is_what_it_reads_skips_and_lets_wait():
+    """Figures of other members are as old as their last reports: one that reported just now has
+    more messages in the window than there were."""
+    watch = SlowMembers()
+    for second in range(12):
+        watch.note("slow", MemberFigures(200 * second, 800 * second, 0), float(second))
+        fresh = second + (second > 6)
+        watch.note("fast", MemberFigures(1_000 * fresh, 0, 0), float(second))
+    (slow,) = watch.slow(11.0)
+    assert (slow.name, slow.rate, slow.offered_rate) == ("slow", 200.0, 1_000.0)
+    assert slow.why == "reads 200 of 1,000 messages/s, skips 80%"

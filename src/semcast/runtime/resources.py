@@ -194,7 +194,8 @@ class MemberResources:
                 log.warning("%s", watch.problem)
             if ring is not None and ring.keys:
                 log.info(
-                    "the key ring has changed: %d keys, frames are sealed with %s",
+                    "the key ring has changed: %d keys, frames are sealed with %s; the other "
+                    "machines need the same keys (semcast keys add)",
                     *(len(ring.keys), id_text(ring.active.id) if ring.active else "none"),
                 )
                 self.opener.use(ring.keys)

@@ -13,6 +13,7 @@ from semcast.terms.ids import view_number
 
 BLOCKED_SHARE: Final = 0.1  # of the last seconds: a sender that waits longer is logged
 BLOCKED_SNAPSHOTS: Final = 5  # seconds over which that share is measured
+FASTER: Final = "make its application faster, or let it read fewer items"
 DISCARDS_PER_S: Final = 100  # frames that are discarded for one reason
 
 # A name of its own, so that who makes a member slow on purpose can do without these lines.
@@ -37,7 +38,9 @@ class GroupLog:
 
     def note(self, now: Snapshot) -> None:
         """Compare with the last seconds, and log the changes."""
-        if self._recent:
+        if not self._recent:
+            self._log_start(now)
+        else:
             before = self._recent[-1]
             self._log_members(before, now)
             self._log_view(before, now)
@@ -45,6 +48,15 @@ class GroupLog:
             self._log_blocked(self._recent[0], now)
             self._log_discards(before, now)
         self._recent = [*self._recent, now][-BLOCKED_SNAPSHOTS:]
+
+    @staticmethod
+    def _log_start(now: Snapshot) -> None:
+        if now.view is None:
+            names = sorted([now.name, *(peer.name for peer in now.peers)])
+            log.info("group %s: members: %s", now.group, ", ".join(names))
+        elif now.view.id:
+            members = ", ".join(now.view.members)
+            log.info("group %s: view %d: %s", now.group, view_number(now.view.id), members)
 
     @staticmethod
     def _log_members(before: Snapshot, now: Snapshot) -> None:
@@ -69,7 +81,8 @@ class GroupLog:
             ]
             changes = "; ".join(["", *joined, *left, *silent])
             number, members = view_number(new.id), ", ".join(new.members)
-            log.info("group %s: view %d: %s%s", now.group, number, members, changes)
+            remedy = "; check that machine and the network" if silent else ""
+            log.info("group %s: view %d: %s%s%s", now.group, number, members, changes, remedy)
         if new.status == old.status:
             return
         if new.status == "minority":
@@ -92,13 +105,9 @@ class GroupLog:
             if slow.name in known:
                 continue
             if slow.name == now.name:
-                log.warning(
-                    "group %s: this member is slow: %s; make its application faster, or let it "
-                    "read fewer items",
-                    *(now.group, slow.why),
-                )
+                log.warning("group %s: this member is slow: %s; %s", now.group, slow.why, FASTER)
             else:
-                log.info("group %s: %s is slow: %s", now.group, slow.name, slow.why)
+                log.info("group %s: %s is slow: %s; %s", now.group, slow.name, slow.why, FASTER)
         for name in known - {slow.name for slow in now.slow}:
             log.info("group %s: %s keeps up again", now.group, name)
 

@@ -81,6 +81,12 @@ class _Pace:
         return self.samples[-1][1].skipped - self.samples[0][1].skipped
 
     @property
+    def offered(self) -> int:
+        """The messages of the window, by its own counters: all of one age, so that they add up."""
+        waiting = self.samples[-1][1].waiting - self.samples[0][1].waiting
+        return self.delivered + self.skipped + max(0, waiting)
+
+    @property
     def skipped_share(self) -> float:
         """Of the messages that it was done with."""
         total = self.delivered + self.skipped
@@ -138,7 +144,8 @@ class SlowMembers:
         found = []
         for name, pace in self._paces.items():
             if pace.is_slow and pace.behind_since is not None and pace.seconds:
-                rate, offered = pace.delivered / pace.seconds, self._offered() / pace.seconds
+                rate = pace.delivered / pace.seconds
+                offered = (pace.offered or self._offered()) / pace.seconds
                 share, waiting_s = pace.skipped_share, pace.waiting_s(now)
                 found.append(
                     SlowMember(
@@ -154,8 +161,8 @@ class SlowMembers:
         return sorted(found, key=lambda each: (-each.share, -each.oldest_waiting_s))
 
     def _offered(self) -> int:
-        """The messages of the window, by the member that was done with most."""
-        return max(pace.delivered + pace.skipped for pace in self._paces.values() if pace.samples)
+        """The messages of the window, by the member that got most: for one that is stopped."""
+        return max(pace.offered for pace in self._paces.values() if pace.samples)
 
 
 def _why(rate: float, offered: float, share: float, waiting_s: float) -> str:
