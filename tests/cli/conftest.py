@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -81,10 +82,16 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
 @pytest.fixture
 def screen() -> Callable[..., tuple[int, list[str]]]:
     """`screen(words, columns, environment)`: what a terminal of that width shows after a command,
-    as its exit code and lines, without progress; `errors=True`: standard error instead."""
+    as its exit code and lines, without progress; `errors=True`: standard error instead.
+    `until`: Ctrl-C follows when that is on the screen."""
 
     def run(
-        words: Sequence[str], columns: int, environment: Mapping[str, str], *, errors: bool = False
+        words: Sequence[str],
+        columns: int,
+        environment: Mapping[str, str],
+        *,
+        errors: bool = False,
+        until: str | None = None,
     ) -> tuple[int, list[str]]:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
@@ -99,6 +106,9 @@ def screen() -> Callable[..., tuple[int, list[str]]]:
             shown = b""
             while chunk := _read(ours):
                 shown += chunk
+                if until is not None and until in shown.decode(errors="replace"):
+                    process.send_signal(signal.SIGINT)
+                    until = None
         os.close(ours)
         lines = ESCAPES.sub("", shown.decode()).replace("\r\n", "\n").split("\n")
         return process.returncode, lines

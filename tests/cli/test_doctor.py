@@ -60,6 +60,21 @@ def test_ipv6_is_not_needed_where_ipv4_works(semcast, found):
     assert "worth a look: multicast lo IPv6" in semcast("doctor").out
 
 
+def test_a_log_that_cannot_be_used_is_told_apart_from_the_machine(semcast, found):
+    found(WELL, DoctorCheck("data", "ok", "the log of a in group quotes: 3 records in 1 file"))
+    done = semcast("doctor")
+    assert done.code == 0
+    assert done.out.startswith("Live groups work on this machine; the log is in order.\n")
+    assert "\n[ok] data: the log of a in group quotes: 3 records in 1 file\n" in done.out
+    found(WELL, DoctorCheck("data", "fail", "data: DIR is in use by another process", "stop it"))
+    done = semcast("doctor")
+    assert done.code == 2
+    assert done.out.startswith(
+        "Live groups work on this machine, but the log of --data cannot be used.\n"
+    )
+    assert "\n[XX] data: DIR is in use by another process\n     fix: stop it\n" in done.out
+
+
 def test_every_check_has_a_section(semcast, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -184,6 +184,18 @@ import semcast.cli.entry
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+def test_an_interrupt_before_the_entry_is_called():
+    code = "import os, semcast.cli.entry; os.kill(os.getpid(), 2); print('not interrupted')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_an_interrupt_that_python_cannot_raise_comes_again():
     """Errors in a function that is called when an object goes are printed and forgotten."""
     code = """

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import os
 import secrets
 import threading
 
@@ -51,6 +52,17 @@ def test_replies_are_printed_and_refusals_are_counted(group, semcast):
     assert [json.loads(line) for line in replies] == [{"sum": 3}, {"sum": 8}]
     assert json.loads(facts) == {"requests": 3, "refused": 1}
     assert "refused: TypeError: four is no number" in ran.err
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_screen(columns, group, screen):
+    code, lines = screen(("request", group, "3", "5"), columns, os.environ)
+    text = "\n".join(lines)
+    assert (code, lines[:2]) == (0, ['{"sum":3}', '{"sum":8}']), text
+    assert max(map(len, lines)) <= columns, text
+    assert " ".join(text.replace("\\\n", " ").split()[2:]) == (
+        f"next: semcast members --group {group}"
+    )
 
 
 def test_requests_are_lines_of_the_input(group, semcast, monkeypatch):

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -107,10 +108,7 @@ def test_a_server_says_what_it_was(tmp_path, monkeypatch, sockets):
     """With --json, its only line on standard output is one object."""
     monkeypatch.setenv("SEMCAST_KEYS", str(tmp_path / "keys"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ["serve", "--name", "a", "--peers", f"a=127.0.0.1:{port}", "--memory", "--json"]
+    words = ["serve", "--name", "a", "--peers", _peer(), "--memory", "--json"]
     server = subprocess.Popen(
         [*RUN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -124,6 +122,41 @@ def test_a_server_says_what_it_was(tmp_path, monkeypatch, sockets):
     (line,) = out.splitlines()
     facts = json.loads(line)
     assert (facts["name"], facts["group"], facts["role"]) == ("a", "store", "primary")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_screen_of_a_server(columns, screen, sockets):
+    """It says what it can do and whom it reaches, then the command that asks it."""
+    with TemporaryDirectory() as place:  # A long path is not broken over lines.
+        variables = ("XDG_STATE_HOME", "SEMCAST_KEYS")
+        environment = {**os.environ, **{each: f"{place}/{each}" for each in variables}}
+        words = ("serve", "--name", "a", "--peers", _peer(), "--data", f"{place}/a")
+        served = screen(words, columns, environment, until="next: ")
+        verified = screen(("doctor", "--data", f"{place}/a"), columns, environment)
+    for code, lines in (served, verified):
+        assert code == 0, lines
+        assert max(map(len, lines)) <= columns, lines
+    text = " ".join(" ".join(served[1]).split())
+    assert "a of store is primary: updates and queries are answered; servers in reach: a" in text
+    assert "next: semcast store set ACME 101.25 --peers " in text
+    assert verified[1][0].startswith("Live groups work on this machine; the log is in order")
+    assert any("[ok] data: the log of a in group store: " in line for line in verified[1])
+
+
+def test_a_server_that_waits_says_for_whom(screen, sockets):
+    with TemporaryDirectory() as place:
+        variables = ("XDG_STATE_HOME", "SEMCAST_KEYS")
+        environment = {**os.environ, **{each: f"{place}/{each}" for each in variables}}
+        peers = f"{_peer()},b={_peer().partition('=')[2]}"
+        words = ("serve", "--name", "a", "--peers", peers, "--memory")
+        _, lines = screen(words, 80, environment, until="not in reach: b")
+    assert "servers in reach: a; not in reach: b" in " ".join(" ".join(lines).split())
+
+
+def _peer():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        return f"a=127.0.0.1:{free.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_a_log_in_order_is_described(data):
     check = doctor.check_log(data)
     assert (check.status, check.found) == (
         "ok",
-        "the log of a in group quotes: 3 records in 1 segments",
+        "the log of a in group quotes: 3 records in 1 file",
     )
 
 
@@ -191,7 +191,8 @@ def test_a_log_that_is_not_there_or_in_use(data, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     check = [each for each in doctor.run_checks(None, None, empty) if each.name == "data"]
-    assert check == [DoctorCheck("data", "fail", f"no log in {empty}")]
+    advice = "give the directory of a server"
+    assert check == [DoctorCheck("data", "fail", f"no log in {empty}", advice)]
     assert [*empty.iterdir()] == []
     with DirectoryFiles(data), pytest.raises(ConfigError, match="in use by another process"):
         doctor.check_log(data)

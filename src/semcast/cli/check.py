@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 EXAMPLE = (
     "\b\nExamples:\n"
     "  semcast check out/trace\n"
-    "  semcast check lake --property agreement --property purge_safety"
+    "  semcast check lake --property agreement \\\n"
+    "    --property purge_safety"
 )
 HERE = "in this process"
 ON_SPARK = "on Spark"

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: semcast doctor --interface eth0 --json"
 UNFIT: Final = 2  # the exit code of an environment in which live groups do not work
+DATA: Final = "data"  # the check of a durable log, which was asked for
 # The checks by what they are about, by the beginnings of their names.
 SECTIONS: Final = {
     "software": ("python", "semcast", "msgspec", "cryptography", "kernel", "uvloop"),
     "network": ("udp", "tcp", "multicast", "group", "socket buffers"),
-    "machine": ("clock", "wall clock", "incarnation", "control sockets", "open files", "data"),
+    "machine": ("clock", "wall clock", "incarnation", "control sockets", "open files"),
+    DATA: (DATA,),
     "keys": ("keys",),
     "extras": (
         "pyarrow",
@@ -121,7 +123,7 @@ def describe(
         found = [each for each in checks if each.name.startswith(names)]
         good = [each for each in found if each.status == "ok"]
         if good:
-            text = f"{MARKS['ok']} {section}: {', '.join(map(_short, good))}"
+            text = f"{MARKS['ok']} {section}: {', '.join(map(_brief, good))}"
             yield from ((line, None) for line in wrapped(text, "     "))
         for each in found:
             if each.status != "ok" and each not in spare:
@@ -138,7 +140,7 @@ def describe(
 def _problem(
     check: "DoctorCheck", mark: str, colour: Colour | None
 ) -> "Iterator[tuple[str, Colour | None]]":
-    text = f"{mark} {check.name}: {check.found}"
+    text = f"{mark} {check.name}: {check.found.removeprefix(f'{check.name}: ')}"
     yield from ((line, colour) for line in wrapped(text, "     "))
     if check.advice:
         yield from ((f"     {line}", None) for line in _advice(check.advice))
@@ -162,8 +164,10 @@ def _advice(text: str) -> list[str]:
     return wrap(f"fix: {text}", width() - 5, subsequent_indent="     ", break_on_hyphens=False)
 
 
-def _short(check: "DoctorCheck") -> str:
+def _brief(check: "DoctorCheck") -> str:
     """The name of a check, with what it found if that is a word or a version."""
+    if check.name == DATA:
+        return check.found
     found = check.found.split(" on ")[0]
     return f"{check.name} {found}" if len(found) <= 14 else check.name
 
@@ -173,8 +177,10 @@ def summary(checks: "Sequence[DoctorCheck]") -> str:
     broken = [each.name for each in checks if each.status == "fail"]
     spare = spare_of(checks)
     doubtful = [each.name for each in checks if each.status == "warn" and each not in spare]
+    if broken == [DATA]:
+        return "Live groups work on this machine, but the log of --data cannot be used."
     if broken:
         return f"Live groups do not work properly on this machine; failed: {', '.join(broken)}."
-    if doubtful:
-        return f"Live groups work on this machine; worth a look: {', '.join(doubtful)}."
-    return "Live groups work on this machine."
+    log = "; the log is in order" if any(each.name == DATA for each in checks) else ""
+    worth = f"; worth a look: {', '.join(doubtful)}" if doubtful else ""
+    return f"Live groups work on this machine{log}{worth}."

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 EXAMPLE = (
     "\b\nExamples:\n"
     "  semcast explain out/trace\n"
-    "  semcast explain out/broken --run 4 --around 0:241 --out out/broken.html"
+    "  semcast explain out/broken --run 4 --around 0:241 \\\n"
+    "    --out out/broken.html"
 )
 START_S, EVENTS_PER_S = 0.5, 60_000.0  # of an event, to read, judge and draw it
 

@@ -40,7 +40,8 @@ def _lake() -> None:
 @app.command(
     epilog="\b\nExamples:\n"
     "  semcast lake ingest out/lake out/trace\n"
-    "  semcast lake ingest out/lake quotes.csv.gz --key symbol --order seq --sender venue"
+    "  semcast lake ingest out/lake quotes.csv.gz \\\n"
+    "    --key symbol --order seq --sender venue"
 )
 def ingest(
     lake: Place,

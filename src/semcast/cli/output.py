@@ -215,8 +215,8 @@ def _as_invoked(command: str) -> str:
     """The command as it can be typed here, also where `semcast` is not on the path."""
     place, name = os.path.split(sys.argv[0])
     program = command.split()[0]
-    if name != "semcast" or program not in ("semcast", "python") or shutil.which(name):
-        return command
+    if not place or name != "semcast" or program not in ("semcast", "python") or shutil.which(name):
+        return command  # Without a folder it was found on the path.
     return os.path.join(os.path.relpath(place), command)
 
 

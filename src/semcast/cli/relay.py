@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "\b\nExample:\n"
-    "  semcast relay --member a=127.0.0.1:7101 --member b=127.0.0.1:7102 \\\n"
-    '    --loss 0.01 --latency "2 ms" --partition "5-8:a|b"'
+    "  semcast relay --member a=127.0.0.1:7101 \\\n"
+    "    --member b=127.0.0.1:7102 --loss 0.01 \\\n"
+    '    --latency "2 ms" --partition "5-8:a|b"'
 )
 
 MemberOption: TypeAlias = Annotated[

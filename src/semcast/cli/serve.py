@@ -1,6 +1,7 @@
 """`semcast serve`: one server of the replicated store, in the foreground."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "\b\nExample, one of three servers on this machine:\n"
-    "  semcast serve --name a --data data/a \\\n"
-    "    --peers a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
+    "  semcast serve --name a --data data/a --peers \\\n"
+    "    a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
 )
 
 STORE = "store"
@@ -115,6 +116,7 @@ def serve(
     """
     from semcast.runtime.application.serve import serve as make_server
     from semcast.runtime.event_loop import run
+    from semcast.runtime.transport.addresses import parse_peers
 
     if (data is None) != memory:
         raise ConfigError(
@@ -127,15 +129,18 @@ def serve(
     )
     output = Output(json)
     store = f"--peers {quote(peers)}" + ("" if group == STORE else f" --group {quote(group)}")
-    run(_serve(pending, output, f"semcast store set ACME 101.25 {store}"))
+    names = [peer.name for peer in parse_peers(peers, "peers")]
+    run(_serve(pending, output, f"semcast store set ACME 101.25 {store}", names))
 
 
-async def _serve(pending: "PendingServer", output: Output, example: str) -> None:
+async def _serve(
+    pending: "PendingServer", output: Output, example: str, names: Sequence[str]
+) -> None:
     """Serve until a signal comes; then leave, so that the others need not wait for a timeout."""
     from semcast.cli.line_io import ends_on_signals
 
     async with pending as server:
-        showing = asyncio.create_task(_show_changes(server, output, example))
+        showing = asyncio.create_task(_show_changes(server, output, example, names))
         with ends_on_signals(showing), suppress(asyncio.CancelledError):
             await showing
         last = server.snapshot()
@@ -144,12 +149,14 @@ async def _serve(pending: "PendingServer", output: Output, example: str) -> None
     output.print_json(facts | ({} if last.server is None else to_builtins(last.server)))
 
 
-async def _show_changes(server: "Server", output: Output, example: str) -> None:
+async def _show_changes(
+    server: "Server", output: Output, example: str, names: Sequence[str]
+) -> None:
     was_primary = False
     async for change in server.changes():
         is_primary = change.role == PRIMARY
         output.print_text(
-            _describe(f"{server.name} of {server.group}", change),
+            _describe(f"{server.name} of {server.group}", change, names),
             colour=HOLDS if is_primary else WRONG if change.role in REFUSING else None,
         )
         if is_primary and not was_primary:
@@ -158,7 +165,9 @@ async def _show_changes(server: "Server", output: Output, example: str) -> None:
         output.human_stream.flush()
 
 
-def _describe(subject: str, change: "ServerChange") -> str:
-    members = ", ".join(change.view.members)
-    meaning = _MEANING.get(change.role, "")
-    return f"{subject} is {change.role}: {meaning}; servers in reach: {members}"
+def _describe(subject: str, change: "ServerChange", names: Sequence[str]) -> str:
+    members = change.view.members
+    missing = [name for name in names if name not in members]
+    reach = f"servers in reach: {', '.join(members)}"
+    reach += f"; not in reach: {', '.join(missing)}" if missing else ""
+    return f"{subject} is {change.role}: {_MEANING.get(change.role, '')}; {reach}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STORE = "store"
 PEERS_VARIABLE = "SEMCAST_PEERS"
-PEERS_EXAMPLE = "--peers a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
+PEERS_EXAMPLE = "--peers \\\n    a=127.0.0.1:7101,b=127.0.0.1:7102,c=127.0.0.1:7103"
 
 Key: TypeAlias = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
 Peers: TypeAlias = Annotated[
@@ -40,7 +40,7 @@ GiveUp: TypeAlias = Annotated[
 app = new_app(CommandGroup, "Read and update a replicated store.")
 
 
-@app.callback(epilog=f"\b\nExample:\n  semcast store set ACME 101.25 \\\n    {PEERS_EXAMPLE}")
+@app.callback(epilog=f"\b\nExample:\n  semcast store set ACME 101.25 {PEERS_EXAMPLE}")
 def _store() -> None:
     pass
 
@@ -83,7 +83,7 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode(errors="replace")
 
 
-@app.command(epilog=f"\b\nExample:\n  semcast store get ACME \\\n    {PEERS_EXAMPLE}")
+@app.command(epilog=f"\b\nExample:\n  semcast store get ACME {PEERS_EXAMPLE}")
 def get(
     key: Key,
     peers: Peers,
@@ -104,7 +104,7 @@ def get(
     return 0 if value is not None else 1
 
 
-@app.command("set", epilog=f"\b\nExample:\n  semcast store set ACME 101.25 \\\n    {PEERS_EXAMPLE}")
+@app.command("set", epilog=f"\b\nExample:\n  semcast store set ACME 101.25 {PEERS_EXAMPLE}")
 def set_value(
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value.")],
@@ -122,7 +122,7 @@ def set_value(
     output.print_json({"key": key, "value": value})
 
 
-@app.command(epilog=f"\b\nExample:\n  semcast store incr visits --by 2 \\\n    {PEERS_EXAMPLE}")
+@app.command(epilog=f"\b\nExample:\n  semcast store incr visits --by 2 {PEERS_EXAMPLE}")
 def incr(
     key: Key,
     peers: Peers,
@@ -141,7 +141,7 @@ def incr(
     output.print_json({"key": key, "value": value})
 
 
-@app.command("del", epilog=f"\b\nExample:\n  semcast store del ACME \\\n    {PEERS_EXAMPLE}")
+@app.command("del", epilog=f"\b\nExample:\n  semcast store del ACME {PEERS_EXAMPLE}")
 def delete(
     key: Key,
     peers: Peers,
@@ -162,7 +162,7 @@ def delete(
     return 0 if was_there else 1
 
 
-@app.command(epilog=f"\b\nExample:\n  semcast store watch ACME \\\n    {PEERS_EXAMPLE}")
+@app.command(epilog=f"\b\nExample:\n  semcast store watch ACME {PEERS_EXAMPLE}")
 def watch(
     key: Key,
     peers: Peers,

@@ -103,12 +103,12 @@ def run_checks(
 def check_log(data: Path) -> DoctorCheck:
     """Read the durable log in a directory to its end, and change nothing."""
     if not (data / HEADER).is_file():
-        raise ConfigError(f"no log in {data}")
+        raise ConfigError(f"no log in {data}; give the directory of a server")
     with DirectoryFiles(data) as files:
         log, records = verify_log(files)
     found = (
-        f"the log of {log.header.owner} in group {log.header.group}: {records:,} records in "
-        f"{len(log.segments)} segments"
+        f"the log of {log.header.owner} in group {log.header.group}: {records:,} "
+        f"record{'s' * (records != 1)} in {len(log.segments)} file{'s' * (len(log.segments) != 1)}"
     )
     lost = [each for each in log.damage if not each.is_torn]
     if lost:
