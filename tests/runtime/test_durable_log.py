@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from semcast.disk.log_header import HEADER, LogOwner
 from semcast.disk.segment_log import verify_log
+from semcast.runtime.storage import durable_log
 from semcast.runtime.storage.directory_files import DirectoryFiles
 from semcast.runtime.storage.durable_log import DurableLog
 from semcast.sim.files import SimFiles
@@ -236,6 +237,47 @@ async def test_a_directory_in_use_or_of_somebody_else_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="a log of group 'quotes', not of 'orders'"):
         await DurableLog.open(tmp_path, LogOwner("orders", "a"), Note)
     log, _ = await opened(tmp_path)  # A refusal keeps no lock.
+    await log.close()
+
+
+async def test_the_names_of_new_directories_are_durable(tmp_path, monkeypatch):
+    synced = set()
+
+    def fsync(file):
+        synced.add(os.fstat(file).st_ino)
+        sync(file)
+
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", fsync)
+    place = tmp_path / "stores" / "quotes" / "a"
+    log, _ = await opened(place)
+    await log.close()
+    assert {each.stat().st_ino for each in (tmp_path, *place.parents[:2], place)} <= synced
+    synced.clear()
+    with DirectoryFiles(place):
+        assert not synced  # There is a log, so its names were durable before.
+
+
+async def test_who_is_cancelled_while_a_log_is_opened_gives_the_directory_back(
+    tmp_path, monkeypatch
+):
+    begun, may_go_on = Event(), Event()
+
+    class SlowDirectory(DirectoryFiles):
+        def __init__(self, path):
+            begun.set()
+            assert may_go_on.wait(10)
+            super().__init__(path)
+
+    monkeypatch.setattr(durable_log, "DirectoryFiles", SlowDirectory)
+    opening = asyncio.create_task(opened(tmp_path))
+    assert await asyncio.to_thread(begun.wait, 10)
+    opening.cancel()
+    await asyncio.sleep(0.01)
+    may_go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    log, _ = await opened(tmp_path)
     await log.close()
 
 

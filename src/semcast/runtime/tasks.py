@@ -1,9 +1,12 @@
-"""Tasks that run beside a group: one that fails says so, instead of being missed later."""
+"""Work that goes on beside a group.  A task that fails says so, instead of being missed later, and
+what a thread opens is closed when nobody wants it any more."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 log = logging.getLogger("semcast")
 
@@ -25,3 +28,20 @@ def start_task(
 
     task.add_done_callback(on_done)
     return task
+
+
+async def in_thread(work: Callable[[], T], undo: Callable[[T], None]) -> T:
+    """What `work` returns, from a thread.  A thread cannot be stopped: a caller that is cancelled
+    waits for it, and `undo` gets the result."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+
+    def give_back(done: asyncio.Future[T]) -> None:
+        if done.exception() is None:
+            undo(done.result())
+
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        working.add_done_callback(give_back)
+        await asyncio.wait([working])
+        raise

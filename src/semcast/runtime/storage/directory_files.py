@@ -11,6 +11,33 @@ from semcast.disk.log_header import LOCK, NEW
 from semcast.terms.errors import ConfigError
 
 
+def make_durably(path: Path) -> None:
+    """Create a directory and those above it, so that a power cut does not take them away again with
+    all that is in them.  A process may have made some of them and died, so all names down to an
+    empty directory are brought to stable storage."""
+    path = path.absolute()
+    parents = list(path.parents)
+    made = [each for each in (path, *parents) if not each.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(name != LOCK for name in os.listdir(path)):
+        return
+    for parent in path.resolve().parents:
+        try:
+            sync_directory(parent)
+        except OSError:
+            if any(each.resolve().parent == parent for each in made):
+                raise
+
+
+def sync_directory(path: Path) -> None:
+    """Bring the names in it to stable storage."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 class DirectoryFiles:
     """Files of one directory.  Nobody else has it from the moment this is made until `close`."""
 
@@ -20,7 +47,7 @@ class DirectoryFiles:
         self._opened: dict[str, int] = {}  # files that are written
         self._lock = -1
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_durably(path)
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -80,11 +107,7 @@ class DirectoryFiles:
 
     def sync_names(self) -> None:
         """Bring names that came or went to stable storage."""
-        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_directory(self.path)
 
     def replace(self, name: str, data: bytes) -> None:
         """Give the file this content, durably: after a crash it has the old or the new one."""

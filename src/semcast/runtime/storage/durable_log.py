@@ -24,6 +24,7 @@ from semcast.disk.log_header import LogOwner
 from semcast.disk.segment_log import SEGMENT_BYTES, SegmentLog, open_log
 from semcast.runtime.storage.directory_files import DirectoryFiles
 from semcast.runtime.storage.stable_storage import DiskUser
+from semcast.runtime.tasks import in_thread
 from semcast.terms.errors import StorageError
 from semcast.terms.records import ReadRequest, ReadResult
 
@@ -35,6 +36,15 @@ def _advice(error: OSError) -> str:
     if error.errno in (ENOSPC, EDQUOT):
         return "; free some space there, then start this process again"
     return ""
+
+
+def _use_directory(path: Path) -> tuple[Files, Callable[[], None]]:
+    directory = DirectoryFiles(path)
+    return directory, directory.close
+
+
+def _keep() -> None:
+    """What somebody else has opened stays open."""
 
 
 class DurableLog:
@@ -78,23 +88,22 @@ class DurableLog:
         `record` is the type of its records.  `files` replaces the directory, for tests.  Raises
         `ConfigError` for a directory of somebody else, a newer one, or one in use.
         """
-        directory = None
-        if files is None:
-            files = directory = await asyncio.to_thread(DirectoryFiles, path)
-        close = directory.close if directory is not None else lambda: None
+
+        def work() -> tuple[SegmentLog, Callable[[], None]]:
+            found, close = (files, _keep) if files is not None else _use_directory(path)
+            try:
+                return open_log(found, owner, token_bytes(SALT_BYTES), segment_bytes), close
+            except BaseException:
+                close()
+                raise
+
         try:
-            opened = await asyncio.to_thread(
-                open_log, files, owner, token_bytes(SALT_BYTES), segment_bytes
-            )
+            segments, close = await in_thread(work, lambda opened: opened[1]())
         except OSError as error:
-            close()
             raise StorageError(
                 f"cannot open the log in {path}: {error.strerror}{_advice(error)}"
             ) from error
-        except BaseException:
-            close()
-            raise
-        return cls(path, opened, record, close)
+        return cls(path, segments, record, close)
 
     def connect(self, user: DiskUser) -> None:
         """From here on another machine's records come, and it is told of them alone."""
