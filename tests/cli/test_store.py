@@ -77,12 +77,12 @@ def test_a_value_is_set_read_counted_watched_and_deleted(peers, semcast):
 
 
 SCREENS = {
-    ("store", "set", "ACME", "101.25"): ("ok  a majority of the servers has ACME", "get ACME"),
+    ("store", "set", "ACME", "101.25"): ("ok  a quorum of the servers has ACME", "get ACME"),
     ("store", "get", "ACME"): ("101.25", "watch ACME"),
     ("store", "incr", "visits", "--by", "0"): ("0", "watch visits"),
     ("store", "watch", "ACME", "--count", "1"): ("101.25", "get ACME"),
     ("members",): ("3 members of 1 group on this machine; all keep up", "semcast top"),
-    ("store", "del", "ACME"): ("ok  a majority of the servers has removed ACME", "get ACME"),
+    ("store", "del", "ACME"): ("ok  a quorum of the servers has removed ACME", "get ACME"),
 }
 
 
@@ -167,6 +167,10 @@ def _peer():
         (
             ("--name", "a", "--memory", "--confirm", "most", "--peers", "a=127.0.0.1:7101"),
             "confirm: unknown value 'most'; allowed: quorum, all",
+        ),
+        (
+            ("--name", "a", "--memory", "--quorums", "a,c", "--peers", "a=127.0.0.1:7101"),
+            "quorums: c is none of the servers, which are a",
         ),
     ],
 )

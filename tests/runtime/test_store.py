@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import semcast
+from semcast.fleet.trace_verdict import judge
 from semcast.runtime.membership import service_session
 from semcast.service.store_disk import StoredState
 
@@ -236,6 +237,44 @@ async def test_two_servers_with_one_directory(store):
     with pytest.raises(semcast.ConfigError, match="another process"):
         await store.server("a")
     await close(a, *others)
+
+
+async def test_updates_go_on_with_one_of_the_quorums_that_were_given(store, tmp_path):
+    more = {"quorums": "a, b+c+a", "trace": tmp_path / "trace", "timeout": 0.2}
+    a, b, c = await store.start("abc", **more)
+    async with store.client(give_up=2) as client:
+        await client.set("x", "1")
+        kill(b)
+        kill(c)
+        assert await client.incr("n") == 1  # a alone is a quorum.
+        await close(b, c)
+        b, c = await store.start("bc", **(more | {"quorums": [["c", "b", "a"], ["a"]]}))
+        kill(a)
+        await until(b, "minority")  # b and c are the majority, and no quorum.
+    async with store.client(give_up=2) as client:
+        with pytest.raises(semcast.NoQuorum, match="no quorum; the update was not made"):
+            await client.set("x", "2")
+    await close(a, b, c)
+    verdict = await asyncio.to_thread(judge, tmp_path / "trace")
+    assert verdict.passed, verdict.properties
+    assert verdict.properties["primary_order"].status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("quorums", "text"),
+    [
+        ("", "none given"),
+        ([], "none given"),
+        ("a+b,c", "a\\+b and c have no server in common"),
+        ("a+b,a+x", "x is none of the servers, which are a, b, c"),
+        ([["a", "b"], []], "one of them has no server"),
+        (3, "cannot read '3'"),
+        ([3], "cannot read"),
+    ],
+)
+def test_quorums_that_cannot_be_are_refused(quorums, text, store):
+    with pytest.raises(semcast.ConfigError, match=f"^quorums: .*{text}"):
+        store.server("a", quorums=quorums)
 
 
 @pytest.mark.parametrize(

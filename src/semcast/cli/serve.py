@@ -71,7 +71,17 @@ Reads: TypeAlias = Annotated[
 Confirm: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="An update waits for a majority (quorum), or for every server in reach (all)."
+        help="An update waits for a majority or one of --quorums (quorum), or for every server in "
+        "reach (all)."
+    ),
+]
+Quorums: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Sets of servers that are enough for an update, such as a+b,a+c; each two have a "
+        "server in common.",
+        show_default="every majority",
     ),
 ]
 Timeout: TypeAlias = Annotated[
@@ -102,6 +112,7 @@ def serve(
     bind: Bind = None,
     reads: Reads = "local",
     confirm: Confirm = "quorum",
+    quorums: Quorums = None,
     timeout: Timeout = None,
     key: KeyRingFile = None,
     trace: Trace = None,
@@ -122,8 +133,10 @@ def serve(
         raise ConfigError(
             "data: give a directory for this server, or --memory to keep nothing on disk"
         )
-    asked = (("bind", bind), ("timeout", timeout), ("key", key), ("trace", trace))
-    given = {option: value for option, value in (*asked, ("metrics", metrics)) if value is not None}
+    asked = {"bind": bind, "timeout": timeout, "key": key, "trace": trace, "metrics": metrics}
+    given = {option: value for option, value in asked.items() if value is not None}
+    if quorums is not None:
+        given["quorums"] = quorums
     pending = make_server(
         name, peers=peers, data=data, group=group, reads=reads, confirm=confirm, **given
     )

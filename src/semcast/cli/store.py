@@ -114,10 +114,10 @@ def set_value(
     give_up: GiveUp = "30 s",
     json: Json = False,
 ) -> None:
-    """Give a key a value; the command ends when a majority of the servers has it."""
+    """Give a key a value; the command ends when a quorum of the servers has it."""
     output = Output(json)
     _ask(lambda store: store.set(key, value), peers, group, ring, give_up, output)
-    output.print_text(f"ok  a majority of the servers has {key}", colour=HOLDS)
+    output.print_text(f"ok  a quorum of the servers has {key}", colour=HOLDS)
     _next(output, f"get {quote(key)}", peers, group)
     output.print_json({"key": key, "value": value})
 
@@ -154,7 +154,7 @@ def delete(
     output = Output(json)
     was_there = _ask(lambda store: store.delete(key), peers, group, ring, give_up, output)
     if was_there:
-        output.print_text(f"ok  a majority of the servers has removed {key}", colour=HOLDS)
+        output.print_text(f"ok  a quorum of the servers has removed {key}", colour=HOLDS)
     else:
         STDERR.line(f"{key} is not in {group}")
     _next(output, f"get {quote(key)}", peers, group)

@@ -3,7 +3,7 @@
 `founders` is the paper's P, the fixed set of all servers; a quorum is a set of founders.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import inf
@@ -22,6 +22,24 @@ CONFIRMS: Final = ("quorum", "all")
 def store_group() -> ViewRecipe:
     """Partitionable views and total order, with *safe* notices."""
     return ViewRecipe(protocol="vs", order="total")
+
+
+def check_quorums(quorums: Iterable[Sequence[object]], founders: Collection[object]) -> None:
+    """Each is a set of founders, and each two have a founder in common."""
+    quorums = list(quorums)
+    for quorum in quorums:
+        if not quorum:
+            raise ConfigError("quorums: one of them has no server")
+        for server in quorum:
+            if server not in founders:
+                servers = ", ".join(map(str, founders))
+                raise ConfigError(f"quorums: {server} is none of the servers, which are {servers}")
+    for one, other in combinations(quorums, 2):
+        if not set(one) & set(other):
+            both = " and ".join("+".join(map(str, each)) for each in (one, other))
+            raise ConfigError(
+                f"quorums: {both} have no server in common, so both could go on apart"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +91,7 @@ class StoreRecipe:
             raise unknown_value("confirm", self.confirm, CONFIRMS)
         if not self.founders or len(set(self.founders)) < len(self.founders):
             raise ConfigError(f"founders: {self.founders} must name each server once")
-        self._check_quorums()
+        check_quorums(self.quorums, self.founders)
         for name in ("retry_s", "retry_max_s"):
             if not 0 < getattr(self, name) < inf:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
@@ -83,18 +101,6 @@ class StoreRecipe:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not at least 1")
         if self.pipeline > REQUESTS_MAX:
             raise ConfigError(f"pipeline: {self.pipeline} is more than {REQUESTS_MAX}")
-
-    def _check_quorums(self) -> None:
-        founders = set(self.founders)
-        for quorum in self.quorums:
-            if not quorum or not set(quorum) <= founders:
-                raise ConfigError(f"quorums: {quorum} is not a set of founders")
-        for one, other in combinations(self.quorums, 2):
-            if not set(one) & set(other):
-                raise ConfigError(
-                    f"quorums: {one} and {other} have no server in common, so both could go on "
-                    "apart"
-                )
 
     @property
     def servers(self) -> int:

@@ -35,6 +35,7 @@ from semcast.terms.events import (
     in_journal,
 )
 from semcast.terms.messages import DataMessage
+from semcast.terms.promises import QUORUM_SETS
 from semcast.traces.distance_tracker import DistanceTracker
 from semcast.traces.errors import BadFile
 from semcast.traces.event_rows import ROW, EventRow, row_of
@@ -209,6 +210,7 @@ def _convert(path: Path) -> None:
                 files.append(batch)
                 names.update(batch.names)
                 closed = batch.last
+        run = _run_of(header, numbering)
         if numbering is not None:
             numbering.save()
         with suppress(FileExistsError):
@@ -220,7 +222,7 @@ def _convert(path: Path) -> None:
         write_table(aside / "new", PROCESS_COLUMNS, [process])
         target = root / PROCESSES / f"{run_id}-{header.pid}.parquet"
         _publish(aside / "new", target, unless_there=True)
-        write_runs(aside / "new", _run_of(header), complete=False)
+        write_runs(aside / "new", run, complete=False)
         _publish(aside / "new", root / RUNS / f"{run_id}.parquet", unless_there=True)
 
 
@@ -232,7 +234,18 @@ def _numbering(folder: Path, run_id: int) -> PidNumbering:
     return numbering
 
 
-def _run_of(header: JournalHeader) -> RunInfo:
+def _run_of(header: JournalHeader, numbering: PidNumbering | None) -> RunInfo:
+    parameters = header.parameters
+    if numbering is None:
+        parameters = {**parameters, "members": str(len(header.names))}
+    elif quorums := parameters.get(QUORUM_SETS):
+        numbered = [
+            " ".join(
+                str(numbering.of(int(pid))) if pid.isdecimal() else pid for pid in quorum.split()
+            )
+            for quorum in quorums.split(",")
+        ]
+        parameters = {**parameters, QUORUM_SETS: ", ".join(numbered)}
     return RunInfo(
         name=header.group,
         protocol=header.protocol,
@@ -241,9 +254,7 @@ def _run_of(header: JournalHeader) -> RunInfo:
         f=header.f,
         seed=0,
         run_id=header.run_id,
-        parameters=header.parameters
-        if header.has_views
-        else {**header.parameters, "members": str(len(header.names))},
+        parameters=parameters,
     )
 
 

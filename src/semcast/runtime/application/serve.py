@@ -1,13 +1,16 @@
 """`semcast.serve`: run one server of the replicated store."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from semcast.runtime.application.replicate import PendingServer
 from semcast.runtime.application.store import STORE_GROUP
+from semcast.runtime.membership.incarnations import pid_of_name
 from semcast.runtime.membership.service_session import StoreServerSession, StoreSettings
 from semcast.runtime.options.options import Options
-from semcast.service.store_recipe import REPLICATED_DATA
+from semcast.service.store_recipe import REPLICATED_DATA, check_quorums
 from semcast.terms.errors import ConfigError
+from semcast.terms.ids import Pid
 
 
 def serve(
@@ -18,6 +21,7 @@ def serve(
     group: str = STORE_GROUP,
     reads: str = "local",
     confirm: str = "quorum",
+    quorums: Any = None,
     **options: Any,
 ) -> PendingServer:
     """Run one server of a replicated store.
@@ -34,8 +38,12 @@ def serve(
 
     `reads`: a query is answered by the server that the client talks to ("local"), or by each
     server in turn ("rotate").  `confirm`: an update waits for a majority ("quorum") or for every
-    server that can be reached ("all").  All servers must be given the same.  Other options are
-    those of `semcast.join` that say how to reach the others, and `timeout`, `buffer` and `trace`.
+    server that can be reached ("all").  `quorums` are the sets of servers that are enough, instead
+    of every majority; each two have a server in common.  With "a+b,a+c", or [["a", "b"],
+    ["a", "c"]], updates need a and one of the others.  All servers must be given the same.
+
+    Other options are those of `semcast.join` that say how to reach the others, and `timeout`,
+    `buffer` and `trace`.
     """
     for option in ("protocol", "order", "relation", "members", "echo", "multicast"):
         if option in options:
@@ -46,6 +54,28 @@ def serve(
     settings |= {"protocol": REPLICATED_DATA, "order": "total", "relation": "none"}
     settings.setdefault("overflow", "exclude")
     resolved = Options.resolve(group, settings, role="server")
-    chosen = StoreSettings(reads, confirm)
+    names = [peer.name for peer in resolved.peers or ()]
+    chosen = StoreSettings(reads, confirm, _quorums(quorums, names))
     StoreServerSession(resolved, chosen)  # which refuses settings that are not possible
     return PendingServer(lambda: StoreServerSession(resolved, chosen))
+
+
+def _quorums(given: Any, names: Sequence[str]) -> tuple[tuple[Pid, ...], ...]:
+    """By number of the server, in an order that does not depend on how they were written."""
+    if given is None:
+        return ()
+    try:
+        each_text = given.split(",") if isinstance(given, str) else list(given)
+        found = [
+            [name.strip() for name in (each.split("+") if isinstance(each, str) else each)]
+            for each in each_text
+            if each != ""
+        ]
+    except (AttributeError, TypeError):
+        raise ConfigError(
+            f"quorums: cannot read {str(given)[:60]!r}; give sets of servers, such as a+b,a+c"
+        ) from None
+    if not found:
+        raise ConfigError("quorums: none given; leave the option out for every majority")
+    check_quorums(found, names)
+    return tuple(sorted({tuple(sorted(map(pid_of_name, set(each)))) for each in found}))

@@ -73,8 +73,8 @@ class Store(ServiceConnection):
         """Ask; an update that no server could take is offered again until `give_up`.
 
         Raises `RequestFailed` if the store cannot carry it out, `NoQuorum` if no majority of the
-        servers could be reached: nothing was changed then.  Raises `RequestUnknown` if nobody knows
-        whether an update was executed, or will be.
+        servers, or none of the quorums that they were given, could be reached: nothing was changed
+        then.  Raises `RequestUnknown` if nobody knows whether an update was executed, or will be.
         """
         body = encode_body(words)
         give_up_at = monotonic() + self._give_up_s if gives_up else inf
@@ -96,7 +96,7 @@ class Store(ServiceConnection):
         if answered.status == WITHDRAWN and is_refused:
             return NoQuorum(
                 f"the servers of {group} that could be reached within {self._give_up_s:g} s are no "
-                "majority; the update was not made"
+                "quorum; the update was not made"
             )
         if answered.status == WITHDRAWN:
             return RequestUnknown(self._silence())
@@ -104,7 +104,7 @@ class Store(ServiceConnection):
             return RequestFailed(decode_value(answered.body))
         if answered.status == UNKNOWN:
             return RequestUnknown(
-                f"the servers of {group} lost their majority during the update; it may have been "
+                f"the servers of {group} lost their quorum during the update; it may have been "
                 "made, or may be made later"
             )
         return RequestUnknown(
@@ -127,8 +127,8 @@ def open_store(
     to one of them and goes to another when that one does not answer.  What it has seen it never
     sees undone: reads are at least as new as everything that it read or wrote before, though other
     clients may have written something newer.  An update that was answered is on the disks of a
-    majority of the servers, unless these were started with `--memory`.  An update that has to be
-    sent again is made once.
+    majority of the servers, or of one of the quorums that they were given, unless these were
+    started with `--memory`.  An update that has to be sent again is made once.
 
     `give_up` is how long a request waits for its answer.  Options are those of `semcast.join` that
     say how to reach the servers: interface, ip, bind, key, datagram, message_max, socket_buffer,

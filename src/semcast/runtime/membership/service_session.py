@@ -22,7 +22,7 @@ from semcast.service.executor import Service
 from semcast.service.replica import Replica
 from semcast.service.store_disk import StoredState
 from semcast.service.store_server import StoreServer
-from semcast.terms.ids import Incarnation
+from semcast.terms.ids import Incarnation, Pid
 from semcast.terms.machine import Machine
 from semcast.terms.service import Request
 from semcast.terms.store import StoreRequest
@@ -89,6 +89,7 @@ class StoreSettings(NamedTuple):
 
     reads: str
     confirm: str
+    quorums: tuple[tuple[Pid, ...], ...]
 
 
 class StoreServerSession(ServiceSession):

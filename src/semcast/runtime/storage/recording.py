@@ -14,6 +14,7 @@ from semcast.runtime.options.recipe_settings import relation_of, tolerated_crash
 from semcast.terms.errors import ConfigError
 from semcast.terms.events import Event
 from semcast.terms.ids import NO_LINEAGE, Incarnation, Lineage
+from semcast.terms.promises import PARAMETERS
 from semcast.traces.files import new_folder, refuse_links
 from semcast.traces.journal import Journal
 from semcast.traces.journal_conversion import run_id_of
@@ -112,6 +113,9 @@ class ViewJournal:
             order=options.order,
             relation=relation_of(recipe),
             f=0,
+            parameters={
+                name: str(getattr(recipe, name)) for name in PARAMETERS if hasattr(recipe, name)
+            },
         )
         with self._turn:
             made, before = _open(options.trace, header), self._current
