@@ -19,6 +19,7 @@ from semcast.terms.store import (
     REQUESTS_MAX,
     UNKNOWN,
     WITHDRAWN,
+    Parcel,
     StoreProgress,
     StoreReply,
     StoreRequest,
@@ -505,3 +506,48 @@ def test_answers_to_one_client_are_cut_into_datagrams_that_its_network_takes():
     assert w.answers[3][20:] == [(DONE, b"v" * 20_000)] * 20
     replies = [datagram for _, _, datagram in w.sent if isinstance(datagram, StoreReply)]
     assert [len(reply.answers) for reply in replies] == [2] * 10
+
+
+@pytest.mark.parametrize("bound", [{"tail_max": 4}, {"tail_bytes": 40_000}])
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_is_kept_for_a_founder_that_is_away_is_bounded(bound, durable):
+    w = StoreWorld(truncate_after=1, durable=durable, **bound)
+    w.ask(3, "set", b"first", b"x")
+    w.run(0.2)
+    w.part((0, 1), (2,))
+    w.run(0.5)
+    for value in range(10):
+        w.ask(3, "set", b"%d" % value, b"v" * 9000)
+        w.run(0.05)
+    log = w.nodes[0].replica.log
+    assert 4 <= log.length - log.base <= 5
+    assert log.bytes < 60_000
+    assert w.nodes[2].replica.log.length < log.base
+    w.lost = lambda source, to, datagram: False
+    w.run(1.0)
+    assert w.items(2) == w.items(0)
+    assert len(w.items(2)) == 11
+    w.ask(3, "set", b"last", b"x")
+    w.run(0.2)
+    assert w.items(2) == w.items(0)
+    assert w.nodes[2].replica.log.base > 0
+
+
+def test_updates_that_are_dropped_after_the_exchange_are_handed_over_as_a_state():
+    w = StoreWorld(truncate_after=1, tail_max=12)
+    w.part((0, 1), (2,))
+    w.run(0.5)
+    for value in range(10):
+        w.ask(3, "set", b"%d" % value, b"x")
+        w.run(0.05)
+    donor = w.nodes[0].replica
+    assert donor.log.base == 0
+    w.lost = lambda source, to, datagram: type(datagram) is Parcel  # It cannot ask yet.
+    w.run(0.5)
+    assert donor.view.members == w.nodes[2].replica.view.members
+    assert not donor.is_established
+    donor.log.drop(donor.executed)
+    w.lost = lambda source, to, datagram: False
+    w.run(2.0)
+    assert w.items(2) == w.items(0)
+    assert len(w.items(2)) == 10

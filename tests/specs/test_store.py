@@ -61,7 +61,7 @@ def test_an_answer_needs_a_quorum_of_disks():
 @pytest.mark.parametrize("durable", [True, False])
 def test_what_a_founder_lacks_is_not_dropped(durable):
     def make(ledger):
-        return Truncation(ledger, (0, 1), durable=durable)
+        return Truncation(ledger, (0, 1), 2, durable=durable)
 
     drop = Event(RECLAIM, 0, note=LOG, position=1)
     disks = [Event(APPEND, 0, position=1), Event(APPEND, 1, position=1)]
@@ -70,6 +70,8 @@ def test_what_a_founder_lacks_is_not_dropped(durable):
     ]
     assert not judged(make, *disks, update(0, 1), Event(JOIN, 1, version=1), drop)
     assert bool(judged(make, update(0, 1), update(1, 1), drop)) == durable
+    assert judged(make, Event(JOIN, 0, version=2), drop)
+    assert not judged(make, Event(JOIN, 0, version=3), drop)  # It keeps as many as it has to.
 
 
 def parcel(kind, pid, peer, number, inc="1"):

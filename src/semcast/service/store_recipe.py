@@ -56,11 +56,12 @@ class StoreRecipe:
     server; when it has tried all of them in vain, it doubles the time, up to `retry_max_s`.  A
     client has up to `pipeline` requests on their way.  Servers remember the last replies to the
     `sessions_max` clients that updated last.  They drop updates that all founders have from
-    memory once there are `truncate_after` of them, and send the state instead of more than
-    `tail_max` updates.  They write a snapshot to disk after `snapshot_after` updates, or after
-    as many as a quarter of the items if that is more: a server that restarts executes the updates
-    behind its last snapshot.  They also write one when the updates since then have
-    `snapshot_bytes`, and twice as many as the snapshot: such a server holds them in memory.
+    memory once there are `truncate_after` of them.  They keep `tail_max` updates, or `tail_bytes`,
+    for founders that lack them; one that lacks more gets the state.  They write
+    a snapshot to disk after `snapshot_after` updates, or after as many as a quarter of the items
+    if that is more: a server that restarts executes the updates behind its last snapshot.  They
+    also write one when the updates since then have `snapshot_bytes`, and twice as many as the
+    snapshot: such a server holds them in memory.
     """
 
     founders: tuple[Pid, ...]
@@ -79,6 +80,7 @@ class StoreRecipe:
     snapshot_after: int = 100_000
     snapshot_bytes: int = 64 << 20
     tail_max: int = 100_000
+    tail_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
         if self.protocol != REPLICATED_DATA:
@@ -96,7 +98,7 @@ class StoreRecipe:
             if not 0 < getattr(self, name) < inf:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not above 0")
         counts = ("pipeline", "sessions_max", "truncate_after", "snapshot_after")
-        for name in (*counts, "snapshot_bytes", "tail_max"):
+        for name in (*counts, "snapshot_bytes", "tail_max", "tail_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not at least 1")
         if self.pipeline > REQUESTS_MAX:

@@ -174,8 +174,10 @@ class StoreReplica:
         for source, view in self._requests:
             life = next((each for each in self.view.members if each.pid == source), None)
             if view == self.view.id and life is not None and source in plan.starts:
-                about = view, life, self.log, self.state, plan.starts[source]
-                self._senders.append(StateSender(*about))
+                start = plan.starts[source]
+                if start is not None and start < self.log.base:
+                    start = None  # What it lacks was dropped since.
+                self._senders.append(StateSender(view, life, self.log, self.state, start))
         self._requests = [each for each in self._requests if each[1] > self.view.id]
 
     def _settle_in(self, plan: ExchangePlan, after: int, out: Effects) -> None:
@@ -267,7 +269,7 @@ class StoreReplica:
         return StoreProgress(self.view.id, self.life.inc, persisted, self.executed, asks)
 
     def settle(self, out: Effects) -> None:
-        """After every input: establish the view, find what is safe, drop what all have."""
+        """After every input: establish the view, find what is safe, drop what nobody needs."""
         if self._owes_expertise or self._owes_in_place:
             self._tell()
         exchange, plan = self.exchange, self.exchange.plan
@@ -296,13 +298,19 @@ class StoreReplica:
         return min(self._confirmed, *(self.reached.get(pid, 0) for pid in plan.core))
 
     def _truncate(self) -> None:
-        """What every founder has executed, and has on its disk, is not needed any more."""
+        """Drop what was executed here and is not needed any more."""
         index = min(self._droppable(), self.executed)
         if index - self.log.base >= self.recipe.truncate_after:
             self.log.drop(index)
 
     def _droppable(self) -> int:
-        return min(self.done.values())
+        """What every founder has executed, and has on its disk.  Also what a founder that is away
+        lacks, if that is more than would be handed over to it: it takes a snapshot."""
+        recipe, log = self.recipe, self.log
+        index = max(min(self.done.values()), self.executed - recipe.tail_max)
+        return (
+            index if log.bytes <= recipe.tail_bytes else max(index, log.excess(recipe.tail_bytes))
+        )
 
     def next_batch(self) -> LogBatch | None:
         """The next updates to execute, if there are safe ones."""

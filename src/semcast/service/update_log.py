@@ -1,7 +1,7 @@
 """The sequence of updates of one server, in the batches in which they were multicast [VSD fig. 6].
 
-Updates are counted from 1.  Those up to `base` were dropped, because every founder has executed
-them; those behind are here.  A digest tells two histories apart.
+Updates are counted from 1.  Those up to `base` were executed and dropped; those behind are here.
+A digest tells two histories apart.
 """
 
 from bisect import bisect_right
@@ -29,11 +29,12 @@ class UpdateLog:
     """Invariant: the batches follow each other without a gap, from `base + 1` to `length`, which is
     how many updates there were, the dropped ones included."""
 
-    __slots__ = ("_batches", "_firsts", "base", "base_digest", "length")
+    __slots__ = ("_batches", "_firsts", "base", "base_digest", "bytes", "length")
 
     def __init__(self, base: int = 0, digest: int = 0) -> None:
         self.base = self.length = base
         self.base_digest = digest
+        self.bytes = 0  # of the batches that are here
         self._batches: list[LogBatch] = []
         self._firsts: list[int] = []
 
@@ -49,6 +50,7 @@ class UpdateLog:
         """The next batch."""
         batch = LogBatch(self.length + 1, count, payload, crc32(payload, self.digest))
         self.length += count
+        self.bytes += len(payload)
         self._batches.append(batch)
         self._firsts.append(batch.first)
         return batch
@@ -75,8 +77,19 @@ class UpdateLog:
     def cut(self, index: int) -> None:
         """Forget everything behind the update `index`, which ends a batch or the base."""
         place = bisect_right(self._firsts, index)
+        self.bytes -= sum([len(batch.payload) for batch in self._batches[place:]])
         del self._batches[place:], self._firsts[place:]
         self.length = self._batches[-1].last if self._batches else self.base
+
+    def excess(self, bytes_max: int) -> int:
+        """The last update of those in front that are more than so many bytes; the base if there are
+        none."""
+        left, last = self.bytes, self.base
+        for batch in self._batches:
+            if left <= bytes_max:
+                break
+            left, last = left - len(batch.payload), batch.last
+        return last
 
     def drop(self, index: int) -> None:
         """Forget the batches that end at or before the update `index`: the base moves there."""
@@ -86,4 +99,5 @@ class UpdateLog:
         if place:
             last = self._batches[place - 1]
             self.base, self.base_digest = last.last, last.digest
+            self.bytes -= sum([len(batch.payload) for batch in self._batches[:place]])
             del self._batches[:place], self._firsts[:place]

@@ -68,10 +68,14 @@ class ReplyOnDisk:
 
 class Truncation:
     """A server drops only updates that every founder has executed and, if there are disks, has on
-    its disk.  Both count at any time before: a disk that is lost later is no reason to wait."""
+    its disk; or those before the last `tail_max` that it has executed.  All count at any time
+    before: a disk that is lost later is no reason to wait."""
 
-    def __init__(self, ledger: ViolationLog, founders: Sequence[Rank], *, durable: bool) -> None:
+    def __init__(
+        self, ledger: ViolationLog, founders: Sequence[Rank], tail_max: int, *, durable: bool
+    ) -> None:
         self._ledger = ledger
+        self._tail_max = tail_max
         self._founders = founders
         self._durable = durable
         self.checked = 0  # times that something was dropped
@@ -105,6 +109,8 @@ class Truncation:
         if event.note != LOG:
             return
         self.checked += 1
+        if self._executed[event.pid] - event.position >= self._tail_max:
+            return
         lacking = [pid for pid in self._founders if self._executed[pid] < event.position]
         if self._durable:
             lacking += [pid for pid in self._founders if self._on_disk[pid] < event.position]

@@ -147,7 +147,7 @@ class StoreReferee(ViewReferee):
             self._expertise,
             self._pending,
             AnswersInTransit(self.ledger),
-            Truncation(self.ledger, recipe.founders, durable=recipe.durable),
+            Truncation(self.ledger, recipe.founders, recipe.tail_max, durable=recipe.durable),
         ]
         if recipe.durable:
             beside.append(ReplyOnDisk(self.ledger, recipe.has_quorum))
