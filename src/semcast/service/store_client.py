@@ -256,16 +256,21 @@ class StoreClient(Machine):
 
     def _answer(self, sent: SentRequest, status: str, answer: StoreAnswer, out: Effects) -> None:
         out.outputs.append(Answered(status, answer.body))
-        if out.events is not None:
-            if status in (REFUSED, UNKNOWN, FORGOTTEN):
-                note = TAKEN if status == REFUSED else GIVEN_UP
-                event = Event(REFUSE, self.life.pid, note=note)
-            else:
-                event = Event(REPLY, self.life.pid, note=TAKEN, version=answer.index)
-                event.digest = digest_of(answer.body)
+        if status in (REFUSED, UNKNOWN, FORGOTTEN):
+            self._note_refused(sent, TAKEN if status == REFUSED else GIVEN_UP, out)
+        elif out.events is not None:
+            event = Event(REPLY, self.life.pid, note=TAKEN, version=answer.index)
+            event.digest = digest_of(answer.body)
             event.client, event.request = self.client, sent.number
             out.events.append(event)
         self._make_room(out)
+
+    def _note_refused(self, sent: SentRequest, note: str, out: Effects) -> None:
+        """Record what the application is told: TAKEN, that the update is never executed."""
+        if out.events is not None:
+            event = Event(REFUSE, self.life.pid, note=note)
+            event.client, event.request = self.client, sent.number
+            out.events.append(event)
 
     def _make_room(self, out: Effects) -> None:
         if self.is_refused:
@@ -284,16 +289,17 @@ class StoreClient(Machine):
             raise LocalProtocolError(f"{type(command).__name__}: not for a client")
 
     def _withdraw(self, request: int, now: float, out: Effects) -> None:
-        """An update that was sent stays: a server may have it, and must not take it after later
-        ones."""
+        """Drop a request that nobody waits for, if it changes nothing or nobody has it."""
         for sent in self.pending:
             if sent.asked == request and sent.body and not sent.is_withdrawn:
                 break
         else:
             return
-        if sent.is_update and sent.sends:
+        if not self._may_withdraw(sent):
             return
         sent.is_withdrawn = True
+        if sent.is_update:
+            self._note_refused(sent, TAKEN, out)
         out.outputs.append(Withdrawn(request))
         self._skip(out)
         if not self.pending:
@@ -301,6 +307,11 @@ class StoreClient(Machine):
         if sent.sends:
             self._send_bodies([], out)
         self._send(now, out)
+
+    def _may_withdraw(self, sent: SentRequest) -> bool:
+        """An update that was sent stays: a server may have it, and must not take it after later
+        ones."""
+        return not (sent.is_update and sent.sends)
 
     def status(self, now: float) -> Status:
         """How it is doing."""

@@ -12,6 +12,7 @@ NAMES = (
     "sequential_consistency",
     "acknowledged_survives",
     "replica_equality",
+    "refused_never_executed",
 )
 CHANGES = {
     EXECUTE: ("position", "version", "request", "note"),

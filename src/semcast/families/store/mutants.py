@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from semcast.families.testing import MutantTable
-from semcast.service.client_lines import PendingRequest
+from semcast.service.client_lines import ClientLine, PendingRequest
 from semcast.service.exchange import Exchange, ExchangePlan
 from semcast.service.point_to_point import PointToPoint
+from semcast.service.store_client import SentRequest, StoreClient
 from semcast.service.store_desk import StoreDesk
 from semcast.service.store_disk import StoreDisk
 from semcast.service.store_messages import QueryAnswer, QueryBatch, UpdateEntry
@@ -19,7 +20,7 @@ from semcast.service.store_state import Executed, StoreState
 from semcast.service.update_log import LogBatch
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Incarnation, Pid
-from semcast.terms.store import Parcel
+from semcast.terms.store import Parcel, StoreRequest
 
 MUTANTS = MutantTable()
 
@@ -211,6 +212,41 @@ def refuse_what_was_sent(original: Any) -> Callable[..., Any]:
             request.was_sent = False
 
     return on_sent
+
+
+@MUTANTS.add(
+    "withdraw-what-was-sent",
+    StoreClient,
+    "_may_withdraw",
+    scenario="given-up",
+    swarm=REPLICATED_DATA,
+)
+def withdraw_what_was_sent(original: Any) -> Callable[..., Any]:
+    """A client says of an update that it was not made, though a server may have it."""
+
+    def may_withdraw(self: StoreClient, sent: SentRequest) -> bool:
+        return True
+
+    return may_withdraw
+
+
+@MUTANTS.add(
+    "wait-for-withdrawn-requests",
+    ClientLine,
+    "take_token",
+    scenario="given-up",
+    swarm=REPLICATED_DATA,
+)
+def wait_for_withdrawn_requests(original: Any) -> Callable[..., Any]:
+    """A server does not learn that its client has skipped the number of a withdrawn request, and
+    takes nothing behind it."""
+
+    def take_token(self: ClientLine, request: StoreRequest) -> None:
+        expected = self.expected
+        original(self, request)
+        self.expected = expected
+
+    return take_token
 
 
 @MUTANTS.add(

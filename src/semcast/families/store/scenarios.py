@@ -40,6 +40,7 @@ def case(
     phase_s: float = 1.0,
     slow: dict[int, float] | None = None,
     rates: dict[int, float] | None = None,
+    abandons: float = 0.0,
     seed: int = 1,
 ) -> StoreCase:
     """A second in which clients ask as fast as they are answered, or at their own rates."""
@@ -72,7 +73,7 @@ def case(
         quiet_within_s=15.0,
         still_s=0.5,
         has_last_words=True,
-        more=MoreOfStore(servers=servers),
+        more=MoreOfStore(servers=servers, abandons=abandons),
     )
 
 
@@ -123,6 +124,10 @@ SCENARIOS: dict[str, StoreCase] = {
     ),
     # Answers are lost, so clients ask again, also elsewhere.
     "lost-answers": case(recipe(), link=Link(latency=Constant(0.002), loss=0.3), clients=6),
+    # Clients give up many requests, some of which servers have.
+    "given-up": case(
+        recipe(pipeline=4), link=Link(latency=Constant(0.002), loss=0.1), abandons=0.3
+    ),
     # A founder is away while the others go on.
     "founder-away": case(recipe(), Partition(0.2, 0.9, ((2,),))),
     # One server is far behind, and clients of others, whose answers are lost, come to it.
