@@ -1,5 +1,6 @@
 """The replicated store on real processes with disks: servers are killed, in turn and all at once,
-while clients count.  Every answered update is there, once."""
+while clients count.  Every answered update is there, once; and the servers' own record of the run
+keeps every promise."""
 
 import asyncio
 import os
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 import semcast
+from semcast.fleet.trace_verdict import judge
 
 RUN = [sys.executable, "-c", "import sys; from semcast.cli.main import main; sys.exit(main())"]
 KILLS = 100 if os.environ.get("SOAK") else 10
@@ -21,14 +23,15 @@ class Store:
     """Three servers; `peers` is what servers and clients are given."""
 
     def __init__(self, place, addresses):
-        self.place = place
+        self.place, self.trace = place, place / "trace"
         self.peers = ",".join(f"{name}={host}:{port}" for name, (host, port) in addresses.items())
         self.servers = {name: self.start(name) for name in addresses}
 
     def start(self, name):
         words = ("serve", "--name", name, "--peers", self.peers, "--timeout", "300 ms")
+        where = ("--data", str(self.place / name), "--trace", str(self.trace))
         return subprocess.Popen(
-            [*RUN, *words, "--data", str(self.place / name)],
+            [*RUN, *words, *where],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -88,6 +91,15 @@ async def under_load(store, disturb):
     return counted, last
 
 
+def check_trace(store):
+    """Nothing of the run is known but what its servers have recorded, up to their ends."""
+    store.stop()
+    verdict = judge(store.trace)
+    assert verdict.passed, verdict.properties
+    for name in ("sequential_consistency", "exactly_once_requests", "primary_order", "total_order"):
+        assert verdict.properties[name].status == "pass"
+
+
 def check(counted, last):
     for key, found in counted.items():
         unknown = found.count(None)
@@ -107,6 +119,7 @@ def test_servers_that_are_killed_lose_no_answered_update(store):
                 pass
 
     check(*asyncio.run(under_load(store, kill_in_turn)))
+    check_trace(store)
 
 
 def test_all_servers_killed_at_once_lose_no_answered_update(store):
@@ -119,6 +132,7 @@ def test_all_servers_killed_at_once_lose_no_answered_update(store):
             await progress()
 
     check(*asyncio.run(under_load(store, kill_all)))
+    check_trace(store)
 
 
 def test_a_server_that_is_stopped_does_not_stop_updates(store):
@@ -129,3 +143,4 @@ def test_a_server_that_is_stopped_does_not_stop_updates(store):
         await progress(50)
 
     check(*asyncio.run(under_load(store, stop)))
+    check_trace(store)

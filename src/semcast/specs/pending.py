@@ -142,7 +142,8 @@ class AnswersInTransit:
     the query was multicast, is to a query that is pending there (a, b); its index is no earlier
     than what the client had seen when it was asked (d), and no later than the longest history that
     was executed (e).  No other answer is taken.  (c), that it is the right one, is judged where
-    the requests are executed again.
+    the requests are executed again.  A server that has given up the line of a client for others may
+    multicast a query of it twice; the answer that comes second finds nothing pending.
     """
 
     def __init__(self, ledger: ViolationLog) -> None:
@@ -152,6 +153,8 @@ class AnswersInTransit:
         self._assigned: dict[tuple[Life, ViewNumber, AtServer], int] = {}  # what it had seen
         self._in_transit: defaultdict[AtServer, set[tuple[ViewNumber, int]]] = defaultdict(set)
         self._rotated: set[AtServer] = set()  # that were multicast for a server
+        self._asked: set[AtServer] = set()
+        self._again: set[AtServer] = set()  # of them those that came again, as if they were new
         self._answered: set[RequestId] = set()
         self._view: dict[Rank, ViewNumber] = {}
         self._executed = 0
@@ -173,6 +176,9 @@ class AnswersInTransit:
         if event.note != QUERY:
             return
         if event.peer < 0:
+            if (event.pid, request) in self._asked:
+                self._again.add((event.pid, request))
+            self._asked.add((event.pid, request))
             self._waiting[event.pid].add(request)
         else:
             key = (event.pid, event.inc), event.view, (event.peer, request)
@@ -195,7 +201,8 @@ class AnswersInTransit:
             self._report(event, f"of state {event.version} of {self._executed}")  # (e)
         if self._view.get(to) != event.view:
             return  # It will be ignored.
-        if request not in self._waiting[to] and request not in self._answered:
+        is_known = request in self._waiting[to] or (to, request) in self._again
+        if not is_known and request not in self._answered:
             self._report(event, f"to process {to}, where it is not pending")  # (a), (b)
         self._in_transit[to, request].add((event.view, event.version))
 

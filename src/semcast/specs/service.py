@@ -36,6 +36,7 @@ from semcast.terms.ids import Rank
 from semcast.terms.store import REFUSED, UNKNOWN
 
 RequestId: TypeAlias = tuple[int, int]  # the client and its number
+AtLife: TypeAlias = tuple[Rank, int, RequestId]  # a request at one life of a server
 SOMEBODY = (-1, 0)  # a life that refuses nothing: one that may have multicast an update
 
 NO_WITNESS = "positions and versions were not recorded, and without them it is NP-complete"
@@ -59,7 +60,7 @@ class ExactlyOnceRequests:
         self.checked = 0  # updates executed, and answers
         self._executed: set[RequestId] = set()
         self._changes: set[RequestId] = set()  # those of them that are updates
-        self._updated: dict[tuple[Rank, int, RequestId], Event] = {}
+        self._updated: dict[AtLife, Event] = {}
         self._placed: dict[RequestId, Event] = {}
         self._moved: list[tuple[Event, Event]] = []  # executions at different places
         self._entered: dict[tuple[Rank, int], int] = {}  # by life, the last view
@@ -203,7 +204,8 @@ class SequentialConsistency:
     forward only, its own updates included.
 
     A client that asks again elsewhere may be answered twice from different states; then it counts
-    which answer the client took, if clients recorded that.
+    which answer the client took, if clients recorded that.  What a client had seen is known to one
+    life of a server, which counts the answers that it has sent: the client may not have got them.
     Invariant: `_version[p]` is the state that server p has.
     """
 
@@ -221,7 +223,7 @@ class SequentialConsistency:
         self._at: dict[int, Event] = {}
         self._placed: dict[RequestId, Event] = {}
         self._read: set[tuple[RequestId, int]] = set()
-        self._asked: dict[tuple[Rank, RequestId], int] = {}  # what the client had seen by then
+        self._asked: dict[AtLife, int] = {}  # what the client had seen by then
         self._replied: dict[RequestId, list[Event]] = {}
         self._accepted: dict[RequestId, Event] = {}
 
@@ -243,7 +245,7 @@ class SequentialConsistency:
     def on_request(self, event: Event) -> None:
         """A client says which state it has seen."""
         if event.peer < 0:
-            asked = event.pid, (event.client, event.request)
+            asked = event.pid, event.inc, (event.client, event.request)
             self._asked[asked] = max(self._asked.get(asked, 0), event.version)
 
     def on_execute(self, event: Event) -> None:
@@ -277,7 +279,7 @@ class SequentialConsistency:
             self._accepted[request] = event
         else:
             self._replied.setdefault(request, []).append(event)
-            seen = self._asked.get((event.pid, request), 0)
+            seen = self._asked.get((event.pid, event.inc, request), 0)
             if event.version < seen and request not in self._placed:
                 what = f"answered by version {event.version}, and its client had seen {seen}"
                 self._add(event, what)
