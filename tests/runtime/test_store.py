@@ -10,6 +10,7 @@ import pytest
 
 import semcast
 from semcast.fleet.trace_verdict import judge
+from semcast.runtime.application import client_link
 from semcast.runtime.membership import service_session
 from semcast.service.store_disk import StoredState
 
@@ -70,6 +71,56 @@ async def test_what_one_client_writes_another_reads(store, reads, confirm):
         assert await one.delete("ACME")
         assert not await one.delete("ACME")
         assert await one.get("ACME") is None
+    await close(*servers)
+
+
+async def test_clients_of_one_process_share_a_socket_and_go_on_without_each_other(store):
+    servers = await store.start("abc", data=None)
+    clients = [await store.client().open() for _ in range(20)]
+    await asyncio.gather(*(client.incr("n") for client in clients))
+    transports = {client._link.resources.transport for client in clients}
+    (transport,) = transports
+    before = transport.datagrams_out
+    found = await asyncio.gather(*(client.incr("n") for client in clients))
+    assert sorted(found) == list(range(21, 41))
+    assert transport.datagrams_out - before < 10
+    await asyncio.gather(*(client.close() for client in clients[:-1]))
+    with pytest.raises(semcast.LocalProtocolError, match="closed"):
+        await clients[0].incr("n")
+    assert await clients[-1].incr("n") == 41
+    await clients[-1].close()
+    async with store.client() as later, store.client(message_max="2 MiB") as other:
+        assert later._link.resources.transport not in transports
+        assert later._link is not other._link  # Its options are others.
+        assert await later.incr("n") + await other.incr("n") == 42 + 43
+    await close(*servers)
+
+
+async def test_a_client_that_cannot_open_leaves_nothing_to_the_next(store, monkeypatch):
+    servers = await store.start("abc", data=None)
+    opening = client_link.find_peers
+    entered, failing = asyncio.Event(), asyncio.Event()
+
+    async def fail(options, *, sealed):
+        entered.set()
+        await failing.wait()
+        raise semcast.ConfigError("no such host")
+
+    monkeypatch.setattr(client_link, "find_peers", fail)
+    first, second = store.client(), store.client()
+    one = asyncio.create_task(first.open())
+    await entered.wait()
+    other = asyncio.create_task(second.open())
+    await asyncio.sleep(0)
+    monkeypatch.setattr(client_link, "find_peers", opening)
+    failing.set()
+    with pytest.raises(semcast.ConfigError, match="no such host"):
+        await one
+    await other
+    assert await second.incr("n") == 1
+    async with first:
+        assert await first.incr("n") == 2
+    await second.close()
     await close(*servers)
 
 

@@ -5,6 +5,7 @@ from tests.service.store_world import StoreWorld
 
 from semcast.service.client_lines import ClientLines
 from semcast.service.commands import encode_request
+from semcast.service.store_bundle import bundled
 from semcast.service.store_disk import StoredState
 from semcast.service.store_recipe import StoreRecipe
 from semcast.terms.effects import Effects
@@ -15,15 +16,19 @@ from semcast.terms.outputs import ROOM, Withdrawn
 from semcast.terms.records import Records
 from semcast.terms.service import DONE, FAILED, FORGOTTEN, MINORITY_ROLE, PRIMARY
 from semcast.terms.store import (
+    BUNDLE_MAX,
     REFUSED,
     REQUESTS_MAX,
     UNKNOWN,
     WITHDRAWN,
     Parcel,
+    StoreAnswer,
+    StoreBundle,
     StoreProgress,
     StoreReply,
     StoreRequest,
 )
+from semcast.wire.codec import STORE_CODEC
 
 PAPER = {"reads": "rotate", "confirm": "all"}
 
@@ -412,8 +417,39 @@ def test_an_answer_that_comes_twice_is_kept_by_nobody():
     assert not w.nodes[3].early
 
 
+def test_requests_of_several_clients_in_one_datagram_are_answered_in_one():
+    w = StoreWorld()
+    asked = [StoreRequest(client, 0, 0, 0, 1, 1, (b"",)) for client in (7, 8, 9)]
+    w.enter(0, "on_datagrams", 3, [StoreBundle(tuple(asked))])
+    w.run(0.5)
+    (reply,) = [each for _, to, each in w.sent if to == 3 and isinstance(each, StoreBundle)]
+    assert [(part.client, part.answers[0].status) for part in reply.parts] == [
+        (client, DONE) for client in (7, 8, 9)
+    ]
+
+
+def test_a_bundle_has_as_much_as_fits_and_keeps_the_order():
+    asked = [StoreRequest(n, 0, 0, 0, 1, 1, (b"x" * size,)) for n, size in enumerate((9, 9, 999))]
+    assert list(bundled(asked, 60_000)) == [StoreBundle(tuple(asked))]
+    assert list(bundled(asked, 1400)) == [StoreBundle(tuple(asked))]
+    assert list(bundled(asked, 400)) == [StoreBundle(tuple(asked[:2])), asked[2]]
+    assert list(bundled(asked, 1)) == asked
+    many = asked[:1] * (BUNDLE_MAX + 1)
+    assert list(bundled(many, 1 << 20)) == [StoreBundle(tuple(many[1:])), asked[0]]
+
+
+@pytest.mark.parametrize("sizes", [(0,), (100,), (0, 1, 300)])
+def test_a_bundle_is_no_larger_than_it_may_be(sizes):
+    answers = tuple(StoreAnswer(2**62, FORGOTTEN, b"x" * size, 2**62) for size in sizes)
+    reply = StoreReply(2**62, 2**62, answers)
+    bodies = tuple(b"x" * size for size in sizes)
+    request = StoreRequest(*[2**62] * 6, bodies)
+    for bundle in bundled([request, reply] * 20, 1400):
+        assert len(STORE_CODEC.encode(bundle)) <= 1400
+
+
 def test_a_server_keeps_a_bounded_number_of_requests_of_one_client():
-    lines, body = ClientLines(10, 1.0), encode_request(("watch", b"a", None))
+    lines, body = ClientLines(10, 1.0, 1400), encode_request(("watch", b"a", None))
     for number in range(1, 5 * REQUESTS_MAX):
         lines.on_request(9, StoreRequest(1, 0, 0, 0, 1, number, (body,)), 0.0)
     assert len(lines.get(1).pending) == REQUESTS_MAX

@@ -122,6 +122,9 @@ SERVICES = {
 STORE = {
     "StoreRequest": store.StoreRequest(2**63 - 1, 9, 300, 2**40, 5, 6, (b"body", b"")),
     "StoreReply": store.StoreReply(1, 2**40, (store.StoreAnswer(6, service.DONE, b"why", 301),)),
+    "StoreBundle": store.StoreBundle(
+        (store.StoreRequest(1, 0, 0, 0, 1, 1, (b"",)), store.StoreReply(2, 0, ()))
+    ),
     "StoreProgress": store.StoreProgress(2**40, 2, 300, 299, True),
     "Parcel": store.Parcel(2, 1, 70_000, b"body"),
     "ParcelReceipt": store.ParcelReceipt(2, 1, 70_000),

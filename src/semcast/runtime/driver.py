@@ -205,6 +205,10 @@ class Driver:
         if self._received_count >= RECEIVED_MAX or self._received_bytes >= RECEIVED_BYTES_MAX:
             self.on_drained()
 
+    def on_decoded(self, source: Pid, datagram: Any) -> None:
+        """A datagram for this machine alone, of a frame with datagrams for several."""
+        self._try(self._handle, [(source, [datagram])])
+
     def on_drained(self, _now: float = 0.0) -> None:
         """No more datagrams wait to be read."""
         if self._received:
@@ -223,10 +227,8 @@ class Driver:
         out.refused.clear()
 
     def _input(self, handler: Callable[..., T], *args: Any) -> T:
-        """Give the machine an input and carry out its effects.
-
-        A SemcastError of the handler goes to the caller, after the effects that came before it.
-        """
+        """Give the machine an input and carry out its effects.  A SemcastError of the handler goes
+        to the caller, after the effects that came before it."""
         if self._is_running:
             name = getattr(handler, "__qualname__", handler)
             raise ReentryError(f"{name}: called while the effects of another input are carried out")
@@ -316,10 +318,8 @@ class Driver:
             self._out.events = None
 
     def _on_loop_idle(self) -> None:
-        """The event loop has come round: no more messages will share a datagram with what waits.
-
-        A sender that was made to yield goes on, and fills it; else the time to coalesce ends it.
-        """
+        """The event loop has come round: no more messages share a datagram with what waits.  A
+        sender that was made to yield goes on, and fills it; else the time to coalesce ends it."""
         goes_on, self.sent_since_yield = self.sent_since_yield >= YIELD_AFTER_MESSAGES, 0
         if not goes_on and self._sends_when_idle:
             self._try(self.machine.on_idle)

@@ -12,11 +12,13 @@ from typing import Final
 import msgspec
 
 from semcast.service.commands import is_update
+from semcast.service.store_bundle import bundled
 from semcast.terms.ids import Pid, ViewId
 from semcast.terms.store import (
     DATAGRAM_BYTES,
     REQUESTS_MAX,
     StoreAnswer,
+    StoreBundle,
     StoreReply,
     StoreRequest,
 )
@@ -112,9 +114,10 @@ class ClientLines:
     Invariant: `lines` is ordered by when each client was heard last, the longest ago first.
     """
 
-    def __init__(self, lines_max: int, silent_s: float) -> None:
+    def __init__(self, lines_max: int, silent_s: float, datagram_bytes: int) -> None:
         self.lines_max = lines_max
         self.silent_s = silent_s
+        self.datagram_bytes = datagram_bytes
         self.lines: dict[int, ClientLine] = {}
         self.replies: dict[int, list[StoreAnswer]] = {}  # by client, to be sent
 
@@ -187,14 +190,23 @@ class ClientLines:
         line.answers[answer.number] = answer
         self.replies.setdefault(line.client, []).append(answer)
 
-    def take_replies(self, level: ViewId) -> Iterator[tuple[tuple[Pid], StoreReply]]:
-        """What is to be sent: one datagram for each client, or more if it would get too large."""
+    def take_replies(
+        self, level: ViewId
+    ) -> Iterator[tuple[tuple[Pid], StoreRequest | StoreReply | StoreBundle]]:
+        """What is to be sent: replies to clients that share a socket go together, and one that
+        would get too large is several."""
+        by_source: dict[Pid, list[StoreReply]] = {}
         for client, answers in self.replies.items():
-            if (line := self.lines.get(client)) is None:
-                continue
-            for part in _parts(answers):
-                yield (line.source,), StoreReply(client, level, part)
+            if (line := self.lines.get(client)) is not None:
+                replies = by_source.setdefault(line.source, [])
+                if len(answers) == 1:
+                    replies.append(StoreReply(client, level, (answers[0],)))
+                else:
+                    replies += [StoreReply(client, level, part) for part in _parts(answers)]
         self.replies.clear()
+        for source, replies in by_source.items():
+            for datagram in bundled(replies, self.datagram_bytes):
+                yield (source,), datagram
 
 
 def _parts(answers: list[StoreAnswer]) -> Iterator[tuple[StoreAnswer, ...]]:

@@ -33,6 +33,7 @@ from semcast.terms.store import (
     REFUSED,
     UNKNOWN,
     StoreAnswer,
+    StoreBundle,
     StoreReply,
     StoreRequest,
 )
@@ -59,13 +60,23 @@ class StoreClient(Machine):
     """Lives as long as its process.  What is submitted is a request, and its answer is an output
     `Answered`; answers come in the order of the requests."""
 
-    def __init__(self, recipe: StoreRecipe, life: Incarnation, rng: Random, now: float) -> None:
+    def __init__(
+        self,
+        recipe: StoreRecipe,
+        life: Incarnation,
+        rng: Random,
+        now: float,
+        beside: "StoreClient | None" = None,
+    ) -> None:
+        """`beside` is another client of the process: this one begins at its server, so that their
+        requests can travel together."""
         self.recipe = recipe
         self.life = life
         self.client = rng.randint(1, SEQ_MAX)
-        self.route = rng.sample(recipe.founders, len(recipe.founders))
+        founders = rng.sample(recipe.founders, len(recipe.founders))
+        self.route: Sequence[Pid] = founders if beside is None else beside.route
         self.moves = 0  # along the route since the last answer
-        self.server: Pid = self.route[0]
+        self.server: Pid = self.route[0] if beside is None else beside.server
         self.opened = self.last = self.level = 0  # the token
         self.number = 0  # of the last request
         self.asked = 0  # requests of the application
@@ -193,8 +204,10 @@ class StoreClient(Machine):
     def on_datagrams(self, source: Pid, datagrams: Sequence[Any], now: float, out: Effects) -> None:
         """Of all that servers say, only answers are for a client."""
         for datagram in datagrams:
-            if isinstance(datagram, StoreReply) and datagram.client == self.client:
-                self._on_reply(source, datagram, now, out)
+            # Of another client in a bundle: of an earlier one, or one that shares its socket.
+            for part in datagram.parts if type(datagram) is StoreBundle else (datagram,):
+                if isinstance(part, StoreReply) and part.client == self.client:
+                    self._on_reply(source, part, now, out)
 
     def _on_reply(self, source: Pid, reply: StoreReply, now: float, out: Effects) -> None:
         if source != self.server:

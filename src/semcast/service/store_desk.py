@@ -44,8 +44,10 @@ class StoreDesk:
         self.life = life
         self.replica = replica
         self.channels = channels
-        self.lines = ClientLines(recipe.sessions_max, SILENT_RETRIES * recipe.retry_max_s)
-        self.request_bytes = recipe.group.recipe_of(1).message_bytes - MARGIN_BYTES
+        group = recipe.group.recipe_of(1)
+        silent_s = SILENT_RETRIES * recipe.retry_max_s
+        self.lines = ClientLines(recipe.sessions_max, silent_s, group.datagram_bytes)
+        self.request_bytes = group.message_bytes - MARGIN_BYTES
         self.outgoing: deque[tuple[ClientLine, PendingRequest]] = deque()  # updates to multicast
         self.asking: dict[int, None] = {}  # clients that may have a query to be answered next
         self.assigned: deque[tuple[QueryEntry, Incarnation]] = deque()  # and whose clients ask

@@ -41,7 +41,13 @@ from semcast.terms.machine import Command, LeaveGroup, Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Confirmed, Delivery, Installed
 from semcast.terms.service import MINORITY_ROLE, PRIMARY, RECOVERING
-from semcast.terms.store import Parcel, ParcelReceipt, StoreProgress, StoreRequest
+from semcast.terms.store import (
+    Parcel,
+    ParcelReceipt,
+    StoreBundle,
+    StoreProgress,
+    StoreRequest,
+)
 from semcast.terms.views import MEMBER, Stamped
 
 IN_FLIGHT_MAX: Final = 2  # own batches that the group has not delivered: the rest gathers
@@ -103,10 +109,12 @@ class StoreServer(GroupService):
                 if type(datagram) is Stamped:
                     stamped.append(datagram)
                     continue
-                try:
-                    self._on_datagram(source, datagram, now, out)
-                except Exception as error:
-                    out.refused.append(error)
+                is_bundle = type(datagram) is StoreBundle
+                for part in datagram.parts if is_bundle else (datagram,):
+                    try:
+                        self._on_datagram(source, part, now, out)
+                    except Exception as error:
+                        out.refused.append(error)
             if stamped:
                 of_group.append((source, stamped))
         mark = self._begin(out)

@@ -3,7 +3,8 @@
 A client talks to one server at a time, and may go to another: its *token* (`opened`, `last`,
 `level`) tells the new server what the client has seen.  It numbers its requests from 1; one with
 an empty body opens its session.  Servers multicast to each other in a `vs` group, in `Stamped`
-datagrams.  A `Parcel` travels on a reliable channel between two servers.
+datagrams.  A `Parcel` travels on a reliable channel between two servers.  What clients of one
+process ask together travels as a `StoreBundle`.
 """
 
 from typing import Annotated, Final, TypeAlias
@@ -18,6 +19,7 @@ UNKNOWN: Final = "unknown"  # of an update: multicast in a view that was lost; i
 WITHDRAWN: Final = "withdrawn"  # nobody waits for it, and it was not sent or changes nothing
 
 REQUESTS_MAX: Final = 1 << 10  # of one client on their way at once
+BUNDLE_MAX: Final = 1 << 10  # requests or replies of as many clients in one frame
 DATAGRAM_BYTES: Final = 60_000  # of requests or answers, unless a single one is larger
 
 
@@ -54,6 +56,12 @@ class StoreReply(msgspec.Struct, frozen=True, array_like=True, tag=101, gc=False
     answers: Annotated[tuple[StoreAnswer, ...], msgspec.Meta(max_length=REQUESTS_MAX)]
 
 
+class StoreBundle(msgspec.Struct, frozen=True, array_like=True, tag=105, gc=False):
+    """Requests of several clients that share a socket, or the replies to them, in one frame."""
+
+    parts: Annotated[tuple[StoreRequest | StoreReply, ...], msgspec.Meta(max_length=BUNDLE_MAX)]
+
+
 class StoreProgress(msgspec.Struct, frozen=True, array_like=True, tag=102):
     """This life has on its disk, in the view `view`, every update up to `persisted`, and has
     executed them up to `executed`.  With `asks` it wants to hear the same of the receiver."""
@@ -84,5 +92,5 @@ class ParcelReceipt(msgspec.Struct, frozen=True, array_like=True, tag=104):
 
 
 StoreDatagram: TypeAlias = (
-    Stamped | StoreRequest | StoreReply | StoreProgress | Parcel | ParcelReceipt
+    Stamped | StoreRequest | StoreReply | StoreBundle | StoreProgress | Parcel | ParcelReceipt
 )

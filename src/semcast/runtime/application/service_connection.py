@@ -1,7 +1,8 @@
 """What clients of replicated services have in common: a socket, a machine, answers in their order.
 
-A client is a process beside the group of the servers: it has the group's key, sends its requests to
-the servers and hears their replies, and is no member.  Requests that are made in one turn of the
+A client is beside the group of the servers: it has the group's key, sends its requests to the
+servers and hears their replies, and is no member.  Clients of one event loop share a socket if they
+talk to the same servers.  Requests that are made in one turn of the
 event loop are submitted together; whoever asks one at a time need not wait for the turn.
 """
 
@@ -14,26 +15,18 @@ from random import SystemRandom
 from time import monotonic
 from typing import Any, Final, Self, TypeAlias
 
-from semcast.families import find
+from semcast.runtime.application.client_link import ClientChannel, ClientLink
 from semcast.runtime.application.loop_bound import LoopBound
-from semcast.runtime.channel import MemberChannel
 from semcast.runtime.clock import LoopClock
 from semcast.runtime.driver import Driver
-from semcast.runtime.membership.directory import Directory
-from semcast.runtime.membership.incarnations import frame_incarnation, pid_of, pid_of_name
 from semcast.runtime.options.options import Options
 from semcast.runtime.options.units import parse_seconds
-from semcast.runtime.resources import MemberResources
-from semcast.runtime.transport.addresses import Address
-from semcast.runtime.transport.endpoints import find_peers
 from semcast.terms.errors import ConfigError, LocalProtocolError, RequestUnknown, SemcastError
 from semcast.terms.ids import Incarnation
 from semcast.terms.machine import Machine, Withdraw
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Answered, Output, Withdrawn
 from semcast.terms.store import WITHDRAWN
-from semcast.wire.frames import DATAGRAM
-from semcast.wire.sealing import OpenedFrame
 
 GIVE_UP: Final = "30 s"
 CLIENT_OPTIONS: Final = (
@@ -209,37 +202,17 @@ class ServiceConnection(LoopBound):
         """Open the client's socket; `async with` does it, too.  No server needs to run yet."""
         if self._driver is not None:
             return self
-        self._equipment = MemberResources(self.options)
+        self._link = await ClientLink.join(self.options)
         try:
-            await self._open()
+            machine = self._machine(self._link.recipe, self._link.life, SystemRandom())
         except BaseException:
-            await self._equipment.close()
+            await self._link.leave()
             raise
+        self._port, self._channel = ClientPort(), ClientChannel(self._link)
+        self._driver = Driver(machine, self._channel, self._port, LoopClock())
+        self._channel.driver = self._driver
         self._bind()
         return self
-
-    async def _open(self) -> None:
-        options, resources = self.options, self._equipment
-        await resources.open(frame_incarnation(1))  # Its name is new, so is its only life.
-        transport, own = resources.transport, pid_of_name(options.name)
-        peers = await find_peers(options, sealed=resources.is_sealed)
-        self._directory = Directory(options.name, own, peers)
-        for name, address in (peers or {}).items():
-            self._directory.welcome(pid_of_name(name), address)
-        recipe = options.recipe(transport.body_bytes, resources.window_bytes)
-        machine = self._machine(recipe, Incarnation(own, 1), SystemRandom())
-        codec = find(options.protocol).codec
-        channel = MemberChannel(transport, resources.bulk, self._directory, codec)
-        self._port = ClientPort()
-        self._driver = Driver(machine, channel, self._port, LoopClock())
-        transport.reads_max = 1  # An answer is all that a client expects at once.
-        transport.on_frame = self._on_frame
-        transport.on_drained = self._driver.on_drained
-
-    def _on_frame(self, opened: OpenedFrame, address: Address, now: float) -> None:
-        assert self._driver is not None
-        if opened.kind == DATAGRAM and self._directory.welcome(pid_of(opened.sender), address):
-            self._driver.on_datagram(pid_of(opened.sender), opened.body)
 
     def _ask(self, body: bytes, give_up_at: float = inf) -> Answer:
         """The future answer to one request, as the machine will have it."""
@@ -272,13 +245,13 @@ class ServiceConnection(LoopBound):
         """Say that no server answered, and what to check."""
         return (
             f"no server of {self.options.group} answered within {self._give_up_s:g} s; check with "
-            f"semcast members that a majority of them runs{self._equipment.explain_discards()}"
+            f"semcast members that a majority of them runs{self._link.resources.explain_discards()}"
         )
 
     async def _end(self) -> None:
         if self._driver is not None:
             self._driver.end(None)
-        await self._equipment.close()
+            await self._channel.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()

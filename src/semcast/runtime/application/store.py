@@ -34,7 +34,10 @@ class Store(ServiceConnection):
     sent together and answered in order."""
 
     def _machine(self, recipe: Any, life: Incarnation, rng: SystemRandom) -> Machine:
-        return StoreClient(recipe, life, rng, monotonic())
+        beside = [each.driver.machine for each in self._link.channels if each.driver is not None]
+        last = beside[-1] if beside else None
+        assert last is None or isinstance(last, StoreClient)
+        return StoreClient(recipe, life, rng, monotonic(), last)
 
     async def get(self, key: str | bytes) -> bytes | None:
         """The value of a key, None if there is none.
@@ -129,6 +132,10 @@ def open_store(
     clients may have written something newer.  An update that was answered is on the disks of a
     majority of the servers, or of one of the quorums that they were given, unless these were
     started with `--memory`.  An update that has to be sent again is made once.
+
+    Stores that are opened in one event loop with the same options share a socket, and begin at the
+    same server: what their tasks ask at the same time travels together.  Each is a client of its
+    own: it waits for no answer of another one.
 
     `give_up` is how long a request waits for its answer.  Options are those of `semcast.join` that
     say how to reach the servers: interface, ip, bind, key, datagram, message_max, socket_buffer,

@@ -6,6 +6,7 @@ authenticated before, so only a process with the group's key is heard.
 """
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 from random import Random
 from time import monotonic
@@ -25,7 +26,7 @@ from semcast.service.store_server import StoreServer
 from semcast.terms.ids import Incarnation, Pid
 from semcast.terms.machine import Machine
 from semcast.terms.service import Request
-from semcast.terms.store import StoreRequest
+from semcast.terms.store import StoreBundle, StoreRequest
 from semcast.wire.frames import DATAGRAM, hash64
 from semcast.wire.sealing import OpenedFrame
 
@@ -41,7 +42,7 @@ class ServiceSession(ViewSession):
     """Of one server, of whatever service."""
 
     server_port: ServerPort
-    request_tag: ClassVar[int]
+    request_tags: ClassVar[Collection[int]]
 
     def __init__(self, options: Options) -> None:
         super().__init__(options, StateHandlers())
@@ -66,15 +67,15 @@ class ServiceSession(ViewSession):
             self.transport.discarded["namesake"] += 1
 
     def _is_request(self, body: bytes) -> bool:
-        """Whether it claims to be one: a short array that begins with the tag.  It is decoded where
-        all datagrams are."""
-        return len(body) > 1 and body[0] & 0xF0 == 0x90 and body[1] == self.request_tag
+        """Whether the body claims to be a request: a short array that begins with such a tag.  It
+        is decoded where all datagrams are."""
+        return len(body) > 1 and body[0] & 0xF0 == 0x90 and body[1] in self.request_tags
 
 
 class ReplicaSession(ServiceSession):
     """Of a server of primary-backup."""
 
-    request_tag = tag_of(Request)
+    request_tags = frozenset((tag_of(Request),))
 
     def __init__(self, options: Options, service: Service) -> None:
         super().__init__(options)
@@ -95,7 +96,7 @@ class StoreSettings(NamedTuple):
 class StoreServerSession(ServiceSession):
     """Of a server of the replicated store."""
 
-    request_tag = tag_of(StoreRequest)
+    request_tags = frozenset(map(tag_of, (StoreRequest, StoreBundle)))
     _stored: StoredState
 
     def __init__(self, options: Options, settings: StoreSettings) -> None:
