@@ -63,10 +63,10 @@ class ClientLine:
 
     def find(self, number: int) -> PendingRequest | None:
         """The request of this number, if it waits."""
-        for request in self.pending:
-            if request.number == number:
-                return request
-        return None
+        pending = self.pending
+        if pending and pending[0].number == number:
+            return pending[0]
+        return next((request for request in pending if request.number == number), None)
 
     @property
     def query(self) -> PendingRequest | None:
@@ -100,8 +100,12 @@ class ClientLine:
         if oldest <= self.oldest:
             return
         self.oldest = oldest
-        for number in [number for number in self.answers if number < oldest]:
-            del self.answers[number]
+        answers = self.answers
+        if self.expected <= oldest:  # It has taken all of them.
+            answers.clear()
+        else:
+            for number in [number for number in answers if number < oldest]:
+                del answers[number]
         while self.pending and self.pending[0].number < oldest:
             self.pending.popleft()
         self.expected = max(self.expected, oldest)

@@ -103,28 +103,22 @@ _BY_NAME: Final[Mapping[bytes, tuple[StoreCommand, Callable[[bytes], Sequence[An
 }
 
 
-def _named(body: bytes) -> bytes:
-    """The name of the command in a request, as it is encoded."""
-    return body[1 : 2 + (body[1] & 0x1F)] if len(body) > 1 else b""
+_UPDATES: Final = frozenset(name for name, (command, _) in _BY_NAME.items() if command.is_update)
 
 
 def is_update(body: bytes) -> bool:
     """Whether a request asks for an update, by its name alone; whether it makes sense will be found
     out when it is executed."""
-    known = _BY_NAME.get(_named(body))
-    return known is not None and known[0].is_update
+    return len(body) > 1 and body[1 : 2 + (body[1] & 0x1F)] in _UPDATES
 
 
 def parse(body: bytes) -> Parsed:
     """The command in a request; `CommandError` if there is none."""
-    known = _BY_NAME.get(_named(body))
-    if known is not None:
-        command, decode = known
-        try:
-            return command, decode(body)[1:]
-        except msgspec.MsgspecError:
-            pass
-    return _parse_carefully(body)
+    try:
+        command, decode = _BY_NAME[body[1 : 2 + (body[1] & 0x1F)]]
+        return command, decode(body)[1:]
+    except (IndexError, KeyError, msgspec.MsgspecError):
+        return _parse_carefully(body)
 
 
 def _parse_carefully(body: bytes) -> Parsed:

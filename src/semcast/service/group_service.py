@@ -77,6 +77,10 @@ class GroupService(Machine):
                 break
         self.flush_at = now if waits else NEVER  # The driver comes back once it has turned.
         self._finish(now, out)
+        self._hand_over(mark, out)
+
+    def _hand_over(self, mark: Mark, out: Effects) -> None:
+        """What there is to send follows what `out` had before."""
         mark.send.extend((*out.send, *self.to_send))
         out.send = mark.send
         self.to_send.clear()

@@ -152,8 +152,8 @@ class StoreDesk:
                 if out.events is not None:
                     note, place = UPDATE if is_new else PASSED, replica.executed
                     self._record(EXECUTE, client, number, out, note=note, position=place)
-                if client in lines and answer is not None:
-                    line = lines[client]
+                line = lines.get(client)
+                if line is not None and answer is not None:
                     pending = line.find(number)
                     if pending is not None:
                         self._answer(line, pending, answer, out)

@@ -277,15 +277,34 @@ class StoreReplica:
             self.is_established = True
             if plan is not None and plan.is_primary and self.is_in_place:
                 self.safe = max(self.safe, plan.length)  # [VSD fig. 7], safe(x)
-        if self.is_primary and self.is_in_place:
-            own = self.disk.length, self.executed
-            if own != self._own:
-                self._own = own
-                self._learn(self.life.pid, *own)
-            if self.safe < self.log.length:
-                self.safe = max(self.safe, min(self._reached(), self.log.length))
+        if self.count_own():
+            self.safe = min(self._reached(), self.log.length)
         if self.executed - self.log.base >= self.recipe.truncate_after:
             self._truncate()
+
+    @property
+    def awaits_disk(self) -> bool:
+        """Whether something else than updates may go on when more is on the disk."""
+        is_usual = self.is_established and self.is_in_place and self._writer is None
+        return not is_usual or self._owes_expertise or self._owes_in_place
+
+    def count_own(self) -> bool:
+        """Count what this server has on its disk and has executed; returns whether more is safe
+        than is known to be."""
+        if not (self.is_in_place and self.is_primary):
+            return False
+        own = self.disk.length, self.executed
+        if own != self._own:
+            self._own = own
+            self._learn(self.life.pid, *own)
+        return self.has_safe_news
+
+    @property
+    def has_safe_news(self) -> bool:
+        """Whether more is safe than is known to be, by what servers have on their disks."""
+        if self.safe == self.log.length or not (self.is_in_place and self.is_primary):
+            return False
+        return min(self._reached(), self.log.length) > self.safe
 
     def _reached(self) -> int:
         """How many updates of this view are safe by now."""

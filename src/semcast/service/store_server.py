@@ -101,8 +101,10 @@ class StoreServer(GroupService):
     def on_received(
         self, received: Sequence[tuple[Pid, Sequence[Any]]], now: float, out: Effects
     ) -> None:
-        """The same from many processes: however many clients ask, the work is done once."""
+        """The same from many processes: however many clients ask, the work is done once, and not at
+        all if only progress was told that makes nothing safe."""
         of_group: list[tuple[Pid, list[Stamped]]] = []
+        has_work = False
         for source, datagrams in received:
             stamped: list[Stamped] = []
             for datagram in datagrams:
@@ -112,40 +114,50 @@ class StoreServer(GroupService):
                 is_bundle = type(datagram) is StoreBundle
                 for part in datagram.parts if is_bundle else (datagram,):
                     try:
-                        self._on_datagram(source, part, now, out)
+                        has_work |= self._on_datagram(source, part, now, out)
                     except Exception as error:
                         out.refused.append(error)
             if stamped:
                 of_group.append((source, stamped))
+        if not (has_work or of_group):
+            return
         mark = self._begin(out)
         for source, stamped in of_group:
             self.group.on_datagrams(source, stamped, now, out)
         self._settle(mark, now, out)
 
-    def _on_datagram(self, source: Pid, datagram: Any, now: float, out: Effects) -> None:
-        """What is not said in the group."""
+    def _on_datagram(self, source: Pid, datagram: Any, now: float, out: Effects) -> bool:
+        """What is not said in the group; returns whether there may be something to do now."""
         kind = type(datagram)
+        if kind is StoreProgress:
+            if not self.replica.on_progress(source, datagram):
+                return False
+            if datagram.asks:
+                self.owes_progress.add(source)
+            return datagram.asks or self.replica.has_safe_news
         if kind is StoreRequest:
             self.desk.on_request(source, datagram, now, out)
-        elif kind is StoreProgress:
-            if self.replica.on_progress(source, datagram) and datagram.asks:
-                self.owes_progress.add(source)
         elif kind is Parcel:
             body = self.channels.on_parcel(source, datagram, out)
             if body is not None:
                 self._on_parcel(source, body, out)
         elif kind is ParcelReceipt:
             self.channels.on_receipt(source, datagram)
+        return True
 
     def on_persisted(self, ticket: int, now: float, out: Effects) -> None:
         """Everything up to `ticket` is on stable storage."""
+        replica = self.replica
+        before = replica.disk.appended
         mark = self._begin(out)
-        disk = self.replica.disk
-        before = disk.appended
-        disk.on_persisted(ticket)
-        if disk.appended > before:
+        replica.disk.on_persisted(ticket)
+        if replica.disk.appended > before:
             self._note_disk(out)
-        self._settle(mark, now, out)
+        if replica.awaits_disk or replica.count_own():
+            self._settle(mark, now, out)
+        else:  # The others have to be told, and that is all.
+            self._finish(now, out)
+            self._hand_over(mark, out)
 
     def status(self, now: float) -> Status:
         """How its group is doing, and what this server can do."""
@@ -238,9 +250,11 @@ class StoreServer(GroupService):
         if replica.has_taken_over:
             replica.has_taken_over = False
             self._note_version(out)
-        self.has_more = desk.execute(out)
-        desk.resume(out)
-        desk.serve(out)
+        self.has_more = replica.executed < replica.safe and desk.execute(out)
+        if not desk.has_resumed:
+            desk.resume(out)
+        if desk.asking or desk.assigned:
+            desk.serve(out)
         replica.work(out)
 
     def _note_version(self, out: Effects) -> None:

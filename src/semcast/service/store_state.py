@@ -52,8 +52,9 @@ class StoreState:
     def write(self, key: bytes, value: bytes | None) -> None:
         """Set an item, or delete it."""
         items = self.items
-        for reader in self._readers:
-            reader.keep(key, items.get(key))
+        if self._readers:
+            for reader in self._readers:
+                reader.keep(key, items.get(key))
         if value is None:
             items.pop(key, None)
         else:
@@ -63,7 +64,8 @@ class StoreState:
         """The next update of the log."""
         client, number, oldest, opened, body = entry
         index = self.index = self.index + 1
-        session = self.sessions.get(client)
+        sessions = self.sessions
+        session = sessions.get(client)
         if not body:
             session = session or self._open(client, number)
             return StoreAnswer(number, DONE, b"", session.opened), False
@@ -87,7 +89,7 @@ class StoreState:
                 del outcomes[answered]
         session.number = number
         outcome = outcomes[number] = StoreAnswer(number, status, reply, index)
-        self.sessions[client] = self.sessions.pop(client)
+        sessions[client] = sessions.pop(client)
         return outcome, True
 
     def _open(self, client: int, number: int) -> StoreSession:

@@ -39,18 +39,21 @@ class ServerPort(GroupPort):
         return READY
 
     def put(self, outputs: Sequence[Output]) -> int:
-        """Enter views at once; returns how many messages were applied."""
+        """Enter views at once; returns how many messages were applied, once they are many: each
+        return is another input of the machine."""
         super().put(outputs)
         while (change := self.mailbox.pass_marker(self.on_marker)) is not None:
             if isinstance(change, ViewChange):
                 self.status = change.status
                 self.changed.set()
+        if 2 * self._applied < self.readiness:
+            return 0
         applied, self._applied = self._applied, 0
-        self.delivered += applied
         return applied
 
     def _app_messages(self, delivery: Delivery) -> list[Message]:
         self._applied += delivery.run.count
+        self.delivered += delivery.run.count
         self.skipped += delivery.skipped
         return []
 
