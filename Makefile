@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(BIN)/python install.py
 SEMCAST := $(BIN)/semcast
-JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+# One process more than cores: many tests wait most of their time.
+JOBS   ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
 SEEDS  ?= 2000
 KERNEL := $(addprefix src/semcast/kernel/,reader.py run.py packing.py plain.py compiled.pxd) hatch_build.py
 PROTOCOLS := s-sm s-rm sm rm causal lbrm pbcast rpbcast s-vsm vs total primary-backup replicated-data
