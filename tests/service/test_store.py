@@ -569,6 +569,21 @@ def test_what_is_kept_for_a_founder_that_is_away_is_bounded(bound, durable):
     assert w.nodes[2].replica.log.base > 0
 
 
+def test_large_updates_are_bounded_by_their_bytes_however_few_they_are():
+    w = StoreWorld(tail_bytes=100_000)
+    w.part((0, 1), (2,))
+    w.run(0.5)
+    for value in range(20):
+        w.ask(3, "set", b"%d" % value, b"v" * 20_000)
+        w.run(0.05)
+    log = w.nodes[0].replica.log
+    assert 60_000 < log.bytes < 130_000
+    w.lost = lambda source, to, datagram: False
+    w.run(1.0)
+    assert w.items(2) == w.items(0)
+    assert len(w.items(2)) == 20
+
+
 def test_updates_that_are_dropped_after_the_exchange_are_handed_over_as_a_state():
     w = StoreWorld(truncate_after=1, tail_max=12)
     w.part((0, 1), (2,))

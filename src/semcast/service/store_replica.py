@@ -31,6 +31,7 @@ from semcast.terms.store import StoreProgress
 from semcast.terms.views import NO_VIEW, GroupView
 
 HANDOVERS_MAX: Final = 4  # slices that one input makes
+TAIL_PART: Final = 8  # Beyond `tail_bytes`, an eighth of it goes at once: dropping costs time.
 ITEMS_PER_UPDATE: Final = 4  # in a snapshot, for each update since the one before: what it costs
 
 
@@ -279,7 +280,8 @@ class StoreReplica:
                 self.safe = max(self.safe, plan.length)  # [VSD fig. 7], safe(x)
         if self.count_own():
             self.safe = min(self._reached(), self.log.length)
-        if self.executed - self.log.base >= self.recipe.truncate_after:
+        recipe, log = self.recipe, self.log
+        if self.executed - log.base >= recipe.truncate_after or log.bytes > recipe.tail_bytes:
             self._truncate()
 
     @property
@@ -318,18 +320,20 @@ class StoreReplica:
 
     def _truncate(self) -> None:
         """Drop what was executed here and is not needed any more."""
+        recipe, log = self.recipe, self.log
         index = min(self._droppable(), self.executed)
-        if index - self.log.base >= self.recipe.truncate_after:
-            self.log.drop(index)
+        if index - log.base >= (1 if log.bytes > recipe.tail_bytes else recipe.truncate_after):
+            log.drop(index)
 
     def _droppable(self) -> int:
         """What every founder has executed, and has on its disk.  Also what a founder that is away
         lacks, if that is more than would be handed over to it: it takes a snapshot."""
         recipe, log = self.recipe, self.log
         index = max(min(self.done.values()), self.executed - recipe.tail_max)
-        return (
-            index if log.bytes <= recipe.tail_bytes else max(index, log.excess(recipe.tail_bytes))
-        )
+        if log.bytes > recipe.tail_bytes:
+            bytes_max = recipe.tail_bytes - recipe.tail_bytes // TAIL_PART
+            index = max(index, log.excess(bytes_max, self.executed))
+        return index
 
     def next_batch(self) -> LogBatch | None:
         """The next updates to execute, if there are safe ones."""

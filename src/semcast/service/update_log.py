@@ -81,12 +81,12 @@ class UpdateLog:
         del self._batches[place:], self._firsts[place:]
         self.length = self._batches[-1].last if self._batches else self.base
 
-    def excess(self, bytes_max: int) -> int:
-        """The last update of those in front that are more than so many bytes; the base if there are
-        none."""
+    def excess(self, bytes_max: int, index: int) -> int:
+        """The end of the first batches that have to go to leave at most `bytes_max`, none of them
+        behind the update `index`; the base if none has to."""
         left, last = self.bytes, self.base
         for batch in self._batches:
-            if left <= bytes_max:
+            if left <= bytes_max or batch.last > index:
                 break
             left, last = left - len(batch.payload), batch.last
         return last
