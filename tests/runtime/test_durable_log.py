@@ -281,6 +281,31 @@ async def test_who_is_cancelled_while_a_log_is_opened_gives_the_directory_back(
     await log.close()
 
 
+def test_a_program_that_ends_while_a_log_is_opened_gives_the_directory_back(tmp_path, monkeypatch):
+    """At its end `asyncio.run` cancels all tasks at once."""
+    begun, may_go_on = Event(), Event()
+
+    class SlowDirectory(DirectoryFiles):
+        def __init__(self, path):
+            begun.set()
+            assert may_go_on.wait(10)
+            super().__init__(path)
+
+    async def end_early():
+        opening = asyncio.create_task(opened(tmp_path))
+        assert await asyncio.to_thread(begun.wait, 10)
+        asyncio.get_running_loop().call_later(0.05, may_go_on.set)
+        return opening
+
+    async def open_again():
+        log, _ = await opened(tmp_path)
+        await log.close()
+
+    monkeypatch.setattr(durable_log, "DirectoryFiles", SlowDirectory)
+    assert asyncio.run(end_early()).cancelled()
+    asyncio.run(open_again())
+
+
 async def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"data: cannot use .*: Not a directory"):

@@ -33,7 +33,8 @@ def start_task(
 async def in_thread(work: Callable[[], T], undo: Callable[[T], None]) -> T:
     """What `work` returns, from a thread.  A thread cannot be stopped: a caller that is cancelled
     waits for it, and `undo` gets the result."""
-    working = asyncio.ensure_future(asyncio.to_thread(work))
+    # No task: `asyncio.run` cancels all tasks at its end, and the result would be lost.
+    working = asyncio.get_running_loop().run_in_executor(None, work)
 
     def give_back(done: asyncio.Future[T]) -> None:
         if done.exception() is None:
