@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import secrets
 import socket
 import threading
+import weakref
 
 import pytest
 
@@ -94,6 +96,27 @@ async def test_clients_of_one_process_share_a_socket_and_go_on_without_each_othe
         assert later._link is not other._link  # Its options are others.
         assert await later.incr("n") + await other.incr("n") == 42 + 43
     await close(*servers)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_clients_that_nobody_closed_go_with_their_event_loop(store):
+    async def open_one():
+        await store.client().open()
+        return weakref.ref(asyncio.get_running_loop())
+
+    loops = [asyncio.run(open_one()) for _ in range(3)]
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * 3
+
+
+async def test_a_client_that_two_tasks_open_ends_when_it_is_closed(store):
+    client = store.client()
+    await asyncio.gather(client.open(), client.open())
+    link = client._link
+    await client.close()
+    async with store.client() as later:
+        assert later._link is not link
 
 
 async def test_a_client_that_cannot_open_leaves_nothing_to_the_next(store, monkeypatch):

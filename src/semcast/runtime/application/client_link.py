@@ -8,8 +8,8 @@ costs a client and its server several times what the request itself costs.
 import asyncio
 import os
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from semcast.families import find
 from semcast.runtime.channel import MemberChannel, Send
@@ -26,9 +26,9 @@ from semcast.terms.store import StoreBundle, StoreRequest
 from semcast.wire.frames import DATAGRAM
 from semcast.wire.sealing import OpenedFrame
 
-_links: Final["WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, ClientLink]]"] = (
-    WeakKeyDictionary()
-)
+# A link refers to its event loop.  So both are weak: clients that nobody closed go with their loop.
+_Links: TypeAlias = "WeakValueDictionary[Hashable, ClientLink]"
+_links: Final["WeakKeyDictionary[asyncio.AbstractEventLoop, _Links]"] = WeakKeyDictionary()
 
 
 def _place(options: Options) -> Hashable:
@@ -58,10 +58,11 @@ class ClientLink:
     @classmethod
     async def join(cls, options: Options) -> "ClientLink":
         """The link for a client with these options, opened by the first; `leave` it once."""
-        links, place = _links.setdefault(asyncio.get_running_loop(), {}), _place(options)
-        if place not in links:
-            links[place] = cls(options, lambda: links.pop(place))
-        link = links[place]
+        links = _links.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+        place = _place(options)
+        link = links.get(place)
+        if link is None:
+            link = links[place] = cls(options, lambda: links.pop(place))
         link._users += 1
         try:
             async with link._opening:

@@ -202,13 +202,17 @@ class ServiceConnection(LoopBound):
         """Open the client's socket; `async with` does it, too.  No server needs to run yet."""
         if self._driver is not None:
             return self
-        self._link = await ClientLink.join(self.options)
+        link = await ClientLink.join(self.options)
+        if self._driver is not None:  # Another task has opened it meanwhile.
+            await link.leave()
+            return self
+        self._link = link
         try:
-            machine = self._machine(self._link.recipe, self._link.life, SystemRandom())
+            machine = self._machine(link.recipe, link.life, SystemRandom())
         except BaseException:
-            await self._link.leave()
+            await link.leave()
             raise
-        self._port, self._channel = ClientPort(), ClientChannel(self._link)
+        self._port, self._channel = ClientPort(), ClientChannel(link)
         self._driver = Driver(machine, self._channel, self._port, LoopClock())
         self._channel.driver = self._driver
         self._bind()
