@@ -70,9 +70,8 @@ def judge_run(
 
 def _check_listed(run: RunInfo, processes: Iterable[ProcessInfo], events: RecordedEvents) -> None:
     spoken = events.processes(run.run_id)
-    if run.protocol in protocols_with(
-        FIXED
-    ):  # Where processes come and go, one may have left no record.
+    # Where processes come and go, one may have left no record.
+    if run.protocol in protocols_with(FIXED):
         spoken |= events.senders(run.run_id)
     for pid in sorted(spoken - {process.pid for process in processes}):
         raise BadFile(f"{PROCESSES}: run {run.run_id} has events of process {pid}, not listed")
