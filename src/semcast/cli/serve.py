@@ -80,7 +80,7 @@ Quorums: TypeAlias = Annotated[
     typer.Option(
         metavar="LIST",
         help="Sets of servers that are enough for an update, such as a+b,a+c; each two have a "
-        "server in common.",
+        "server in common.  Give all servers the same, at every start.",
         show_default="every majority",
     ),
 ]

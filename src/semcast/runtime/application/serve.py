@@ -40,10 +40,10 @@ def serve(
     server in turn ("rotate").  `confirm`: an update waits for a majority ("quorum") or for every
     server that can be reached ("all").  `quorums` are the sets of servers that are enough, instead
     of every majority; each two have a server in common.  With "a+b,a+c", or [["a", "b"],
-    ["a", "c"]], updates need a and one of the others.  All servers must be given the same.
+    ["a", "c"]], updates need a and one of the others.  Give all servers the same, at every start:
+    with other quorums they could go on without updates that were answered.
 
-    Other options are those of `semcast.join` that say how to reach the others, and `timeout`,
-    `buffer` and `trace`.
+    Other options are `timeout`, `buffer`, `trace` and those of `semcast.join` about the network.
     """
     for option in ("protocol", "order", "relation", "members", "echo", "multicast"):
         if option in options:
