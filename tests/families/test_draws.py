@@ -12,9 +12,11 @@ from semcast.faults import (
     FailpointCrash,
     Isolation,
     LateJoin,
+    LeaveAt,
     OneWayCut,
     Partition,
     Pause,
+    SlowDisk,
 )
 from semcast.sim.swarm import draw
 from semcast.terms.events import KINDS
@@ -30,13 +32,17 @@ ALL = {
     Disconnection,
     LateJoin,
 }
-PROTOCOLS = ("s-rm", "rpbcast", "s-vsm", "vs")
+PROTOCOLS = ("s-rm", "rpbcast", "s-vsm", "vs", "primary-backup", "replicated-data")
+WITH_DISKS = ("rpbcast", "replicated-data")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_fault_is_drawn(protocol: str) -> None:
     cases = [draw(protocol, seed) for seed in range(300)]
-    assert {type(fault) for case in cases for fault in case.faults} >= ALL
+    faults = {type(fault) for case in cases for fault in case.faults}
+    assert faults >= ALL
+    assert (LeaveAt in faults) is (protocol != "s-rm")  # Members of a fixed group stay.
+    assert (SlowDisk in faults) is (protocol in WITH_DISKS)
     assert {case.through for case in cases} == {"objects", "bytes", "fingerprint"}
     assert {case.idle_s for case in cases} == {None, 0.0, 0.0005}
     assert any(case.busy_s for case in cases)

@@ -21,6 +21,7 @@ from semcast.families.draws import (
     draw_jumps,
     draw_link,
     draw_silences,
+    draw_slow_disks,
     draw_surroundings,
 )
 from semcast.families.testing import Choice
@@ -32,6 +33,7 @@ from semcast.faults import (
     Fault,
     LateJoin,
     Latency,
+    LeaveAt,
     Link,
     OneWayCut,
     Partition,
@@ -87,7 +89,8 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
     faults = (*draw_faults(case, rng), *draw_silences(size, phase_s, rng))
     drawn = draw_surroundings(case, faults, rng)
     more = MoreOfStore(servers=servers, abandons=rng.choice((0.0, 0.0, 0.05, 0.3)))
-    return msgspec.structs.replace(drawn, more=more)
+    later = (*draw_departures(drawn, rng), *draw_slow_disks(disks_of(drawn), phase_s, rng))
+    return msgspec.structs.replace(drawn, more=more, faults=(*drawn.faults, *later))
 
 
 def draw_sync(rng: Random) -> Latency:
@@ -144,6 +147,22 @@ def draw_outages(case: StoreCase, rng: Random) -> Iterator[Fault]:
                 yield FailpointCrash(draw_failpoint(kinds, pid, rng), **more)
             else:
                 yield Crash(pid, rng.uniform(0.1, phase_s), **more)
+
+
+def disks_of(case: AnyCase) -> range:
+    """Who has a disk."""
+    return range(case.more.servers if case.recipe.durable else 0)
+
+
+def draw_departures(case: AnyCase, rng: Random) -> Iterator[LeaveAt]:
+    """Servers leave for good; with those that crash for good they are a minority."""
+    servers = case.more.servers
+    crashes = [each for each in case.faults if isinstance(each, Crash | FailpointCrash)]
+    gone = {crash.pid for crash in crashes if crash.back_after_s is None and crash.pid < servers}
+    staying = [pid for pid in range(servers) if pid not in gone]
+    for pid in rng.sample(staying, max(0, (servers - 1) // 2 - len(gone))):
+        if rng.random() < 0.1:
+            yield LeaveAt(pid, rng.uniform(0, case.phase_s))
 
 
 def draw_recipe(servers: int, rng: Random) -> StoreRecipe:
