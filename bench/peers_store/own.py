@@ -41,7 +41,7 @@ def ground(*, is_durable: bool) -> Iterator[Ground]:
 
 @asynccontextmanager
 async def connect(peers: str) -> AsyncIterator[Update]:
-    """A client with a socket and a session of its own."""
+    """A client with a session of its own; all share a socket, as stores of one event loop do."""
     async with semcast.open_store(peers) as store:
         yield store.set
 

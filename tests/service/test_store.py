@@ -185,6 +185,30 @@ def test_nothing_is_answered_before_a_quorum_has_it_on_disk():
     assert w.answers[3] == [(DONE, True)] * 2
 
 
+def test_a_server_tells_its_progress_before_it_executes_for_others():
+    """A client of another server may wait for the progress; nobody waits for the execution here."""
+    w = StoreWorld(durable=False)
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    read_late = []
+
+    def is_read_late(source, to, datagram):
+        if (source, to) == (0, 1):
+            read_late.append(datagram)
+        return (source, to) == (0, 1)
+
+    w.lost = is_read_late
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.01)
+    w.lost = lambda source, to, datagram: False
+    sent_before = len(w.sent)
+    w.enter(1, "on_datagrams", 0, read_late)  # the update, and that another server has it
+    told = [sent[2] for sent in w.sent[sent_before:] if isinstance(sent[2], StoreProgress)]
+    assert told[0].persisted == w.nodes[1].replica.log.length == told[0].executed + 1
+    w.run(0.1)
+    assert w.items(1) == {b"a": b"2"}
+
+
 def test_a_server_restarts_with_what_its_disk_holds():
     w = StoreWorld()
     for value in (b"1", b"2", b"3"):

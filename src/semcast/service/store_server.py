@@ -76,6 +76,7 @@ class StoreServer(GroupService):
         super().__init__(ViewMember(recipe.group, life, rng, now, highest=highest))
         self.desk = StoreDesk(recipe, life, self.replica, self.channels)
         self.in_flight = 0
+        self.own_upto = 0  # the last update of an own client that was delivered in this view
         self.is_busy: bool | None = (
             None  # with updates that are not safe yet; None: not said in this view
         )
@@ -203,7 +204,9 @@ class StoreServer(GroupService):
             message = decode_group(sent.payload)
             if isinstance(message, UpdateBatch):
                 replica.on_updates(sent.payload, message.count, position, out)
-                self.in_flight -= origin == self.life
+                if origin == self.life:
+                    self.in_flight -= 1
+                    self.own_upto = replica.log.length
             elif isinstance(message, QueryBatch):
                 self.desk.on_queries(message, origin, out)
                 self.in_flight -= origin == self.life
@@ -222,7 +225,7 @@ class StoreServer(GroupService):
     ) -> None:
         """newview."""
         self.desk.enter()
-        self.in_flight = 0
+        self.in_flight = self.own_upto = 0
         self.is_busy = None
         self.reported = -1
         self.owes_progress.clear()
@@ -250,7 +253,9 @@ class StoreServer(GroupService):
         if replica.has_taken_over:
             replica.has_taken_over = False
             self._note_version(out)
-        self.has_more = replica.executed < replica.safe and desk.execute(out)
+        self.has_more = replica.executed < replica.safe
+        if self.has_more and not self._is_awaited:
+            self.has_more = desk.execute(out)
         if not desk.has_resumed:
             desk.resume(out)
         if desk.asking or desk.assigned:
@@ -346,17 +351,31 @@ class StoreServer(GroupService):
         elif replica.safe != self.safe_before:
             self.safe_before, self.note_safe_at = replica.safe, now + self.recipe.retry_s
 
+    @property
+    def _tells_progress(self) -> bool:
+        """Whether there are others to tell what is on disk."""
+        replica = self.replica
+        return replica.is_primary and replica.is_in_place and len(replica.view.members) > 1
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether clients of others may wait for the progress of this server, and no own ones for
+        what is to be executed: then the progress leaves first."""
+        replica = self.replica
+        if replica.disk.length <= self.reported or replica.executed < self.own_upto:
+            return False
+        return self._tells_progress
+
     def _tell_progress(self, now: float) -> None:
         """Tell all when more is on disk, and ask all while something is not safe for long."""
         replica = self.replica
-        members = replica.view.members
-        if not (replica.is_primary and replica.is_in_place and len(members) > 1):
+        if not self._tells_progress:
             self.ask_at = NEVER
             return
         is_waiting = replica.safe < replica.log.length
         asks = is_waiting and now >= self.ask_at
         if asks or replica.disk.length > self.reported:
-            others = tuple([life.pid for life in members if life != self.life])
+            others = tuple([life.pid for life in replica.view.members if life != self.life])
             progress = replica.progress(asks)
             self.reported = progress.persisted
             self.to_send.append((others, progress))
