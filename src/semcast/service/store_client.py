@@ -228,10 +228,12 @@ class StoreClient(Machine):
                 self.wait_s, self.deadline = self.recipe.retry_s, NEVER
                 is_first = False
             self._take(self.pending.popleft(), answer, reply.level, out)
-            self._skip(out)
+            if self.pending:
+                self._skip(out)
         if self.is_leaving and not self._has_outstanding:
             self._move()
-        self._send(now, out)
+        if self.pending:
+            self._send(now, out)
 
     def _take(self, sent: SentRequest, answer: StoreAnswer, level: int, out: Effects) -> None:
         """An answer, in the order of the requests."""
