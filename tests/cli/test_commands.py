@@ -11,7 +11,8 @@ from typer.main import get_command
 
 from semcast import __version__
 from semcast.cli import output
-from semcast.cli.main import app
+from semcast.cli.completion import STARTUP_FILES
+from semcast.cli.main import app, main
 from semcast.experiments.figure import Curve, Figure, Panel
 
 HELP = ("", "demo", "figures", "model", "model throughput", "sim", "sim list", "sim swarm")
@@ -130,10 +131,22 @@ def test_help_of_every_command_fits_the_terminal_and_cuts_nothing(columns, semca
         assert re.search(r"\w\.\.\.$", told.partition("\n\nOptions:")[2], re.M) is None, told
 
 
+def test_no_example_is_broken_at_60_columns(semcast, monkeypatch):
+    def examples(words, columns):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        _, word, text = semcast(*words, "-h").out.rpartition("\n  Example")
+        assert word, words
+        return text
+
+    for words in _commands(get_command(app), ()):
+        assert examples(words, 60) == examples(words, 200), words
+
+
 def _commands(command, words):
+    """Every command, those of the experiments, too."""
     yield words
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _commands(inner, (*words, name))
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from _commands(command.get_command(None, name), (*words, name))
 
 
 def test_every_command_stands_under_a_heading(semcast):
@@ -163,6 +176,16 @@ def test_a_shell_gets_completions(semcast, monkeypatch):
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
         assert semcast() == (0, f"{found}\n", "")
+
+
+@pytest.mark.parametrize("shell", STARTUP_FILES)
+def test_a_person_who_looks_at_the_script_learns_where_it_goes(shell, terminal):
+    shown = terminal()
+    assert main(["completion", shell]) == 0
+    last = " ".join(shown.getvalue().splitlines()[-2:])
+    assert " ".join(last.split()).endswith(
+        f"next: semcast completion {shell} >> {STARTUP_FILES[shell]}"
+    )
 
 
 def test_a_table_is_never_wider_than_the_terminal():

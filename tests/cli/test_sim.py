@@ -35,7 +35,12 @@ def test_help_of_an_experiment_lists_its_parameters(semcast, toy):
     toy(lambda p, seed, trace: {})
     done = semcast("sim", "toy", "--help")
     assert done.code == 0
-    for text in ("no paper: does little", "size=3", "word=a", "Example: semcast sim toy --set"):
+    for text in (
+        "no paper: does little",
+        "size=3",
+        "word=a",
+        "Example:\n    semcast sim toy --set",
+    ):
         assert text in done.out
     assert "toy" in semcast("sim", "--help").out
 

@@ -71,7 +71,7 @@ Out: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Directory for the figure (PNG) and the table (CSV).",
+        help="Directory for the figures (PNG, SVG) and the table (CSV).",
         show_default="no files",
     ),
 ]
@@ -80,12 +80,14 @@ Rate: TypeAlias = Annotated[float, typer.Option(help="Messages sent per second."
 app = new_app(CommandGroup, "Benchmark live groups, optionally against other systems.")
 
 
-@app.callback(epilog="Example: semcast bench throughput --against udp --repeat 3")
+@app.callback(epilog="Example: semcast bench throughput --against udp")
 def _bench() -> None:
     pass
 
 
-@app.command(epilog="Example: semcast bench throughput --key none,new --datagram 1400,61440")
+@app.command(
+    epilog="\b\nExample:\n  semcast bench throughput --key none,new \\\n    --datagram 1400,61440"
+)
 def throughput(
     receivers: Receivers = 4,
     size: Size = 100,
@@ -131,7 +133,8 @@ def latency(
 
 
 @app.command(
-    "slow-receiver", epilog="Example: semcast bench slow-receiver --against semcast-reliable,udp"
+    "slow-receiver",
+    epilog="\b\nExample:\n  semcast bench slow-receiver \\\n    --against semcast-reliable,udp",
 )
 def slow_receiver(
     rate: Rate = 20_000.0,
@@ -208,7 +211,7 @@ def run(
         files = benchmark_files.write(name, settings, rows, drawn, out, svg_of)
         output.print_text("", *(f"{kind}: {path}" for kind, path in files.items()))
     more = f"semcast bench {name} --against all --repeat 3 --out out/bench"
-    output.next("semcast report out --out out/report.html" if out else more)
+    output.next(f"semcast report {out} --out {out}/report.html" if out else more)
     settings_row = {"benchmark": name, **msgspec.to_builtins(settings), "repeat": repeat, **around}
     output.print_json({"results": rows, "left_out": left_out, "settings": settings_row, **files})
     return 1 if faults else 0

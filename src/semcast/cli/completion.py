@@ -9,10 +9,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from semcast.cli.output import STDERR
 from semcast.terms.errors import unknown_value
 
 EXAMPLE = "Example: semcast completion bash >> ~/.bashrc"
-SHELLS: Final = ("bash", "zsh", "fish")
+# The shells that are known, with the file that each reads when it starts.
+STARTUP_FILES: Final = {
+    "bash": "~/.bashrc",
+    "zsh": "~/.zshrc",
+    "fish": "~/.config/fish/config.fish",
+}
 VARIABLE: Final = "_SEMCAST_COMPLETE"
 
 
@@ -20,9 +26,11 @@ def completion(
     shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")],
 ) -> None:
     """Print a script that lets your shell complete semcast commands."""
-    if shell not in SHELLS:
-        raise unknown_value("shell", shell, SHELLS)
+    if shell not in STARTUP_FILES:
+        raise unknown_value("shell", shell, list(STARTUP_FILES))
     complete(None, f"source_{shell}")
+    if sys.stdout.isatty():
+        STDERR.line(f"next: semcast completion {shell} >> {STARTUP_FILES[shell]}")
 
 
 def is_completion() -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Runs = Mapping[str, tuple[DemoOutcome, DemoSeries]]
 
-EXAMPLE = "Example: semcast demo --seconds 10 --slow-ms 4 --out out/demo"
+EXAMPLE = "\b\nExample:\n  semcast demo --seconds 10 --slow-ms 4 --out out/demo"
 NAME: Final = "slow-receiver"
 RELIABLE: Final = "reliable"
 SEMANTIC: Final = "semantic"

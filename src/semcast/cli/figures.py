@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semcast.cli.commands import Jobs, Json, Seed
-from semcast.cli.output import Output, table
+from semcast.cli.output import Output, count_of, table
 from semcast.cli.past_waits import WaitTime
 from semcast.cli.spark_options import START, STARTING, Conf, OptionalMaster, Remote, some_target
 
@@ -24,12 +24,12 @@ def figures(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="list | all | NAME...", help="Figures to draw; `list` prints their names."
+            metavar="list | all | NAME", help="Figures to draw; `list` prints their names."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Directory for the PNG, CSV and HTML files.")] = Path(
-        "out/figures"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Directory for the PNG, SVG, CSV and HTML files.")
+    ] = Path("out/figures"),
     seed: Seed = 1,
     jobs: Jobs = None,
     quick: Annotated[
@@ -44,7 +44,7 @@ def figures(
     conf: Conf = None,
     json: Json = False,
 ) -> None:
-    """Draw the papers' figures as PNG and CSV.
+    """Draw the papers' figures as PNG, SVG and CSV.
 
     With --master, --remote or --conf the simulations run on Spark, and the same command resumes
     an interrupted one.  Live points always run on this machine.
@@ -58,7 +58,7 @@ def figures(
     first = (STARTING, START) if target else ("running the first simulations", FIRST)
     with output.waiting(first[0], estimate=first[1]):
         drawn = _renderer(target)(names, out, on_progress=_progress(output), **options)
-    output.print_text(f"drew {len(drawn)} figures into {out}", "", *table(drawn))
+    output.print_text(f"drew {count_of(len(drawn), 'figure')} into {out}", "", *table(drawn))
     output.next(f"open {out / 'index.html'}")
     output.print_json({"figures": drawn})
 

@@ -45,7 +45,10 @@ def _lake() -> None:
 )
 def ingest(
     lake: Place,
-    source: Annotated[list[Path], typer.Argument(help="Trace directories or keyed files to add.")],
+    source: Annotated[
+        list[Path],
+        typer.Argument(metavar="SOURCE", help="Trace directories or keyed files to add."),
+    ],
     key: KeyColumn = None,
     order: OrderColumn = None,
     sender: SenderColumn = None,

@@ -79,7 +79,9 @@ def throughput(
 
 
 @app.command(
-    epilog="Example: semcast model gossip --members 100 --reached 51 --mode pull --error 1e-6"
+    epilog="\b\nExample:\n"
+    "  semcast model gossip --members 100 --reached 51 \\\n"
+    "    --mode pull --error 1e-6"
 )
 def gossip(
     members: Annotated[int, typer.Option(help="Number of members of the group.")],

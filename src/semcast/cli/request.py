@@ -25,7 +25,7 @@ def request(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the servers' group.")],
     requests: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[REQUEST]…", help="Requests as JSON; default: lines of the input."),
+        typer.Argument(metavar="REQUEST", help="Requests as JSON; default: lines of the input."),
     ] = None,
     peers: Annotated[
         str | None,

@@ -12,7 +12,7 @@ import typer
 import typer.main
 
 from semcast.cli.commands import CommandGroup, Jobs, Json, Seed, new_app
-from semcast.cli.output import Output, format_value, table, width, wrapped
+from semcast.cli.output import Output, count_of, format_value, table, width, wrapped
 from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS, WRONG
 
@@ -113,7 +113,7 @@ def experiment_command(experiment: "Experiment") -> Any:
         experiment.name,
         help=f"{experiment.source}: {experiment.summary}",
         short_help=experiment.summary,
-        epilog="\n".join(["\b", "Parameters:", *parameters, "", "\b", f"Example: {example}"]),
+        epilog="\n".join(["\b", "Parameters:", *parameters, "", "\b", "Example:", f"  {example}"]),
     )(run)
     return typer.main.get_command(single)
 
@@ -278,7 +278,7 @@ def swarm(
 def _show_summary(output: Output, summary: "SwarmSummary", trace: str | None) -> None:
     output.print_text(
         f"{'FAIL' if summary.violations else 'ok'}  {summary.protocol}: "
-        f"{summary.violations:,} violations in {summary.seeds:,} seeds",
+        f"{count_of(summary.violations, 'violation')} in {count_of(summary.seeds, 'seed')}",
         colour=WRONG if summary.violations else HOLDS,
     )
     output.print_text(
