@@ -131,6 +131,21 @@ def test_a_file_goes_to_two_readers(member, tmp_path):
     assert "received 2 messages" in told
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_screen_of_a_sender(columns, screen, tmp_path, sockets):
+    """It says who is there, what it has sent, and what to try next."""
+    places = {"SEMCAST_KEYS": f"{tmp_path}/keys", "XDG_STATE_HOME": str(tmp_path)}
+    words = ("pub", f"test-{uuid.uuid4().hex[:12]}", "--members", "1", "--name", "a", "--json")
+    code, lines = screen(words, columns, {**os.environ, **places}, errors=True)
+    text = "\n".join(lines)
+    assert code == 0, text
+    # Redrawn lines of a wait are not what remains.
+    shown = [line.rpartition("\r")[2] for line in lines]
+    assert max(map(len, shown)) <= columns, text
+    assert shown[-4].startswith("sent 0 messages in "), text
+    assert shown[-2] == "next: semcast members --watch · semcast top", text
+
+
 def test_a_slow_reader_skips_what_is_superseded_and_ends_up_to_date(member):
     count, rate = 3_000, 200
     slow = member("sub", "--members", "2", "--rate", str(rate), "--json")

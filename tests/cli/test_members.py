@@ -145,7 +145,9 @@ def test_a_watch_prints_changes_and_ends_by_count(semcast, looks, snapshot, peer
         "quotes  cy left the group",
     ]
     assert done.answer["changes"] == changes
-    assert [line.partition("  ")[2] for line in done.err.splitlines()[-3:]] == changes
+    lines = done.err.splitlines()
+    assert [line.partition("  ")[2] for line in lines[-5:-2]] == changes
+    assert lines[-1] == "next: semcast top · semcast members"
 
 
 def test_ctrl_c_is_the_way_to_end_a_watch(semcast, live, snapshot, monkeypatch):

@@ -1,6 +1,7 @@
 """`semcast relay` as a process between two sockets, and what it refuses."""
 
 import json
+import os
 import re
 import select
 import signal
@@ -9,7 +10,11 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
+import msgspec
 import pytest
+
+from semcast.cli.relay import REASONS, WORDS
+from semcast.fleet.relay_streams import RelayCounts
 
 DEADLINE_S = 60
 RUN = [sys.executable, "-c", "import sys; from semcast.cli.main import main; sys.exit(main())"]
@@ -88,9 +93,11 @@ def test_people_are_told_what_became_of_the_datagrams(started, members):
     out, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
     assert err == ""
-    assert re.search(r"^received +2$", out, re.MULTILINE)
-    assert re.search(r"^dropped: cut +1$", out, re.MULTILINE)
-    assert re.search(r"^dropped: loss +1$", out, re.MULTILINE)
+    assert "\nrelayed 0 of 2 datagrams, dropped 2\n" in out
+    assert re.search(r"^datagrams received +2$", out, re.MULTILINE)
+    assert re.search(r"^dropped by a partition or cut +1$", out, re.MULTILINE)
+    assert re.search(r"^dropped at random \(--loss\) +1$", out, re.MULTILINE)
+    assert out.endswith("\nnext: semcast members --watch · semcast relay --help\n")
 
 
 def test_every_option_is_understood_and_it_ends_by_itself(semcast):
@@ -104,6 +111,21 @@ def test_every_option_is_understood_and_it_ends_by_itself(semcast):
     )
     assert done.code == 0, done.err
     assert done.answer["peers"]["b"] == f"{front},b=127.0.0.1:7102"
+
+
+def test_every_count_has_words():
+    counts = msgspec.to_builtins(RelayCounts())
+    assert counts.keys() == WORDS.keys() | REASONS.keys()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_screen(columns, screen):
+    code, lines = screen(("relay", *AB, "--seconds", "0.1"), columns, os.environ)
+    text = "\n".join(lines)
+    assert code == 0, text
+    assert max(map(len, lines)) <= columns, text
+    assert "relayed 0 of 0 datagrams, dropped 0" in lines, text
+    assert lines[-2].startswith("next: "), text
 
 
 REFUSED = {

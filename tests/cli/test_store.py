@@ -139,6 +139,7 @@ def test_the_screen_of_a_server(columns, screen, sockets):
     text = " ".join(" ".join(served[1]).split())
     assert "a of store is primary: updates and queries are answered; servers in reach: a" in text
     assert "next: semcast store set ACME 101.25 --peers " in text
+    assert f"next: semcast doctor --data {place}/a" in text, "after Ctrl-C"
     assert verified[1][0].startswith("Live groups work on this machine; the log is in order")
     assert any("[ok] data: the log of a in group store: " in line for line in verified[1])
 

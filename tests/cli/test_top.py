@@ -172,6 +172,26 @@ def test_a_member_that_does_not_answer_is_named(snapshot):
     assert line == "! quotes  ada does not answer"
 
 
+def test_a_member_that_does_not_answer_is_not_elsewhere(snapshot, peer):
+    ada = snapshot("ada", pid=999_999_998, peers=[peer("bob", 1), peer("cy", 2)])
+    bob = snapshot("bob", pid=999_999_999, rank=1)
+    screen, looked = TopScreen(Survey([ada, bob], [])), Survey([ada], [bob.pid])
+    screen.look(looked, rows(looked, looked))
+    shown = [line for line, _ in screen.lines(80)]
+    assert next(line for line in shown if line.startswith("bob ")).endswith("no answer")
+    assert next(line for line in shown if line.startswith("cy ")).endswith("elsewhere")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_help_fits_a_small_terminal_in_place_of_the_tables(columns, before, after):
+    screen = TopScreen(before)
+    screen.look(after, rows(before, after))
+    screen.on_key("h")
+    lines = [line for line, _ in screen.lines(columns)]
+    assert max(map(len, lines)) <= columns
+    assert len(lines) + 3 <= 24, "with the title and the keys"
+
+
 @pytest.fixture
 def sender(live, snapshot):
     """A member whose every look finds it a second older, with 100 more messages sent."""

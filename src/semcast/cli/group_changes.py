@@ -19,6 +19,11 @@ HELD_UP_S: Final = 3.0  # over which the share of blocked time is measured
 HELD_UP_SHARE: Final = 0.1
 
 
+def member_title(group: str, name: str) -> str:
+    """A member, as sentences about it begin."""
+    return f"{group}  {name}"
+
+
 class HeldUp:
     """Which senders wait for room, by the share of the last seconds."""
 
@@ -63,7 +68,7 @@ class GroupWatch:
 
     def __init__(self, first: "Survey") -> None:
         self._before = first
-        self._names = {s.pid: f"{s.group}  {s.name}" for s in first.snapshots}
+        self._names = {s.pid: member_title(s.group, s.name) for s in first.snapshots}
         self._held_up = HeldUp()
         self._held_up.note(by_process(first.snapshots))
 
@@ -75,7 +80,7 @@ class GroupWatch:
         """Every change since the last look."""
         before, self._before = self._before, now
         old, new = by_process(before.snapshots), by_process(now.snapshots)
-        self._names |= {s.pid: f"{s.group}  {s.name}" for s in now.snapshots}
+        self._names |= {s.pid: member_title(s.group, s.name) for s in now.snapshots}
         silent_before = set(before.silent)
         found = [
             *self._arrivals(old, new, silent_before),

@@ -24,7 +24,9 @@ PUB_EXAMPLE = (
     """  echo '{"item": "ACME", "payload": "1"}' \\\n"""
     "    | semcast pub quotes --members 3 --json-lines"
 )
-SUB_EXAMPLE = "Example: semcast sub quotes --members 3 --json-lines --item ACME --count 10"
+SUB_EXAMPLE = (
+    "\b\nExample:\n  semcast sub quotes --members 3 --json-lines \\\n    --item ACME --count 10"
+)
 
 GroupName: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
 JsonLines: TypeAlias = Annotated[
@@ -112,6 +114,7 @@ def pub(
         f"sent {count_of(sent, 'message')} in {stay.seconds:.1f} s"
         + (f"; not confirmed by {', '.join(late)}" if late else "")
     )
+    _print_next(output)
     output.print_json({**_summary(stay), "sent": sent, "rate": sent / stay.seconds, "late": late})
 
 
@@ -201,8 +204,15 @@ def _print_summary(stay: "GroupStay", lines: int, output: Output, more: dict[str
         f"{format_value(skipped)}"
     )
     STDERR.line(text)
+    _print_next(output)
     facts = {"received": lines, "skipped": skipped, "rate": lines / stay.seconds}
     output.print_json({**_summary(stay), **more, **facts})
+
+
+def _print_next(output: Output) -> None:
+    """Print the commands to try next, on a terminal only: elsewhere the output is data."""
+    if output.human_stream.isatty():
+        output.next("semcast members --watch", "semcast top")
 
 
 def _summary(stay: "GroupStay") -> dict[str, object]:

@@ -69,7 +69,9 @@ def members(
                 changed.append(change)
     except KeyboardInterrupt:
         pass  # The usual end.
-    if not watch and not count and seen.snapshots:
+    if watch or count:
+        output.next("semcast top", "semcast members")
+    elif seen.snapshots:
         output.next("semcast members --watch", "semcast top")
     facts: dict[str, object] = {"members": seen.snapshots, "silent": seen.silent}
     facts["groups"] = rosters(seen.snapshots)

@@ -1,13 +1,13 @@
 """`semcast relay`: a bad network between live members, for as long as it runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from semcast.cli.commands import Json, Seed
-from semcast.cli.output import Output, key_values
+from semcast.cli.output import Output, count_of, table, wrapped
 
 if TYPE_CHECKING:
     from semcast.faults import Cut, Link, OneWayCut, Partition
@@ -20,6 +20,33 @@ EXAMPLE = (
     "    --member b=127.0.0.1:7102 --loss 0.01 \\\n"
     '    --latency "2 ms" --partition "5-8:a|b"'
 )
+
+# The numbers of a relay, and why it dropped datagrams and closed connections, in words.
+WORDS: Final = {
+    "received": "datagrams received",
+    "duplicated": "duplicated",
+    "sent": "passed on, copies included",
+    "overrun": "lost before the relay could read them: its sockets were full",
+    "connections": "TCP connections accepted",
+    "frames": "frames passed on over TCP",
+}
+REASONS: Final = {
+    "dropped": {
+        "cut": "dropped by a partition or cut",
+        "queue": "dropped because the queue of a link was full",
+        "loss": "dropped at random (--loss)",
+        "stranger": "dropped because no member had sent them",
+        "waiting": "dropped because too much was on its way",
+        "unsent": "dropped because the system did not send them",
+    },
+    "closed": {
+        "cut": "connections closed by a partition or cut",
+        "refused": "connections that the member refused",
+        "stranger": "connections of no member",
+        "crowd": "connections beyond the limit",
+        "length": "connections with a frame of impossible length",
+    },
+}
 
 MemberOption: TypeAlias = Annotated[
     list[str],
@@ -130,8 +157,25 @@ async def _run(
     finally:
         await between.close()
     counts = msgspec.to_builtins(between.counts)
-    output.print_text(*key_values(_flat(counts)))
+    output.print_text("", *wrapped(_answer(counts)))
+    if rows := _rows(counts):
+        output.print_text("", *table(rows))
+    output.next("semcast members --watch", "semcast relay --help")
     output.print_json({"peers": peers, **counts})
+
+
+def _answer(counts: Mapping[str, Any]) -> str:
+    """What became of the datagrams, in one sentence."""
+    received, dropped = counts["received"], sum(counts["dropped"].values())
+    return f"relayed {counts['sent']:,} of {count_of(received, 'datagram')}, dropped {dropped:,}"
+
+
+def _rows(counts: Mapping[str, Any]) -> list[dict[str, object]]:
+    """Every count that is not 0, in words."""
+    named = {WORDS[name]: value for name, value in counts.items() if isinstance(value, int)}
+    for name, reasons in REASONS.items():
+        named |= {reasons[reason]: count for reason, count in counts[name].items()}
+    return [{"": words, "number": count} for words, count in named.items() if count]
 
 
 def _peers(addresses: "dict[str, Address]") -> str:
@@ -140,17 +184,6 @@ def _peers(addresses: "dict[str, Address]") -> str:
     return ",".join(
         f"{name}={format_address(address)}" for name, address in sorted(addresses.items())
     )
-
-
-def _flat(counts: dict[str, object]) -> dict[str, object]:
-    """Counts by reason, each on a line of its own."""
-    flat: dict[str, object] = {}
-    for name, value in counts.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}: {reason}": count for reason, count in value.items()}
-        else:
-            flat[name] = value
-    return flat
 
 
 def _link(

@@ -143,13 +143,19 @@ def serve(
     output = Output(json)
     store = f"--peers {quote(peers)}" + ("" if group == STORE else f" --group {quote(group)}")
     names = [peer.name for peer in parse_peers(peers, "peers")]
-    run(_serve(pending, output, f"semcast store set ACME 101.25 {store}", names))
+    facts = run(_serve(pending, output, f"semcast store set ACME 101.25 {store}", names))
+    if output.human_stream.isatty():
+        output.next("semcast members" if data is None else f"semcast doctor --data {quote(data)}")
+    output.print_json(facts)
 
 
 async def _serve(
     pending: "PendingServer", output: Output, example: str, names: Sequence[str]
-) -> None:
-    """Serve until a signal comes; then leave, so that the others need not wait for a timeout."""
+) -> dict[str, object]:
+    """Serve until a signal comes; then leave, so that the others need not wait for a timeout.
+
+    Returns what the server was.
+    """
     from semcast.cli.line_io import ends_on_signals
 
     async with pending as server:
@@ -158,8 +164,8 @@ async def _serve(
             await showing
         last = server.snapshot()
     STDERR.line(f"{last.name} of {last.group} has ended")
-    facts = {"name": last.name, "group": last.group, "seconds": last.up_s}
-    output.print_json(facts | ({} if last.server is None else to_builtins(last.server)))
+    facts: dict[str, object] = {"name": last.name, "group": last.group, "seconds": last.up_s}
+    return facts | ({} if last.server is None else to_builtins(last.server))
 
 
 async def _show_changes(

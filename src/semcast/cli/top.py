@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.group_changes import GroupWatch, slow_members
+from semcast.cli.group_changes import GroupWatch, member_title, slow_members
 from semcast.cli.members import (
     ANSWER_S,
     GroupFilter,
@@ -109,6 +109,7 @@ def top(
                 show()
     except KeyboardInterrupt:
         pass  # The usual end.
+    output.next("semcast members --watch", "semcast doctor")
     output.print_json({"members": found, "silent": seen.silent})
 
 
@@ -192,6 +193,10 @@ class TopScreen:
         sentence, colour = self.answer()
         for line in fit(sentence, columns):
             yield line, colour
+        if self._shows_help:  # In place of the tables, so that both fit a small terminal.
+            yield "", None
+            yield from ((part, None) for text in HELP for part in fit(text, columns))
+            return
         for group in dict.fromkeys(row.group for row in self._rows):
             yield "", None
             title = self._title(group)
@@ -206,8 +211,6 @@ class TopScreen:
                 yield line, SLOW if row.is_slow else None
         for change in self._changes:
             yield from ((part, None) for part in fit(change, columns))
-        if self._shows_help:
-            yield from ((part, None) for text in HELP for part in fit(text, columns))
 
     def _title(self, group: str) -> str:
         local = [snapshot for snapshot in self._seen.snapshots if snapshot.group == group]
@@ -235,7 +238,7 @@ class TopScreen:
             "waiting": row.waiting,
             "oldest": f"{row.oldest_waiting_s:.1f} s" if row.oldest_waiting_s else "–",
             "buffer": _fill(row),
-            "state": row.state,
+            "state": "no answer" if self._is_silent(row) else row.state,
         }
         shown: dict[str, object] = {
             name: values[name] for name, width in COLUMNS.items() if columns >= width
@@ -245,6 +248,11 @@ class TopScreen:
             history = self._history.get((row.group, row.name), ())
             shown["last minute"] = sparkline(history, min(room, HISTORY, 30), self._top(row.group))
         return shown
+
+    def _is_silent(self, row: TopRow) -> bool:
+        """Whether a member is one of the processes on this machine that do not answer."""
+        silent = {self._watch.name_of(pid) for pid in self._seen.silent}
+        return row.pid is None and member_title(row.group, row.name) in silent
 
     def _top(self, group: str) -> float:
         """The largest rate of a group, which all its sparklines share."""
