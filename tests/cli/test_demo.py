@@ -191,7 +191,8 @@ def test_both_runs_stand_side_by_side(columns, monkeypatch, tmp_path):
     lines = lines_of(view, columns)
     assert len(lines) <= 12  # The verdict must fit below, on 24 lines.
     assert max(map(len, lines)) < columns
-    assert re.search(r" 0:\d\d$" if columns == 60 else r" 0:\d\d of about 0:16$", lines[0])
+    about = "" if columns == 60 else "about "
+    assert re.search(rf" 0:\d\d of {about}0:16$", lines[0])
     found = {line.split()[0]: " ".join(line.split()) for line in lines if line.strip()}
     assert found["RELIABLE"] == "RELIABLE SEMANTIC"
     assert "500/s █" in found["sender"]

@@ -74,6 +74,19 @@ def test_recovery_of_publish_and_subscribe_is_in_the_trace(tmp_path):
     assert main(["check", str(tmp_path / "trace")]) == 0
 
 
+def test_a_random_number_of_a_run_is_not_shown(capsys):
+    from semcast.cli.explain import _answer
+    from semcast.cli.output import Output
+
+    facts = {"html": "", "run": 4, "events": 1, "violations": 0, "verdict": "pass"}
+    _answer(Output(False), facts)
+    _answer(Output(False), {**facts, "run": -(2**62)})
+    assert capsys.readouterr().out.splitlines() == [
+        "ok  no violation in run 4, 1 event",
+        "ok  no violation in 1 event",
+    ]
+
+
 def test_a_run_can_be_named_and_a_wrong_one_is_refused(broken, tmp_path):
     assert explain(broken, tmp_path / "page.html", run_id=0)["violations"] == 0
     with pytest.raises(SemcastError, match="no run 9; the trace has 0, 4"):

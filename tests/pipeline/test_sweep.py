@@ -321,12 +321,13 @@ def test_means_are_shown_by_point_as_far_as_there_is_room(tmp_path):
     for r, rate in (("0.25", 100.0), ("0.5", 50.5)):
         lines += [f"{r},constant,3,7.0,7.0,7.0", f"{r},rate,3,{rate},{rate - 2},{rate + 2}"]
     (tmp_path / "summary.csv").write_text("\n".join([*lines, "0.5,once,1,1.0,,"]))
-    title, head, first, second = means(tmp_path / "summary.csv", 80)
+    title, head, first, second, about = means(tmp_path / "summary.csv", 80)
     assert "95 %" in title
     assert head.split() == ["r", "rate", "constant", "once"]
     assert first.split()[:4] == ["0.25", "100", "±", "2"]
     assert second.split()[:4] == ["0.5", "50.5", "±", "2"]
     assert second.split()[-1] == "1"
+    assert about == "r: messages that overwrite an item (share)"
     _, head, *_, more = means(tmp_path / "summary.csv", 20)
     assert head.split() == ["r", "rate"]
     assert more == f"and 2 more in {tmp_path / 'summary.csv'}"

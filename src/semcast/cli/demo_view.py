@@ -24,6 +24,7 @@ HISTORY_S: Final = 0.5  # between two marks of a sparkline
 COLUMNS_MAX: Final = 120
 LABEL: Final = 15
 NUMBER: Final = 8
+CLOCK: Final = 14  # columns of the time so far and the expected one
 COLOURS: Final = {"reliable": REFERENCE, "semantic": SEMANTIC}
 MEANINGS: Final = {
     "reliable": "keeps every quote",
@@ -107,9 +108,10 @@ class DemoView:
         names, rate = self._settings.names, self._settings.rate
         slow = names[self._settings.slow]
         fast = f"{names[1]} to {names[self._settings.slow - 1]}"
-        offered = (
-            f"{rate:,.0f} quotes/s offered; {slow} reads {1000 / self._settings.slow_ms:,.0f}/s"
-        )
+        reads = f"{slow} reads {1000 / self._settings.slow_ms:,.0f}/s"
+        offered = f"{rate:,.0f} quotes/s offered; {reads}"
+        if self._columns() < LABEL + len(offered) + CLOCK:
+            offered = f"{rate:,.0f} quotes/s; {reads}"
         title = Text(f"{'semcast demo':<{LABEL}}", "bold").append(offered, "not bold")
         room = self._columns() - title.cell_len
         title.append(f"{self._clock(room - 2):>{max(2, room)}}", "not bold")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semcast.cli.commands import Json
-from semcast.cli.output import Output
+from semcast.cli.output import Output, count_of
 from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS, SLOW, WRONG
 
@@ -19,6 +19,7 @@ EXAMPLE = (
     "  semcast explain out/broken --run 4 --around 0:241 \\\n"
     "    --out out/broken.html"
 )
+LONG_NUMBER = 1 << 32
 START_S, EVENTS_PER_S = 0.5, 60_000.0  # of an event, to read, judge and draw it
 
 
@@ -71,9 +72,12 @@ def explain(
 
 def _answer(output: Output, facts: "Explained") -> None:
     """Whether the run that is shown broke a guarantee."""
-    of_run = f"run {facts['run']}, {facts['events']:,} events"
+    events = count_of(facts["events"], "event")
+    # A live run has a random number, which says nothing to people.
+    of_run = events if abs(facts["run"]) >= LONG_NUMBER else f"run {facts['run']}, {events}"
     if facts["violations"]:
-        output.print_text(f"FAIL  {facts['violations']:,} violations in {of_run}", colour=WRONG)
+        violations = count_of(facts["violations"], "violation")
+        output.print_text(f"FAIL  {violations} in {of_run}", colour=WRONG)
     elif facts["verdict"] is not None:
         output.print_text(f"ok  no violation in {of_run}", colour=HOLDS)
     else:

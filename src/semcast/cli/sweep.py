@@ -10,6 +10,7 @@ import typer
 from semcast.cli.commands import Json, Seed
 from semcast.cli.output import (
     Output,
+    fit,
     format_value,
     key_values,
     narrowed_table,
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from semcast.pipeline.sweep.sweep import SweepProgress, SweepSummary
 
 EXAMPLE = (
-    "Example: semcast sweep slow-receiver --grid r=0.25,0.5 --grid delay_ms=10,20,40 --repeat 5 "
-    "--out out/sweep"
+    "\b\nExample:\n"
+    "  semcast sweep slow-receiver --grid r=0.25,0.5 \\\n"
+    "    --grid delay_ms=10,20,40 --repeat 5 --out out/sweep"
 )
 _OF_ESTIMATE = ("result", "runs", "mean", "low", "high")
 Name: TypeAlias = Annotated[
@@ -137,8 +139,16 @@ def means(summary: Path, columns: int) -> list[str]:
         if lines is not None or count == 1:
             more = [f"and {len(results) - count} more in {summary}"] * (count < len(results))
             shown = table(rows, columns) if lines is None else lines
-            return ["means ± half of the 95 % confidence interval", *shown, *more]
+            about = fit("; ".join(f"{axis}: {_meaning(axis)}" for axis in axes), columns)
+            return ["means ± half of the 95 % confidence interval", *shown, *about, *more]
     return []
+
+
+def _meaning(axis: str) -> str:
+    """A parameter in words; some of them begin with its name."""
+    from semcast.experiments.wording import axis_label
+
+    return axis_label(axis).removeprefix(f"{axis}: ")
 
 
 def _settings(option: str, given: list[str]) -> dict[str, str]:
