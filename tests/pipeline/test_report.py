@@ -124,6 +124,38 @@ def test_verdicts_stand_on_top_and_failures_first(write) -> None:
     assert str(-(2**60)) not in text, "a hash is shown by its end"
 
 
+def test_words_stand_for_the_variable_names_of_own_results(write) -> None:
+    bench = b"system,cpu_us_per_delivery,rate,purged_ratio,rate_min\nsemcast,1.5,100,0.75,90\n"
+    sweep = b"delay_ms,result,runs,mean,low,high\n10,accepted_rate,3,100,99,101\n"
+    _, page = write(bench_dot_csv=bench, sweep_dot_csv=sweep, profile_dot_json=PROFILE)
+    lines = page.text.splitlines()
+    for words in (
+        "delivered at every fast receiver (messages/s)",
+        "delivered at every fast receiver (messages/s), least",
+        "skipped by the slow receiver (share)",
+        "time that the slow receiver takes for a message (ms)",
+        "accepted from the sender (messages/s)",
+        "never superseded (share)",
+    ):
+        assert words in lines
+    assert not {"rate_min", "delay_ms", "accepted_rate", "never_obsolete"} & set(lines)
+
+
+def test_a_table_of_the_readers_own_keeps_its_names(write) -> None:
+    _, page = write(quotes_dot_csv=b"key,delay_ms,rate\nACME,10,3\n")
+    assert {"key", "delay_ms", "rate"} <= set(page.text.splitlines())
+
+
+def test_events_have_the_time_since_the_first_of_them(write) -> None:
+    start = 1_795_000_000_000_000_000
+    events = [{"pid": 2, "ts_ns": start + 1_500_000, "n": 7}, {"pid": 0, "ts_ns": start, "n": 3}]
+    violated = {**VIOLATED, "examples": [{"run_id": 1, "what": "7 after 9", "events": events}]}
+    _, page = write(check_dot_json={**CHECK, "properties": {"fifo_order": violated}})
+    lines = page.text.splitlines()
+    assert {"process", "time (ms)", "event", "1.5"} <= set(lines)
+    assert "ts_ns" not in lines
+
+
 def test_good_results_are_called_good(write) -> None:
     _, page = write(a_dot_json=SWARM)
     assert "The verdict passed." in page.text
@@ -203,7 +235,9 @@ def test_a_trace_says_what_ran(write, tmp_path: Path) -> None:
     told, page = write()
     assert told["not_shown"] == []
     assert "s-rm, order fifo · 1 run · " in page.text
-    assert "Not checked: semcast check trace" in " ".join(page.text.split())
+    trace = tmp_path / "results" / "trace"
+    assert f"Not checked: semcast check {trace}" in " ".join(page.text.split())
+    assert f"semcast explain {trace}" in page.text
     assert "slow-receiver" in page.text
 
 

@@ -46,6 +46,7 @@ summary { cursor: pointer; color: var(--soft); }
 @media (max-width: 600px) {
   body { margin: 1rem auto; padding: 0 .75rem; } h1 { font-size: 1.3rem; }
   table { font-size: .875rem; } th, td { padding-right: .6rem; } th { white-space: normal; }
+  td:last-child:not(.number) { overflow-wrap: anywhere; min-width: 6.5rem; }
 }
 @media print {
 """

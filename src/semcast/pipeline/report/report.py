@@ -26,7 +26,7 @@ def report(directory: str | Path, out: str | Path) -> ReportSummary:
     """
     out = Path(out)
     found = scan_directory(directory, exclude=out)
-    page = write_page(Path(directory).resolve().name, found, datetime.now(UTC))
+    page = write_page(Path(directory), found, datetime.now(UTC))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(out) as path:

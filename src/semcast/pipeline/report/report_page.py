@@ -5,11 +5,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from html import escape
+from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from semcast import __version__
 from semcast.experiments.html import Markup, document, picture, table
 from semcast.pipeline.report.command_results import CheckResult, ProfileResult, PropertyRow
+from semcast.pipeline.report.report_words import (
+    column_labels,
+    events_in_words,
+    fact_label,
+    record_labels,
+    value_label,
+)
 from semcast.pipeline.report.result_files import (
     CommandOutput,
     CsvTable,
@@ -27,9 +36,10 @@ ORDER: Final = ("fail", "pass", "not applicable")
 NAMING: Final = frozenset({"seed", "item", "digest", "run_id", "run", "key"})
 
 
-def write_page(name: str, found: ResultFiles, now: datetime) -> str:
-    """The whole page."""
-    sections = {title: body for title, body in _sections(found) if body}
+def write_page(place: Path, found: ResultFiles, now: datetime) -> str:
+    """The whole page about the directory `place`."""
+    name = place.resolve().name
+    sections = {title: body for title, body in _sections(found, place) if body}
     links = " ".join(f'<a href="#{_id(title)}">{escape(title)}</a>' for title in sections)
     body = "".join(
         f'<section id="{_id(title)}"><h2>{escape(title)}</h2>\n{inside}</section>\n'
@@ -43,10 +53,10 @@ def write_page(name: str, found: ResultFiles, now: datetime) -> str:
     )
 
 
-def _sections(found: ResultFiles) -> Iterator[tuple[str, str]]:
+def _sections(found: ResultFiles, place: Path) -> Iterator[tuple[str, str]]:
     of = found.answers
     yield "Verdicts", _verdicts(found)
-    yield "Traces", _join(map(_trace, found.traces))
+    yield "Traces", _join(_trace(each, place) for each in found.traces)
     yield "Checks", _join(_check(each) for each in of if isinstance(each.answer, CheckResult))
     yield "Profiles", _join(_profile(each) for each in of if isinstance(each.answer, ProfileResult))
     yield "Sweeps", _join(map(_sweep, found.sweeps))
@@ -97,7 +107,8 @@ def _proof(name: str, found: PropertyRow) -> str:
     parts = [f"<h3>Counterexamples to {escape(name)}</h3>\n"]
     for example in found.examples:
         run = "" if example.run_id is None else f"Run {_shown('run', example.run_id)}: "
-        parts.append(f"<p>{escape(run + example.what)}</p>\n{_records(example.events)}")
+        events = _records(events_in_words(example.events))
+        parts.append(f"<p>{escape(run + example.what)}</p>\n{events}")
     if found.violations > len(found.examples):
         parts.append(f'<p class="soft">{found.violations - len(found.examples):,} more.</p>\n')
     return _join(parts)
@@ -164,20 +175,21 @@ def _answer(each: CommandOutput) -> str:
     return _heading(each.source, f"semcast {each.answer.command}") + _facts(each.facts)
 
 
-def _trace(trace: TraceFound) -> str:
+def _trace(trace: TraceFound, place: Path) -> str:
     """A card: what ran, the verdict, the advice, and the command that shows it."""
     events = sum(trace.events.values())
     kinds = dict.fromkeys(f"{run.protocol}, order {run.order}" for run in trace.runs)
     about = f"{'; '.join(kinds)} · {_count(len(trace.runs), 'run')} · {events:,} events"
     parts = [_heading(trace.source, about)]
+    path = quote(str(place / trace.source))  # as the reader of this machine has to type it
     if trace.check is None:
-        command = f"semcast check {trace.source}"
+        command = f"semcast check {path}"
         parts.append(f'<p class="soft">Not checked: <code>{escape(command)}</code></p>\n')
     else:
         parts.append(_checked(trace.check))
     if trace.profile is not None:
         parts.append(_profiled(trace.profile))
-    parts.append(f"<p><code>semcast explain {escape(trace.source)}</code></p>\n")
+    parts.append(f"<p><code>semcast explain {escape(path)}</code></p>\n")
     by_kind = table(("kind", "events"), sorted(trace.events.items()))
     parts.append(_folded("Runs and events", _runs(trace) + by_kind))
     return f'<div class="card">{_join(parts)}</div>\n'
@@ -218,30 +230,36 @@ def _not_shown(found: ResultFiles) -> str:
 
 def _facts(facts: Mapping[str, Any]) -> str:
     """Plain values as one table, records as one each, alike ones together, the rest as JSON."""
-    plain = [(name, _shown(name, value)) for name, value in facts.items() if _is_plain(value)]
+    plain = [(fact_label(n), _shown(n, value)) for n, value in facts.items() if _is_plain(value)]
     parts = [table(("", ""), plain)] if plain else []
     alike: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
     for name, value in facts.items():
         if isinstance(value, dict) and value:
             alike.setdefault(tuple(value), {})[name] = value
         elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
-            parts.append(f"<h3>{escape(name)}</h3>\n{_records(value)}")
+            parts.append(f"<h3>{escape(fact_label(name))}</h3>\n{_records(value)}")
         elif not _is_plain(value) and value:
-            parts.append(_folded(name, _json(value)))
+            parts.append(_folded(fact_label(name), _json(value)))
     return _join(parts) + _join(map(_alike, alike.values()))
 
 
 def _alike(named: Mapping[str, Mapping[str, Any]]) -> str:
     """Records with the same keys, one or several; what is nested in them is folded."""
-    nested = {f"{name}: {n}": v for name, r in named.items() for n, v in r.items() if _is_deep(v)}
+    nested = {
+        f"{fact_label(name)}: {fact_label(n)}": v
+        for name, record in named.items()
+        for n, v in record.items()
+        if _is_deep(v)
+    }
     flat = {name: {n: v for n, v in r.items() if not _is_deep(v)} for name, r in named.items()}
     [(first, record), *others] = flat.items()
     if others:
         shown = _records([{"": name, **each} for name, each in flat.items()])
     elif len(record) > COLUMNS_MAX:
-        shown = _folded(first, table(("", ""), [(n, _shown(n, v)) for n, v in record.items()]))
+        rows = [(fact_label(n), _shown(n, v)) for n, v in record.items()]
+        shown = _folded(fact_label(first), table(("", ""), rows))
     else:
-        shown = f"<h3>{escape(first)}</h3>\n{_records([record])}"
+        shown = f"<h3>{escape(fact_label(first))}</h3>\n{_records([record])}"
     return shown + _join(_folded(name, _json(value)) for name, value in nested.items())
 
 
@@ -254,7 +272,7 @@ def _records(records: Sequence[Mapping[str, Any]]) -> str:
     """One line each; columns in which there is nothing are left out."""
     names = dict.fromkeys(n for each in records for n, v in each.items() if v is not None)
     rows = [[_shown(name, each.get(name)) for name in names] for each in records]
-    return _fold_long(table(list(names), rows), len(rows))
+    return _fold_long(table(record_labels(list(names)), rows), len(rows))
 
 
 def _fold_long(shown: str, rows: int) -> str:
@@ -280,11 +298,14 @@ def _json(value: object) -> str:
 
 def _lines(shown: CsvTable) -> str:
     rows = [
-        [_shown(name, _typed(text)) for name, text in zip(shown.names, row, strict=True)]
+        [
+            _shown(name, _typed(value_label(name, text)))
+            for name, text in zip(shown.names, row, strict=True)
+        ]
         for row in shown.rows
     ]
     left = f'<p class="soft">{shown.left:,} more lines.</p>\n' if shown.left else ""
-    return _fold_long(table(shown.names, rows) + left, len(rows) + shown.left)
+    return _fold_long(table(column_labels(shown.names), rows) + left, len(rows) + shown.left)
 
 
 def _typed(text: str) -> object:
