@@ -102,6 +102,9 @@ def test_bad_input_is_refused_before_spark_starts(semcast, record, tmp_path) -> 
     done = semcast("check", tmp_path)
     assert done.code == 2
     assert "not a trace" in done.err
+    for command in ("check", "explain", "profile"):
+        done = semcast(command, tmp_path / "nothere")
+        assert (done.code, done.err) == (2, f"semcast: {tmp_path}/nothere: no such directory\n")
     done = semcast("check", record(tmp_path / "trace"), "--property", "fifo")
     assert done.code == 2
     assert "property: unknown value 'fifo'; allowed: acknowledged_survives, agreement" in done.err

@@ -62,6 +62,8 @@ def root_of(path: Path) -> Path:
 
 def check_trace_files(path: Path) -> None:
     """Raise `BadFile` unless the directory is a whole trace of this version."""
+    if not path.exists():
+        raise BadFile(f"{path}: no such directory")
     living = convert_journals(path)
     for part in (RUNS, PROCESSES, EVENTS):
         if not (path / part).exists():
