@@ -18,6 +18,7 @@ import pytest
 
 from semcast.cli import members, top
 from semcast.cli.main import main
+from semcast.cli.output import STDERR
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -70,6 +71,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
     """`terminal()` makes standard output and standard error one terminal of 40 columns."""
 
     def replace_streams() -> Terminal:
+        STDERR.clear()  # A line of the test before must not delay the first one of this test.
         shown = Terminal()
         monkeypatch.setattr(sys, "stderr", shown)
         monkeypatch.setattr(sys, "stdout", shown)

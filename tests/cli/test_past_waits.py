@@ -76,6 +76,23 @@ def test_a_wait_shows_its_estimate_and_a_bar_ends_it(terminal, monkeypatch, cach
     assert max(map(len, lines)) < 40
 
 
+def test_a_reason_that_changes_keeps_the_clock_of_its_wait(terminal):
+    shown = terminal()
+    output = Output(False)
+    with output.waiting("starting 2 runs", estimate=WaitTime("bench", 9.0)):
+        wait_for(lambda: "starting 2 runs (1 s of about 9 s)" in shown.getvalue())
+        sleep(REFRESH_S)
+        output.progress("run 1: 5 sent")
+        assert shown.getvalue().endswith("run 1: 5 sent (1 s of about 9 s)")
+
+
+def test_a_narrow_terminal_cuts_the_note_of_a_bar_and_not_the_time_left(terminal, monkeypatch):
+    shown = terminal()
+    monkeypatch.setenv("COLUMNS", "60")
+    Output(False).bar(3, 4, "runs", "a long name of a point", left_s=70.0)
+    assert "3 of 4 runs · 1:10 left · a long name of …" in shown.getvalue()
+
+
 def wait_for(condition):
     deadline = monotonic() + 60
     while not condition():

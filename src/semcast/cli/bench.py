@@ -11,18 +11,21 @@ from semcast.cli.output import (
     UNLIMITED,
     Output,
     bar,
+    count_of,
     format_value,
     table,
     terminal_columns,
     width,
     wrapped,
 )
+from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS, SEMANTIC, SLOW, WRONG
 
 if TYPE_CHECKING:
     from semcast.bench.benchmark import BenchRow, BenchSettings, Ticks
     from semcast.bench.systems import BenchCase
 
+AROUND_S: Final = 2.3  # of each run, beside its seconds: to start, and until all is received
 # Of a row, in the table: the headings and the bars tell them.
 HIDDEN_COLUMNS: Final = (
     "system",
@@ -202,7 +205,10 @@ def run(
     output.print_text(*(f"skipping {other}: {why}" for other, why in left_out.items()))
     with TemporaryDirectory() as directory:
         cases = cases_of(names, _sizes(datagrams), _names(keys), Path(directory))
-        rows = measure(name, settings, cases, repeat, _progress(output, settings, repeat))
+        runs = len(cases) * max(1, repeat)
+        estimate = WaitTime(f"bench {name}", runs * (settings.seconds + AROUND_S))
+        with output.waiting(f"starting {count_of(runs, 'run')}", estimate=estimate):
+            rows = measure(name, settings, cases, repeat, _progress(output, settings, repeat))
     faults = loss_warnings(rows)
     verdict = [f"FAIL  {fault}" for fault in faults] or [f"ok  {answer(name, settings, rows)}"]
     _show(output, settings, rows, drawn, verdict, busy_warning(around))
@@ -289,10 +295,11 @@ def _progress(
     """Shows how a run is going."""
 
     def tell(case: "BenchCase", turn: int, elapsed_s: float, ticks: "Ticks") -> None:
-        gone_s = min(elapsed_s, settings.seconds)
         sent = max((tick.sent for tick in ticks.values()), default=0)
         runs = f", run {turn} of {repeat}" if repeat > 1 else ""
-        output.progress(f"{case}{runs}: {gone_s:.1f} s of {settings.seconds:g}, {sent:,} sent")
+        is_sending = elapsed_s < settings.seconds
+        state = f"{elapsed_s:.1f} s of {settings.seconds:g}" if is_sending else "receivers catch up"
+        output.progress(f"{case}{runs}: {state}, {sent:,} sent")
 
     return tell
 

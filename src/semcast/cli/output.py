@@ -96,6 +96,7 @@ class Output:
         self._began: dict[str, float] = {}  # of each bar, when it was first shown
         self._reason = ""  # of the present wait
         self._end_estimate: Callable[[], None] = lambda: None  # of the present wait
+        self._clock: Callable[[], str] = lambda: ""  # of the present wait, behind its reason
 
     @property
     def human_stream(self) -> TextIO:
@@ -148,7 +149,7 @@ class Output:
     def progress(self, line: str) -> None:
         """Replace the progress line, not too often; during a wait this is its reason."""
         self._reason = line
-        STDERR.progress(line)
+        STDERR.progress(line, self._clock())
 
     def bar(
         self, done: int, total: int, noun: str, note: str = "", left_s: float | None = None
@@ -158,11 +159,10 @@ class Output:
         self._end_estimate()
         now = monotonic()
         elapsed_s = now - self._began.setdefault(noun, now)
-        left = f" · {note}" if note else ""
         if left_s is None and 0 < done < total and elapsed_s >= TIME_LEFT_AFTER_S:
             left_s = elapsed_s * (total - done) / done
-        if left_s is not None:
-            left += f" · {clock(left_s)} left"
+        left = "" if left_s is None else f" · {clock(left_s)} left"
+        left += f" · {note}" if note else ""  # last, since a narrow terminal cuts the end
         filled = bar(done / total if total else 1.0, BAR_COLUMNS)
         self.progress(f"{filled:<{BAR_COLUMNS}} {done:,} of {total:,} {noun}{left}")
 
@@ -182,13 +182,15 @@ class Output:
                 expected_s = None
                 estimate.remember(monotonic() - began)
 
+        def clock_text() -> str:
+            return f" ({wait_clock(monotonic() - began, limit_s, expected_s)})"
+
         def show() -> None:
             while not is_over.wait(WAIT_REFRESH_S):
                 if STDERR.is_shown:  # A line that was printed meanwhile ended the wait.
-                    text = wait_clock(monotonic() - began, limit_s, expected_s)
-                    STDERR.progress(self._reason, f" ({text})")
+                    STDERR.progress(self._reason, clock_text())
 
-        self._end_estimate = end_estimate
+        self._end_estimate, self._clock = end_estimate, clock_text
         STDERR.progress(reason, f" (about {span(expected_s)})" if expected_s else "")
         clock_thread = threading.Thread(target=show, daemon=True)
         clock_thread.start()
@@ -197,6 +199,7 @@ class Output:
             end_estimate()
         finally:
             is_over.set()
+            self._clock = lambda: ""
             clock_thread.join()
             STDERR.clear()
 
