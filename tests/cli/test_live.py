@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from contextlib import contextmanager
 from itertools import islice
 
 import pytest
@@ -19,6 +20,7 @@ from semcast.cli.line_io import (
     RateLimiter,
     parse_json,
     read_lines,
+    run_in_group,
     show_json,
     show_payload,
     show_text,
@@ -129,6 +131,28 @@ def test_a_file_goes_to_two_readers(member, tmp_path):
     lines, told = only_b.ended()
     assert lines == ["\u00fc"] * 2
     assert "received 2 messages" in told
+
+
+def test_the_wait_for_the_last_receivers_follows_the_work(monkeypatch, tmp_path, sockets):
+    for name in ("SEMCAST_KEYS", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    steps = []
+
+    async def work(group):
+        await group.multicast(b"1")
+        steps.append("worked")
+
+    @contextmanager
+    def leaving():
+        steps.append("leaves")
+        yield
+        steps.append("has left")
+
+    group = f"test-{uuid.uuid4().hex[:12]}"
+    joining = run_in_group(group, {"members": 1}, lambda _: None, work, leaving=leaving())
+    stay = asyncio.run(joining)
+    assert steps == ["worked", "leaves", "has left"]
+    assert stay.snapshot.sent == 1
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

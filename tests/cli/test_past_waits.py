@@ -4,7 +4,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from semcast.cli.output import REFRESH_S, WAIT_REFRESH_S, Output, wait_clock
+from semcast.cli.output import REFRESH_S, STDERR, WAIT_REFRESH_S, Output, wait_clock
 from semcast.cli.past_waits import WaitTime
 
 
@@ -84,6 +84,16 @@ def test_a_reason_that_changes_keeps_the_clock_of_its_wait(terminal):
         sleep(REFRESH_S)
         output.progress("run 1: 5 sent")
         assert shown.getvalue().endswith("run 1: 5 sent (1 s of about 9 s)")
+
+
+def test_a_wait_within_a_wait_has_its_own_clock(terminal):
+    shown = terminal()
+    output = Output(False)
+    with output.waiting("joining", 30.0):
+        STDERR.line("joined")
+        with output.waiting("leaving", 5.0):
+            wait_for(lambda: "leaving (1 s of at most 5 s)" in shown.getvalue())
+    assert "30 s" not in shown.getvalue()
 
 
 def test_a_narrow_terminal_cuts_the_note_of_a_bar_and_not_the_time_left(terminal, monkeypatch):

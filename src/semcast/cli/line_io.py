@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
@@ -276,15 +276,20 @@ async def run_in_group(
     on_joined: Callable[[Snapshot], None],
     work: Work,
     *beside: Work,
+    leaving: AbstractContextManager[None],
 ) -> GroupStay:
-    """Join, work until the work is done or a signal comes, let everyone catch up, and leave."""
+    """Join, work until the work is done or a signal comes, let everyone catch up, and leave.
+
+    `leaving` is entered while the others catch up.
+    """
     async with join(name, **options) as group:
         began = monotonic()
         on_joined(group.snapshot())
         main = asyncio.create_task(work(group))
         with ends_on_signals(main):
             await _until_done(main, [asyncio.create_task(other(group)) for other in beside])
-            await group.close()
+            with leaving:
+                await group.close()
     return GroupStay(group.snapshot(), monotonic() - began)
 
 

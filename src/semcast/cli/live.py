@@ -178,9 +178,11 @@ def _run_in_group(
     from semcast.runtime.event_loop import run
     from semcast.runtime.options.options import Options
 
-    limit_s = Options.resolve(group, ctx.obj).join_timeout
-    with output.waiting(f"waiting for the other members of {group}", limit_s):
-        return run(run_in_group(group, ctx.obj, _print_joined, work, *beside))
+    options = Options.resolve(group, ctx.obj)
+    catching_up = "waiting until all have everything"
+    leaving = output.waiting(catching_up, options.linger)
+    with output.waiting(f"waiting for the other members of {group}", options.join_timeout):
+        return run(run_in_group(group, ctx.obj, _print_joined, work, *beside, leaving=leaving))
 
 
 def _print_joined(snapshot: "Snapshot") -> None:

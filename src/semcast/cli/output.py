@@ -188,7 +188,7 @@ class Output:
         def show() -> None:
             while not is_over.wait(WAIT_REFRESH_S):
                 if STDERR.is_shown:  # A line that was printed meanwhile ended the wait.
-                    STDERR.progress(self._reason, clock_text())
+                    STDERR.progress(self._reason, self._clock())
 
         self._end_estimate, self._clock = end_estimate, clock_text
         STDERR.progress(reason, f" (about {span(expected_s)})" if expected_s else "")
