@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from semcast.experiments import figures, plot
+from semcast.experiments import figures, figures_page, plot
 from semcast.experiments.experiment import Parameters, Row
 from semcast.experiments.figure import Curve, Figure, Panel, PaperValue
 from semcast.experiments.figures import FIGURES, FigureResults, point_of, points, render
 from semcast.experiments.point import PointError
 from semcast.experiments.registry import EXPERIMENTS, experiment
+from semcast.experiments.wording import symbols
 from semcast.terms.errors import ConfigError
 
 OWN = ("perturbed", "stock", "slow-receiver", "pubsub")
@@ -152,3 +153,22 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
 def test_knowing_the_figures_imports_no_plotting() -> None:
     code = "import sys, semcast.experiments.figures; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_papers_letters_are_explained_on_the_picture_and_on_the_page(quick: bool) -> None:
+    figure = FIGURES["buffers"]
+    given = points(figure, seed=1, quick=quick)
+    results = FigureResults({point: fake_run(point) for point in given}, seed=1, quick=quick)
+    pictures = plot.draw(figure, results)
+    meaning = "r: share of messages that overwrite an item"
+    assert meaning in pictures.svg.decode()
+    assert meaning not in pictures.panels[0].decode(), "the page says it once"
+    shown = figures_page.page([figure], results, {figure.name: pictures.panels})
+    assert shown.count(f">{meaning}; d: items that are overwritten; N: buffer (messages)<") == 1
+    assert "k: reach" not in shown
+
+
+def test_letters_of_panels_are_not_those_of_the_papers() -> None:
+    assert symbols(["(d-f) Messages purged", "(k) a member's rate", "normal"]) == ""
+    assert symbols(["(g, h) One queue of N"]) == "N: buffer (messages)"

@@ -73,6 +73,11 @@ class Figure(NamedTuple):
     panels: tuple[Panel, ...]
     note: str = ""
 
+    def texts(self) -> Iterator[str]:
+        """Titles, axes and names of curves, as they stand on the panels."""
+        for panel in self.panels:
+            yield from (panel.title, panel.x_label, *(curve.label for curve in panel.curves))
+
     def points(self) -> Iterator[tuple[str, dict[str, Value]]]:
         """Every run that the figure needs: (experiment, given parameters), with repetitions."""
         for panel in self.panels:

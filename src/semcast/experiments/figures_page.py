@@ -9,6 +9,7 @@ from html import escape
 from semcast.experiments.figure import Figure
 from semcast.experiments.figures import FigureResults, points
 from semcast.experiments.html import document, picture, table
+from semcast.experiments.wording import symbols
 
 
 def page(
@@ -32,11 +33,13 @@ def _section(figure: Figure, results: FigureResults, panels: Sequence[bytes]) ->
     verdict = (
         f'<p class="warning">{broken} guarantees were violated in these runs.</p>' if broken else ""
     )
+    letters = symbols([figure.title, figure.note, *figure.texts()])
+    about = f'<p class="soft">{escape(letters)}</p>\n' if letters else ""
     return (
         f'<section id="{name}"><h2>{title}</h2>\n'
         f'<p class="soft">{escape(figure.source)}; {len(runs)} runs, seed {results.seed}; '
         f'<a href="{name}.csv">{name}.csv</a></p>\n{verdict}'
-        f'<div class="panels">{shown}</div><p>{escape(figure.note)}</p>\n'
+        f'<div class="panels">{shown}</div><p>{escape(figure.note)}</p>\n{about}'
         f"{_readings(figure, results)}</section>\n"
     )
 

@@ -9,6 +9,7 @@ hollow diamond.  A quick rendering says so on the picture.
 import io
 from collections.abc import Iterable, Iterator
 from math import isnan, nan
+from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 from matplotlib import rc_context
@@ -22,6 +23,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, ScalarForm
 from semcast.experiments.figure import LIVE, Curve, Figure, Panel, PaperValue
 from semcast.experiments.figures import FigureResults
 from semcast.experiments.vector import svg_of
+from semcast.experiments.wording import symbols
 from semcast.terms.palette import INK as INK_COLOUR
 from semcast.terms.palette import LINE, PAPER, REFERENCE, SERIES, SLOW
 
@@ -95,11 +97,16 @@ def draw(figure: Figure, results: FigureResults) -> Pictures:
     count = len(figure.panels)
     columns = 3 if count % 3 == 0 or count == 5 else min(count, 2)
     looks = _looks(figure)
+
+    def whole(columns: int) -> Canvas:
+        canvas = _canvas(figure.panels, columns, results, looks)
+        return _with_letters(canvas, figure, columns, is_stamped=results.quick)
+
     with rc_context(RC_PARAMS):
         png = io.BytesIO()
-        wide = _canvas(figure.panels, columns, results, looks)
+        wide = whole(columns)
         wide.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
-        narrow = svg_of(_canvas(figure.panels, 1, results, looks))
+        narrow = svg_of(whole(1))
         panels = tuple(svg_of(_canvas((panel,), 1, results, looks)) for panel in figure.panels)
     return Pictures(png.getvalue(), narrow, panels)
 
@@ -122,6 +129,15 @@ def _canvas(
         _draw_panel(canvas.add_subplot(rows, columns, place), panel, results, looks)
     if results.quick:
         stamp(canvas)
+    return canvas
+
+
+def _with_letters(canvas: Canvas, figure: Figure, columns: int, *, is_stamped: bool) -> Canvas:
+    """Write below the panels what the papers' letters on them mean, above a stamp."""
+    if text := symbols(figure.texts()):
+        lines = wrap(text, LEGEND_CHARACTERS * columns)
+        look: Any = {"x": 0.01, "ha": "left", "fontsize": 8.5}
+        canvas.supxlabel("\n".join([*lines, *([" "] if is_stamped else [])]), **look)
     return canvas
 
 

@@ -331,8 +331,6 @@ FIGURES = (
             _sensitivity("(i) Bitmap of k, N = 100, d = 5", REACHES, MIXES, ("simulation", LARGE)),
             _sensitivity("(l) Bitmap of k, N = 100, r = 1", REACHES, KINDS, ("simulation", LARGE)),
         ),
-        "r is the share of messages that overwrite an item, d the number of such items, "
-        "N the buffer, k the length of the bitmap. "
         "The sender offers 100 msg/s; in (g-l) the slow receiver takes 40. For r = 0.25 and 20 ms "
         "equation 1 gives 50 / 0.75 = 66.7 msg/s, the paper's text 75. The paper finds the model "
         "optimistic in (g-i) and pessimistic in (j, k): one queue shows both only if a newer "

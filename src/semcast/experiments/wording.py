@@ -1,6 +1,7 @@
 """Words and units for the variable names of experiments: in tables, on axes, in help texts."""
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from semcast.experiments.experiment import Row, Value
@@ -161,6 +162,13 @@ RESULTS: Final = {
     "wall_s": Wording("wall time", "s"),
     "cpu_s": Wording("processor time", "s"),
 }
+SYMBOLS: Final = {  # letters of the papers, in titles and names of curves
+    "r": "share of messages that overwrite an item",
+    "d": "items that are overwritten",
+    "N": "buffer (messages)",
+    "k": "reach of a bitmap (messages)",
+}
+_PANELS: Final = re.compile(r"\([a-l](?:(?:, |-)[a-l])*\)")  # (a), (d-f), (g, h)
 MODELS: Final = {  # the result that a model's number speaks of
     "model_rate": "accepted_rate",
     "model_purged_ratio": "purged_ratio",
@@ -171,6 +179,13 @@ _DETAILS: Final = {
     "link": Wording("traffic of link {}", "MB"),
 }
 _DETAIL: Final = re.compile(r"(load|link)_(\d+)")
+
+
+def symbols(texts: Iterable[str]) -> str:
+    """The meaning of the papers' letters in these texts, "" if there are none."""
+    said = " ".join(_PANELS.sub("", text) for text in texts)
+    known = (letter for letter in SYMBOLS if re.search(rf"(?<![\w']){letter}(?!\w)", said))
+    return "; ".join(f"{letter}: {SYMBOLS[letter]}" for letter in known)
 
 
 def axis_label(name: str) -> str:
