@@ -34,6 +34,12 @@ COMMANDS = {
         *("bench", "slow-receiver", *QUICK),
         *("--rate", "1000", "--slow-rate", "500"),
     ),
+    "figures list": ("figures", "list"),
+    "keys list": ("keys", "list"),
+    "model gossip": (
+        *("model", "gossip", "--members", "100", "--reached", "50"),
+        *("--mode", "pull", "--error", "1e-6"),
+    ),
     "model throughput": (
         *("model", "throughput", "--r", "0.5", "--d", "5", "--buffer", "40"),
         *("--sender-rate", "100", "--receiver-rate", "50"),

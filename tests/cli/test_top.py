@@ -164,6 +164,21 @@ def test_a_counter_that_begins_again_gives_no_negative_rate(snapshot):
     assert rows(old, new)[0].purged_rate == 0
 
 
+def test_a_low_rate_has_one_digit(snapshot):
+    old, new = (
+        Survey([snapshot("ada", up_s=up_s, delivered=delivered)], [])
+        for up_s, delivered in ((0.0, 0), (2.0, 1))
+    )
+    screen = TopScreen(old)
+    screen.look(new, rows(old, new))
+    ada = next(line for line, _ in screen.lines(60) if line.startswith("ada "))
+    assert ada.split()[:2] == ["ada", "0.5"]
+    later = Survey([snapshot("ada", up_s=5.001, delivered=4)], [])
+    screen.look(later, rows(new, later))
+    ada = next(line for line, _ in screen.lines(60) if line.startswith("ada "))
+    assert ada.split()[:2] == ["ada", "1"]
+
+
 def test_a_member_that_does_not_answer_is_named(snapshot):
     ada = snapshot("ada", pid=999_999_999)
     screen = TopScreen(Survey([ada], []))

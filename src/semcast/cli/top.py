@@ -262,7 +262,7 @@ class TopScreen:
 
 
 def _rate(rate: float | None) -> float | None:
-    return rate if rate is None or 0 < rate < 10 else round(rate)
+    return rate if rate is None else round(rate, 1) if rate < 10 else round(rate)
 
 
 def _fill(row: TopRow) -> str:
