@@ -22,6 +22,7 @@ from semcast.core.relation.update_fin import UpdateFinAnnotator
 from semcast.models.advice import DistanceCurve, Rates
 from semcast.pipeline import spark_session
 from semcast.pipeline.profile import local_profile
+from semcast.pipeline.profile.profile import ItemFrequency
 from semcast.pipeline.profile.profile_files import facts_of
 from semcast.pipeline.profile.spark_profile import profile_rows, profile_trace
 from semcast.pipeline.profile.trace_counts import open_trace
@@ -268,6 +269,7 @@ def test_the_command_answers_and_writes_files(spark, edits, tmp_path, capfd):
     assert "next: open " in people
     assert json.loads((out / "profile.json").read_bytes())["purgeable"] == facts["purgeable"]
     assert (out / "profile.png").read_bytes().startswith(b"\x89PNG")
+    assert "buffer (messages)</text>" in (out / "profile.svg").read_text(encoding="utf-8")
     [*_, last] = csv.DictReader((out / "profile.csv").read_text().splitlines())
     assert int(last["messages"]) == sum(n > 7 for n in range(1, 202))  # all U and the D
 
@@ -437,3 +439,21 @@ def test_the_figure_speaks_of_a_buffer():
     curve = DistanceCurve(100, 90, np.array([1, 7]), np.array([10, 90]))
     _draw_rate(axes, curve, Rates(100, 25))
     assert "a buffer of 7" in [text.get_text() for text in axes.texts]
+
+
+def test_every_bar_has_a_label_and_a_curve_has_no_false_edges():
+    from matplotlib.figure import Figure
+
+    from semcast.pipeline.profile.profile_figure import _draw_distances, _draw_items
+
+    bars, items = Figure().subplots(1, 2)
+    _draw_distances(bars, DistanceCurve(100, 90, np.array([1, 700]), np.array([10, 90])))
+    labels = [label.get_text() for label in bars.get_xticklabels()]
+    assert labels == ["none", "1", "2–3", *labels[3:]]
+    assert len(labels) == len(bars.patches)
+    frequencies = [ItemFrequency(400, 3), ItemFrequency(300, 30)]
+    _draw_items(items, SimpleNamespace(frequencies=frequencies))
+    [stairs] = items.patches
+    assert stairs.get_data().baseline is None
+    assert (items.get_xscale(), items.get_yscale()) == ("log", "linear")
+    assert items.get_ylim()[0] == 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from semcast.cli.commands import CommandGroup, Json, new_app
-from semcast.cli.output import Output, table
+from semcast.cli.output import Output, count_of, table
 from semcast.cli.past_waits import WaitTime
 from semcast.cli.spark_options import (
     LOCAL,
@@ -103,7 +103,7 @@ def ls(lake: Place, json: Json = False) -> None:
     output = Output(json)
     facts = _totals(opened)
     output.print_text(
-        f"{len(batches):,} batches, {facts['rows']:,} rows in {facts['files']:,} files, "
+        f"{facts['rows']:,} rows of {count_of(len(batches), 'source')} in {facts['files']:,} files, "
         f"{facts['quarantined']:,} invalid rows set aside"
     )
     output.print_text(*([""] if batches else []), *table(_rows(batches)))

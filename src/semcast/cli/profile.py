@@ -54,7 +54,7 @@ Source: TypeAlias = Annotated[
     ),
 ]
 Out: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Directory for the JSON, PNG and CSV files.")
+    Path | None, typer.Option(help="Directory for the JSON, PNG, SVG and CSV files.")
 ]
 SenderRate: TypeAlias = Annotated[
     float | None,

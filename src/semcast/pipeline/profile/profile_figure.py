@@ -4,37 +4,47 @@ The first two are what a paper shows of a stream [SRM fig. 9]; the third is equa
 """
 
 import io
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
-from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import NullFormatter
 
-from semcast.experiments.plot import COLOURS, DOTS_PER_INCH, GREY, INK, PANEL_INCHES, RC_PARAMS
+from semcast.experiments.plot import COLOURS, DOTS_PER_INCH, GREY, INK, RC_PARAMS, new_canvas
+from semcast.experiments.vector import svg_of
 from semcast.models.advice import DistanceCurve, Rates, advise
 from semcast.models.throughput import sender_rate
 from semcast.pipeline.profile.profile import Profile
 
+LOG_FROM: Final = 20  # times the smallest number, from which an axis is logarithmic
 _BUFFER_AT_LEAST: Final = 100  # how far the third panel goes
 
 
-def draw(profile: Profile, rates: Rates | None) -> bytes:
-    """The picture as PNG; equal profiles give equal bytes."""
-    width, height = PANEL_INCHES
-    stream = profile.total.distances
+class ProfilePictures(NamedTuple):
+    """One profile: as PNG with its panels in a row, and as SVG with them in a column."""
+
+    png: bytes
+    svg: bytes
+
+
+def draw(profile: Profile, rates: Rates | None) -> ProfilePictures:
+    """The picture in both forms; equal profiles give equal bytes."""
     with rc_context(RC_PARAMS):
-        layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
-        canvas = Canvas(figsize=(3 * width, height), layout=layout)
-        FigureCanvasAgg(canvas)
-        _draw_distances(canvas.add_subplot(1, 3, 1), stream)
-        _draw_items(canvas.add_subplot(1, 3, 2), profile)
-        _draw_rate(canvas.add_subplot(1, 3, 3), stream, rates)
         png = io.BytesIO()
-        canvas.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
-    return png.getvalue()
+        wide = _canvas(profile, rates, columns=3)
+        wide.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
+        return ProfilePictures(png.getvalue(), svg_of(_canvas(profile, rates, columns=1)))
+
+
+def _canvas(profile: Profile, rates: Rates | None, columns: int) -> Canvas:
+    canvas = new_canvas(columns, 3 // columns)
+    distances, items, rate = canvas.subplots(3 // columns, columns)
+    _draw_distances(distances, profile.total.distances)
+    _draw_items(items, profile)
+    _draw_rate(rate, profile.total.distances, rates)
+    return canvas
 
 
 def _draw_distances(axes: Axes, stream: DistanceCurve) -> None:
@@ -48,10 +58,9 @@ def _draw_distances(axes: Axes, stream: DistanceCurve) -> None:
     places = np.arange(len(shares))
     axes.set_axisbelow(True)
     axes.bar(places, shares, color=[GREY, *[COLOURS[0]] * doublings], width=0.85)
-    step = 1 + len(places) // 8
-    axes.set_xticks(places[::step], names[::step], rotation=30, ha="right")
+    axes.set_xticks(places, names, rotation=45, ha="right", fontsize=8 if len(names) < 16 else 6)
     axes.set_title("obsolescence distance")
-    axes.set_xlabel("messages back to the one superseded")
+    axes.set_xlabel("distance back to the one superseded (messages)")
     axes.set_ylabel("share of all messages")
 
 
@@ -72,9 +81,18 @@ def _draw_items(axes: Axes, profile: Profile) -> None:
     busiest = sorted(profile.frequencies, reverse=True)
     ranks = np.append(0, np.cumsum([each.items for each in busiest])) + 0.5
     if busiest:
-        axes.stairs([each.messages for each in busiest], ranks, color=COLOURS[1], linewidth=1.8)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        counts = [each.messages for each in busiest]
+        # Without a baseline there are no edges at both ends, which would look like values.
+        axes.stairs(counts, ranks, baseline=None, color=COLOURS[1], linewidth=1.8)
+        if ranks[-1] >= LOG_FROM:
+            axes.set_xscale("log")
+        if counts[0] >= LOG_FROM * counts[-1]:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:,.0f}")
+            axis.set_minor_formatter(NullFormatter())
     axes.set_title("update frequency")
     axes.set_xlabel("items, the most frequent first")
     axes.set_ylabel("messages of the item")
@@ -89,15 +107,21 @@ def _draw_rate(axes: Axes, stream: DistanceCurve, rates: Rates | None) -> None:
     ratios = np.minimum(stream.purge_ratio(buffers), stream.limit)
     axes.plot(buffers, sender_rate(*given, ratios), color=COLOURS[2], linewidth=1.8)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_title("rate against buffer")
-    axes.set_xlabel("buffer, messages")
+    axes.set_xlabel("buffer (messages)")
     if rates is None:
         axes.set_ylabel("sender's rate / slowest receiver's")
     else:
-        axes.set_ylabel("messages/s of the sender")
-        for rate, name in ((rates.sender, "wanted"), (rates.receiver, "slowest receiver")):
+        axes.set_ylabel("rate of the sender (messages/s)")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        # Each name where the curve is not: it begins at one of the lines and ends at the other.
+        for rate, name, x, side in (
+            (rates.sender, "wanted", 1, "left"),
+            (rates.receiver, "slowest receiver", far, "right"),
+        ):
             axes.axhline(rate, color=GREY, linewidth=1, linestyle=(0, (5, 2.5)))
-            axes.annotate(name, (1, rate), va="bottom", fontsize=8.5, color=INK)
+            axes.annotate(name, (x, rate), va="bottom", ha=side, fontsize=8.5, color=INK)
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     if advice.buffer is not None:
         axes.axvline(advice.buffer, color=INK, linewidth=1, linestyle=":")

@@ -1,4 +1,4 @@
-"""A profile in numbers, and as files: profile.json, profile.png with profile.csv, items.csv."""
+"""A profile in numbers, and as files: profile.json, a picture, and the tables that it shows."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,12 +66,13 @@ def write_profile(
     )  # matplotlib is an extra, and slow to import
 
     out.mkdir(parents=True, exist_ok=True)
-    files = {name: out / f"profile.{name}" for name in ("json", "png", "csv")}
+    files = {name: out / f"profile.{name}" for name in ("json", "png", "svg", "csv")}
     files["items"] = out / "items.csv"
     with atomic_write(files["json"]) as path:
         path.write_bytes(msgspec.json.encode(facts))
-    with atomic_write(files["png"]) as path:
-        path.write_bytes(draw(profile, rates))
+    for kind, picture in draw(profile, rates)._asdict().items():
+        with atomic_write(files[kind]) as path:
+            path.write_bytes(picture)
     with atomic_write(files["csv"]) as path:
         _write_csv(path, ("distance", "messages", "purgeable"), _points(profile.total.distances))
     with atomic_write(files["items"]) as path:
