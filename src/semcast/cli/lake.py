@@ -103,8 +103,8 @@ def ls(lake: Place, json: Json = False) -> None:
     output = Output(json)
     facts = _totals(opened)
     output.print_text(
-        f"{facts['rows']:,} rows of {count_of(len(batches), 'source')} in {facts['files']:,} files, "
-        f"{facts['quarantined']:,} invalid rows set aside"
+        f"{facts['rows']:,} rows of {count_of(len(batches), 'source')} in "
+        f"{facts['files']:,} files, {facts['quarantined']:,} invalid rows set aside"
     )
     output.print_text(*([""] if batches else []), *table(_rows(batches)))
     output.next(f"semcast check {lake}", f"semcast profile {lake}", f"semcast lake compact {lake}")
