@@ -15,7 +15,7 @@ from itertools import islice
 
 import pytest
 
-from semcast.cli.join_options import MOST_USED
+from semcast.cli.join_options import METAVARS, MOST_USED
 from semcast.cli.line_io import (
     RateLimiter,
     parse_json,
@@ -381,6 +381,11 @@ def test_help_names_every_option_and_explains_those_most_used(command, semcast):
         assert f"--{name.replace('_', '-')}" in told
         if name in MOST_USED or command == "join":
             assert meaning.split(";")[0] in told
+            assert f"--{name.replace('_', '-')} {METAVARS[name]} " in told
+
+
+def test_every_group_option_has_a_word_for_its_value():
+    assert METAVARS.keys() == option_help().keys()
 
 
 def test_lines_go_through_a_group_that_others_join_and_leave(member):

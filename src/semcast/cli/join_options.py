@@ -4,6 +4,7 @@ The options come from the one table that `join` itself has, read only when such 
 parsed or explained.  All are text here; what is not given is left to the environment and the file.
 """
 
+from collections.abc import Mapping
 from inspect import Parameter, Signature
 from textwrap import fill
 from typing import Annotated, Any, Final
@@ -16,6 +17,21 @@ MOST_USED: Final = (
     *("members", "peers", "name", "interface", "protocol", "order", "buffer", "key"),
     *("trace", "metrics", "config"),
 )
+# What follows each option on the command line.
+METAVARS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("name", "interface", "protocol", "order", "relation"), "NAME"),
+    **dict.fromkeys(("members", "k", "chain_limit", "f", "buffer", "fanout"), "N"),
+    **dict.fromkeys(("buffer_bytes", "datagram", "message_max", "socket_buffer"), "SIZE"),
+    **dict.fromkeys(("timeout", "period", "coalesce", "join_timeout", "linger"), "TIME"),
+    **dict.fromkeys(("bind", "multicast", "metrics"), "HOST:PORT"),
+    **dict.fromkeys(("purge", "overflow"), "WORD"),
+    **dict.fromkeys(("echo", "rejoin", "control"), "yes|no"),
+    **dict.fromkeys(("config", "key"), "FILE"),
+    **dict.fromkeys(("data", "trace"), "DIR"),
+    "peers": "LIST",
+    "ip": "4|6",
+    "bandwidth": "RATE",
+}
 HEADING: Final = "Group options (or SEMCAST_MEMBERS=3, or a TOML file)"
 
 
@@ -39,11 +55,11 @@ class JoinCommand(TyperCommand):
         from semcast.runtime.options.options import option_help
 
         super().format_options(ctx, formatter)
-        texts = {_flag(name): text for name, text in option_help().items()}
-        shown = list(texts) if self.shows_all else [_flag(name) for name in MOST_USED]
+        texts = option_help()
+        shown = list(texts) if self.shows_all else list(MOST_USED)
         with formatter.section(HEADING):
-            formatter.write_dl([(flag, texts[flag]) for flag in shown])
-        if rest := [flag for flag in texts if flag not in shown]:
+            formatter.write_dl([(f"{_flag(name)} {METAVARS[name]}", texts[name]) for name in shown])
+        if rest := [_flag(name) for name in texts if name not in shown]:
             told_elsewhere = f"See semcast join --help for: {', '.join(rest)}."
             formatter.write_paragraph()
             formatter.write(fill(told_elsewhere, formatter.width, break_on_hyphens=False) + "\n")
