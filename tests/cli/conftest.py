@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any, NamedTuple
 
@@ -67,18 +67,18 @@ class Terminal(StringIO):
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Terminal]]:
     """`terminal()` makes standard output and standard error one terminal of 40 columns."""
 
     def replace_streams() -> Terminal:
-        STDERR.clear()  # A line of the test before must not delay the first one of this test.
         shown = Terminal()
         monkeypatch.setattr(sys, "stderr", shown)
         monkeypatch.setattr(sys, "stdout", shown)
         monkeypatch.setenv("COLUMNS", "40")
         return shown
 
-    return replace_streams
+    yield replace_streams
+    STDERR.clear()  # A progress line that stays would be cleared in the next test.
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS, SEMANTIC, SLOW, WRONG
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from semcast.bench.benchmark import BenchRow, BenchSettings, Ticks
     from semcast.bench.systems import BenchCase
 
@@ -205,9 +207,7 @@ def run(
     output.print_text(*(f"skipping {other}: {why}" for other, why in left_out.items()))
     with TemporaryDirectory() as directory:
         cases = cases_of(names, _sizes(datagrams), _names(keys), Path(directory))
-        runs = len(cases) * max(1, repeat)
-        estimate = WaitTime(f"bench {name}", runs * (settings.seconds + AROUND_S))
-        with output.waiting(f"starting {count_of(runs, 'run')}", estimate=estimate):
+        with _waiting(output, name, settings, len(cases) * max(1, repeat)):
             rows = measure(name, settings, cases, repeat, _progress(output, settings, repeat))
     faults = loss_warnings(rows)
     verdict = [f"FAIL  {fault}" for fault in faults] or [f"ok  {answer(name, settings, rows)}"]
@@ -221,6 +221,13 @@ def run(
     settings_row = {"benchmark": name, **msgspec.to_builtins(settings), "repeat": repeat, **around}
     output.print_json({"results": rows, "left_out": left_out, "settings": settings_row, **files})
     return 1 if faults else 0
+
+
+def _waiting(
+    output: Output, name: str, settings: "BenchSettings", runs: int
+) -> "AbstractContextManager[None]":
+    estimate = WaitTime(f"bench {name}", runs * (settings.seconds + AROUND_S))
+    return output.waiting(f"starting {count_of(runs, 'run')}", estimate=estimate)
 
 
 def _show(

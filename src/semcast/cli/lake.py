@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from semcast.pipeline.reading.keyed_text import KeyedColumns
 
 Place: TypeAlias = Annotated[Path, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
+Sources: TypeAlias = Annotated[
+    list[Path], typer.Argument(metavar="SOURCE", help="Trace directories or keyed files to add.")
+]
 ID_SHOWN = 12
 START_S, BYTES_PER_S = 12.0, 500_000.0  # to start Spark, and to take in a trace
 
@@ -45,10 +48,7 @@ def _lake() -> None:
 )
 def ingest(
     lake: Place,
-    source: Annotated[
-        list[Path],
-        typer.Argument(metavar="SOURCE", help="Trace directories or keyed files to add."),
-    ],
+    source: Sources,
     key: KeyColumn = None,
     order: OrderColumn = None,
     sender: SenderColumn = None,

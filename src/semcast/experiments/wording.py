@@ -183,8 +183,8 @@ _DETAIL: Final = re.compile(r"(load|link)_(\d+)")
 
 def symbols(texts: Iterable[str]) -> str:
     """The meaning of the papers' letters in these texts, "" if there are none."""
-    said = " ".join(_PANELS.sub("", text) for text in texts)
-    known = (letter for letter in SYMBOLS if re.search(rf"(?<![\w']){letter}(?!\w)", said))
+    text = " ".join(_PANELS.sub("", each) for each in texts)
+    known = (letter for letter in SYMBOLS if re.search(rf"(?<![\w']){letter}(?!\w)", text))
     return "; ".join(f"{letter}: {SYMBOLS[letter]}" for letter in known)
 
 
