@@ -172,6 +172,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "value": ({"grid": {"members": ["3", "many"]}}, "members: 'many' is not a whole number"),
     "setting": ({"settings": {"rate": "fast"}}, "rate: 'fast' is not a number"),
+    "every run": ({"settings": {"seconds": "5"}}, r"warmup_s: 10\.0 is not in 0\.\.seconds"),
     "both": ({"settings": {"r": "0.5"}}, "grid: r is set to one value too"),
     "twice": ({"grid": {"r": ["0.5", ".50"]}}, r"grid: r has 0\.5 twice"),
     "repeat": ({"repeat": 0}, "repeat: 0 is not at least 1"),

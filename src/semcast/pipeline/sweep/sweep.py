@@ -141,7 +141,10 @@ def plan(
                 raise ConfigError(f"grid: {parameter} has {value!r} twice")
     if repeat < 1:
         raise ConfigError(f"repeat: {repeat} is not at least 1")
-    fixed = {n: v for n, v in chosen.parameters(settings).items() if n not in typed}
+    given = chosen.parameters(settings)
+    fixed = {n: v for n, v in given.items() if n not in typed}
+    if {"seconds", "warmup_s"} <= fixed.keys():
+        given.span_s()  # Else every run would fail.
     size = repeat
     for values in typed.values():
         size *= len(values)
