@@ -24,8 +24,11 @@ $(VENV)/python:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# pip writes bytecode for what it installs, but not for a checkout; without, where Python may not write it, each
+# process of the demo and of the tests compiles every module again.
 $(VENV)/lab: $(VENV)/python pyproject.toml constraints.txt
 	@$(INSTALL) lab
+	@$(BIN)/python -m compileall -q src/semcast
 	@touch $@
 
 # Compiled when semcast is installed, and again when its source has changed.
