@@ -1,9 +1,9 @@
 """What clients of replicated services have in common: a socket, a machine, answers in their order.
 
 A client is beside the group of the servers: it has the group's key, sends its requests to the
-servers and hears their replies, and is no member.  Clients of one event loop share a socket if they
-talk to the same servers.  Requests that are made in one turn of the
-event loop are submitted together; whoever asks one at a time need not wait for the turn.
+servers and hears their replies, and is no member.  Clients of one event loop that have the same
+options share a socket (`client_link.py`).  Requests that are made in one turn of the event loop are
+submitted together; whoever asks one at a time need not wait for the turn.
 """
 
 import asyncio
@@ -63,6 +63,7 @@ class ClientPort:
         self._driver: Driver | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
         self._is_scheduled = False
         self._has_company = False  # whether requests were on their way together, the last time
 
@@ -74,7 +75,7 @@ class ClientPort:
         """Ask, and return the future answer, which is a TimeoutError after `give_up_at`."""
         answer: Answer = self._loop.create_future()
         self._offered.append((body, answer, give_up_at))
-        if self._timer is None and give_up_at < inf:
+        if give_up_at < self._timer_at:
             self._set_timer(give_up_at)
         if self._has_company or self._is_scheduled or self.waiting:
             self._schedule()
@@ -137,7 +138,7 @@ class ClientPort:
                 if not answer.done():
                     answer.set_exception(TimeoutError())
         self._drop_offered()
-        self._timer = None
+        self._timer, self._timer_at = None, inf
         if next_at < inf:
             self._set_timer(next_at)
 
@@ -157,6 +158,9 @@ class ClientPort:
             self._driver.command(Withdraw(number))
 
     def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
         self._timer = self._loop.call_later(max(0.0, when - monotonic()), self._give_up)
 
     def prefetch(self, count: int) -> int:
