@@ -1,5 +1,8 @@
 """Journals of processes that come and go: everybody gets one number, in every life."""
 
+import pytest
+from msgspec.structs import replace
+
 from semcast.terms.events import CRASH, DELIVER, INSTALL, MULTICAST, PURGE, SUSPECT, Event
 from semcast.terms.messages import DataMessage
 from semcast.traces.journal import Journal
@@ -83,3 +86,13 @@ def test_a_crash_follows_what_its_life_recorded(tmp_path):
     assert trace.processes == (ProcessInfo(0, "ada", True), ProcessInfo(1, "bob", False))
     [crash] = [event for event in trace.events if event.kind == CRASH]
     assert (crash.pid, crash.inc, crash.n, crash.ts_ns) == (1, 30, 3, 2_000)
+
+
+@pytest.mark.parametrize("wrong", ["x", "9" * 5_000, "-1"])
+def test_quorums_have_the_numbers_of_the_trace_and_what_is_no_number_stays(tmp_path, wrong):
+    """A journal may come from an untrusted source."""
+    quorums = {"quorum_sets": f"{BOB} {ADA}, {BOB} {wrong}"}
+    with Journal(tmp_path, replace(header(BOB, "bob", 30), parameters=quorums)) as journal:
+        journal.record([sent(BOB, 30, 1, 1)], 1_000)
+    [run] = read_runs(tmp_path)
+    assert run.parameters["quorum_sets"] == f"0 1, 0 {wrong}"

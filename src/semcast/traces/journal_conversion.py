@@ -34,6 +34,7 @@ from semcast.terms.events import (
     Event,
     in_journal,
 )
+from semcast.terms.ids import PID_MAX
 from semcast.terms.messages import DataMessage
 from semcast.terms.promises import QUORUM_SETS
 from semcast.traces.distance_tracker import DistanceTracker
@@ -75,6 +76,7 @@ _VALUES_MAX: Final = 1 << 22
 _FIRST, _LATER, _VIEWS = (in_journal(part) for part in (FIRST, LATER, VIEWS))
 _PROCESSES: Final = tuple(name for name, column in EVENT_FIELDS.items() if column.is_process)
 _COVERS: Final = ROW.index("covers")
+PID_DIGITS: Final = len(str(PID_MAX))
 
 
 def run_id_of(group: str, names: Sequence[str], incarnations: Sequence[int]) -> int:
@@ -240,9 +242,7 @@ def _run_of(header: JournalHeader, numbering: PidNumbering | None) -> RunInfo:
         parameters = {**parameters, "members": str(len(header.names))}
     elif quorums := parameters.get(QUORUM_SETS):
         numbered = [
-            " ".join(
-                str(numbering.of(int(pid))) if pid.isdecimal() else pid for pid in quorum.split()
-            )
+            " ".join(_number_of(pid, numbering) for pid in quorum.split())
             for quorum in quorums.split(",")
         ]
         parameters = {**parameters, QUORUM_SETS: ", ".join(numbered)}
@@ -256,6 +256,12 @@ def _run_of(header: JournalHeader, numbering: PidNumbering | None) -> RunInfo:
         run_id=header.run_id,
         parameters=parameters,
     )
+
+
+def _number_of(pid: str, numbering: PidNumbering) -> str:
+    """The number of a server in the trace; what no server can have as its number stays."""
+    is_one = pid.isdecimal() and len(pid) <= PID_DIGITS
+    return str(numbering.of(int(pid))) if is_one else pid
 
 
 def _add_names(root: Path, new: Path, header: JournalHeader, names: Mapping[int, str]) -> None:
