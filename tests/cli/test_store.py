@@ -171,7 +171,7 @@ def _peer():
         ),
         (
             ("--name", "a", "--memory", "--quorums", "a,c", "--peers", "a=127.0.0.1:7101"),
-            "quorums: c is none of the servers, which are a",
+            "quorums: unknown server 'c'; the servers are a",
         ),
     ],
 )

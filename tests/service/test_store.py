@@ -544,7 +544,7 @@ def test_a_server_takes_no_updates_of_its_own():
         ({"founders": ()}, "founders"),
         ({"founders": (1, 1)}, "founders"),
         ({"quorums": ((0, 1), (2,))}, "have no server in common"),
-        ({"quorums": ((0, 7),)}, "7 is none of the servers"),
+        ({"quorums": ((0, 7),)}, "unknown server '7'"),
         ({"reads": "fast"}, "reads"),
         ({"confirm": "some"}, "confirm"),
         ({"pipeline": 5000}, "pipeline"),

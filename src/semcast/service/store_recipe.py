@@ -33,7 +33,9 @@ def check_quorums(quorums: Iterable[Sequence[object]], founders: Collection[obje
         for server in quorum:
             if server not in founders:
                 servers = ", ".join(map(str, founders))
-                raise ConfigError(f"quorums: {server} is none of the servers, which are {servers}")
+                raise ConfigError(
+                    f"quorums: unknown server {str(server)[:60]!r}; the servers are {servers}"
+                )
     for one, other in combinations(quorums, 2):
         if not set(one) & set(other):
             both = " and ".join("+".join(map(str, each)) for each in (one, other))
