@@ -9,6 +9,7 @@ from semcast.terms.promises import (
     FIXED,
     PROPERTIES,
     check_runnable,
+    is_replicated,
     orders_of,
     promised,
     protocols_with,
@@ -62,3 +63,12 @@ def test_only_some_of_what_is_known_can_be_run() -> None:
         else:
             with pytest.raises(ConfigError, match="unknown value"):
                 Recipe(members=2, protocol=protocol, order=order)
+
+
+def test_who_keeps_the_messages_of_others() -> None:
+    keep = {"s-rm", "rm", "s-vsm", "vsm", "vs", "primary-backup", "replicated-data"}
+    assert {protocol for protocol in BY_PROTOCOL if is_replicated(protocol)} == keep
+    for protocol in ("s-sm", "s-rm", "sm", "rm", "s-vsm", "vsm"):
+        in_view = protocol.endswith("vsm")
+        recipe = Recipe(members=2, protocol=protocol, in_view=in_view)
+        assert recipe.replicated is is_replicated(protocol)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from semcast.terms.errors import ConfigError, unknown_value
 from semcast.terms.limits import check_finite, check_positive, check_range, check_whole
-from semcast.terms.promises import check_runnable, promised
+from semcast.terms.promises import check_runnable, is_replicated, promised
 from semcast.terms.relations import ITEM, NOTHING, RELATIONS, check_order, facts_of
 
 PURGING = ("eager", "lazy")
@@ -89,7 +89,7 @@ class Recipe:
     def _fill_in(self) -> None:
         if not self.protocol.startswith("s-"):
             object.__setattr__(self, "relation", "none")
-        object.__setattr__(self, "replicated", self.protocol not in ("s-sm", "sm"))
+        object.__setattr__(self, "replicated", is_replicated(self.protocol))
         if self.f == -1:
             object.__setattr__(self, "f", (self.members - 1) // 2)
         if not self.safety_period_s:

@@ -120,8 +120,9 @@ def orders_of(protocols: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_replicated(protocol: str) -> bool:
-    """Whether members keep the messages of others for retransmission."""
-    return protocol in BY_PROTOCOL and "agreement" in BY_PROTOCOL[protocol].promises
+    """Whether members keep the messages of others for retransmission, as in every view."""
+    facts = BY_PROTOCOL.get(protocol)
+    return facts is not None and ("agreement" in facts.promises or "view_order" in facts.promises)
 
 
 def refuse_impossible(protocol: str, order: str) -> None:
