@@ -30,15 +30,15 @@ def start_task(
     return task
 
 
-async def in_thread(work: Callable[[], T], undo: Callable[[T], None]) -> T:
-    """What `work` returns, from a thread.  A thread cannot be stopped: a caller that is cancelled
-    waits for it, and `undo` gets the result."""
+async def open_in_thread(opening: Callable[[], T], close: Callable[[T], None]) -> T:
+    """What a thread has opened.  The thread cannot be stopped: a caller that is cancelled waits for
+    it, and `close` gets the result."""
     # No task: `asyncio.run` cancels all tasks at its end, and the result would be lost.
-    working = asyncio.get_running_loop().run_in_executor(None, work)
+    working = asyncio.get_running_loop().run_in_executor(None, opening)
 
     def give_back(done: asyncio.Future[T]) -> None:
         if done.exception() is None:
-            undo(done.result())
+            close(done.result())
 
     try:
         return await asyncio.shield(working)

@@ -16,8 +16,7 @@ def make_durably(path: Path) -> None:
     all that is in them.  A process may have made some of them and died, so all names down to an
     empty directory are brought to stable storage."""
     path = path.absolute()
-    parents = list(path.parents)
-    made = [each for each in (path, *parents) if not each.exists()]
+    made = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(name != LOCK for name in os.listdir(path)):
         return

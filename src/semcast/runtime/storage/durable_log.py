@@ -24,7 +24,7 @@ from semcast.disk.log_header import LogOwner
 from semcast.disk.segment_log import SEGMENT_BYTES, SegmentLog, open_log
 from semcast.runtime.storage.directory_files import DirectoryFiles
 from semcast.runtime.storage.stable_storage import DiskUser
-from semcast.runtime.tasks import in_thread
+from semcast.runtime.tasks import open_in_thread
 from semcast.terms.errors import StorageError
 from semcast.terms.records import ReadRequest, ReadResult
 
@@ -89,7 +89,7 @@ class DurableLog:
         `ConfigError` for a directory of somebody else, a newer one, or one in use.
         """
 
-        def work() -> tuple[SegmentLog, Callable[[], None]]:
+        def open_files() -> tuple[SegmentLog, Callable[[], None]]:
             found, close = (files, _keep) if files is not None else _use_directory(path)
             try:
                 return open_log(found, owner, token_bytes(SALT_BYTES), segment_bytes), close
@@ -98,7 +98,7 @@ class DurableLog:
                 raise
 
         try:
-            segments, close = await in_thread(work, lambda opened: opened[1]())
+            segments, close = await open_in_thread(open_files, lambda opened: opened[1]())
         except OSError as error:
             raise StorageError(
                 f"cannot open the log in {path}: {error.strerror}{_advice(error)}"
