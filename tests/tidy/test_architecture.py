@@ -11,9 +11,8 @@ SOURCE = ROOT / "src" / "semcast"
 DOCUMENTS = [ROOT / "docs" / name for name in ("architecture.md", "machines.md")]
 FENCED = re.compile(r"```.*?```", re.DOTALL)
 OTHER_NAMES = {"Parquet"}  # In pictures, every other word with a capital letter is a class.
-PICTURE = (ROOT / "docs" / "architecture.md").read_text().split("```")[1]
 PLACEHOLDER = "NAME"
-# A line of the picture of the way of a message: `Class` or `Class.method`, and its file.
+# A line of the picture of a way: `Class` or `Class.method`, and its file.
 STEP = re.compile(r"^[ │├└─┊]*(?P<names>[A-Za-z_][\w., ]*?)  +(?P<path>[\w/]+\.py)", re.MULTILINE)
 
 
@@ -70,8 +69,9 @@ def test_every_class_in_a_picture_exists(document: Path) -> None:
     assert [name for name in drawn(document) if not is_defined(name)] == []
 
 
-def test_each_step_of_a_message_is_where_the_picture_says() -> None:
-    steps = STEP.findall(PICTURE)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_each_step_of_a_message_or_request_is_where_the_picture_says(document: Path) -> None:
+    steps = [step for each in FENCED.findall(document.read_text()) for step in STEP.findall(each)]
     assert len(steps) >= 15
     for names, path in steps:
         defined = members(SOURCE / path)
