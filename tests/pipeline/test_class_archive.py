@@ -2,18 +2,15 @@
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 from shutil import which
 
 import pytest
 
 from semcast.cli.doctor import class_archive as doctor_checks
-from semcast.cli.main import main
 from semcast.pipeline import archive_making
 from semcast.pipeline.archive_making import make_archive
 from semcast.pipeline.class_archive import (
@@ -30,8 +27,6 @@ from semcast.pipeline.class_archive import (
 from semcast.pipeline.java import java_program
 from semcast.terms.errors import ConfigError
 from semcast.traces.files import UNFINISHED
-
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @pytest.fixture
@@ -147,21 +142,6 @@ def test_the_new_takes_the_place_of_the_old(installed, java_writes):
         "other",
         recent.name,
     }
-
-
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_the_screen_of_the_command(columns, installed, java_writes, monkeypatch):
-    shown = StringIO()
-    shown.isatty = lambda: True
-    monkeypatch.setattr("sys.stdout", shown)
-    monkeypatch.setenv("COLUMNS", str(columns))
-    assert main(["spark-archive"]) == 0
-    answer, path, empty, last = ESCAPES.sub("", shown.getvalue()).splitlines()
-    assert answer == "ok  Spark starts faster from now on (0 MB, 0 s)"
-    assert (path.strip(), empty) == (str(find_archive()), "")  # A path is not broken over lines.
-    assert last.startswith("next: ")
-    assert last.endswith("semcast doctor")
-    assert max(len(answer), len(last)) <= columns
 
 
 def test_nothing_is_left_by_a_failure(installed, monkeypatch):
