@@ -65,9 +65,8 @@ class QuorumDetector:
         self.peer_frontier: list[Seq] = [bases[rank]] * members
         self.direct = direct and members <= DIRECT_MEMBERS_MAX
         self.round = 0
-        self.announced_to: set[Rank] = (
-            set()
-        )  # peers that the last announcement may not have reached yet
+        # Peers that the last announcement may not have reached yet.
+        self.announced_to: set[Rank] = set()
         self.enabled = True
         self.unagreed: dict[Rank, None] = {}  # streams not agreed up to what is known here
         self.closed: set[Rank] = set()  # streams that nobody can repair: nothing to agree on

@@ -213,9 +213,8 @@ class CollectionSafety:
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
-        self.checked = (
-            0  # pairs of a subscriber and a message that it is owed and that was reclaimed
-        )
+        # Pairs of a subscriber and a message that it is owed and that was reclaimed.
+        self.checked = 0
         self._multicast: defaultdict[Rank, list[Seq]] = defaultdict(list)
         self._has: defaultdict[tuple[Rank, Rank], set[Seq]] = defaultdict(set)
         # By subscriber and sender: after its vector, it has everything up to this number.

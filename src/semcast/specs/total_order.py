@@ -24,9 +24,8 @@ class TotalOrder:
 
     def __init__(self, ledger: ViolationLog) -> None:
         self._ledger = ledger
-        self.checked = (
-            0  # deliveries after another of the process, or where another process had one
-        )
+        # Deliveries after another of the process, or where another process had one.
+        self.checked = 0
         self._last: dict[Incarnation, Event] = {}
         self._at: dict[tuple[int, int], Event] = {}
         self._place: dict[tuple[Rank, int, Seq], Event] = {}

@@ -46,9 +46,8 @@ HEADER_BYTES: Final = HEADER.size
 CHANNEL_OFFSET: Final = 3
 KEY_OFFSET: Final = 4
 COUNTER_OFFSET: Final = 40
-SENDER_OFFSET: Final = (
-    8  # of group, sender, incarnation, salt: by them a member knows its own frames
-)
+# Of group, sender, incarnation, salt: by them a member knows its own frames.
+SENDER_OFFSET: Final = 8
 TAG_BYTES: Final = 16
 FRAME_BYTES_MAX: Final = 65_507  # what UDP over IPv4 carries
 UNSEALED: Final = 0  # the key id of a frame that is not sealed

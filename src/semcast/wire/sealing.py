@@ -217,9 +217,8 @@ class Opener:
         self._group, self._own, *_ = own
         self._life = own.incarnation, own.salt
         self._members: dict[int, SenderState] | None = None  # None: anybody may send
-        self._strangers: OrderedDict[int, SenderState] = (
-            OrderedDict()
-        )  # the latest heard comes last
+        # The latest heard comes last.
+        self._strangers: OrderedDict[int, SenderState] = OrderedDict()
         self._for_strangers = Allowance(UNKNOWN_SENDERS_PER_S, UNKNOWN_SENDERS_BURST)
         self._clones: set[tuple[int, int, int]] = set()  # sender, incarnation, salt
         # How frames begin that were believed: up to the counter those of one sender are alike.

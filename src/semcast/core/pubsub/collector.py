@@ -25,9 +25,8 @@ class Collector:
         self.changed_streams: dict[
             Rank, None
         ] = {}  # streams in which somebody advanced since last asked
-        self.membership_changed = (
-            False  # then all of them: who left may have been the last to wait for
-        )
+        # Then all of them: who left may have been the last to wait for.
+        self.membership_changed = False
 
     def __repr__(self) -> str:
         return f"Collector({self.acknowledged})"

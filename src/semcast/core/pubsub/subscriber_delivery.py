@@ -50,9 +50,8 @@ class SubscriberDelivery:
         self.heaps: dict[Rank, list[Seq]] = {}  # the numbers that are held
         self.ahead = 0  # how many are held, over all streams
         self.uncovered: list[tuple[DataMessage, Rank]] = []  # to be delivered after a cursor
-        self.awaiting_cursor: deque[tuple[int, DataMessage, Rank]] = (
-            deque()
-        )  # once the cursor is durable
+        # Once the cursor is durable.
+        self.awaiting_cursor: deque[tuple[int, DataMessage, Rank]] = deque()
         self.written: dict[Rank, Seq] = {}  # the cursors as written, and as durable
         self.durable: dict[Rank, Seq] = {}
         self.tickets: deque[tuple[int, Rank, Seq]] = deque()

@@ -45,9 +45,8 @@ class ViewAgreement:
         self.promised: BallotNumber = 0
         self.accepted_ballot: BallotNumber = 0
         self.accepted: ViewProposal | None = None
-        self.pending_proposal: Propose | None = (
-            None  # accepted once everything up to its cut is here
-        )
+        # Accepted once everything up to its cut is here.
+        self.pending_proposal: Propose | None = None
         self.asked_by: Rank = 0
         self.decided: ViewProposal | None = None
         self.ballot: BallotNumber = 0  # its own, while it coordinates
