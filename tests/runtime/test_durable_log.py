@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -278,6 +279,38 @@ async def test_who_is_cancelled_while_a_log_is_opened_gives_the_directory_back(
     with pytest.raises(asyncio.CancelledError):
         await opening
     log, _ = await opened(tmp_path)
+    await log.close()
+
+
+async def test_who_is_cancelled_while_a_log_is_closed_gives_the_directory_back(
+    tmp_path, monkeypatch
+):
+    begun, may_go_on = Event(), Event()
+
+    def fsync(file):
+        begun.set()
+        assert may_go_on.wait(10)
+        sync(file)
+
+    log, _ = await opened(tmp_path)
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", fsync)
+    log.append(notes(1))
+    closing = asyncio.create_task(log.close())
+    assert await asyncio.to_thread(begun.wait, 10)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    with pytest.raises(ConfigError, match="in use by another process"):
+        await opened(tmp_path)
+    may_go_on.set()
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(ConfigError):
+                log, _ = await opened(tmp_path)
+                break
+            await asyncio.sleep(0.01)
+    assert log.records.last == 1
     await log.close()
 
 

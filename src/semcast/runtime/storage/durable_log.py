@@ -136,15 +136,18 @@ class DurableLog:
             await self._idle.wait()
 
     async def close(self) -> None:
-        """Bring everything to stable storage, and give the directory back."""
-        await self.flush()
-        self._user = None
-        if self._failure is None:
-            self._submit(self._segments.close, lambda: None)
+        """Bring everything to stable storage, and give the directory back.  If whoever closes is
+        cancelled, the thread gives it back after what it has begun."""
+        try:
             await self.flush()
-        self._jobs.put(None)
+            self._user = None
+            if self._failure is None:
+                self._submit(self._segments.close, lambda: None)
+                await self.flush()
+        finally:
+            self._user = None
+            self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
-        self._on_closed()
 
     # What the disk is asked for, one thing at a time
 
@@ -217,3 +220,4 @@ class DurableLog:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+        self._on_closed()
