@@ -231,3 +231,17 @@ async def test_closing_ends_what_is_being_opened(ends):
     await ada.bulk.close()
     assert opening.cancelled()
     await bob.bulk.close()
+
+
+async def test_who_is_cancelled_while_it_begins_to_listen_leaves_nothing_in_the_event_loop():
+    """Else the next socket with the number of this one would never be read."""
+    end = End()
+    starting = asyncio.create_task(end.bulk.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    number = end.listening.fileno()
+    await end.bulk.close()
+    end.listening.close()
+    assert not asyncio.get_running_loop().remove_reader(number)

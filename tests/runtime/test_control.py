@@ -233,3 +233,30 @@ def test_without_a_usable_runtime_directory_it_is_one_in_tmp(sockets, monkeypatc
     assert control.directory() == sockets
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)  # as after sudo
     assert str(control.directory()) == f"/tmp/semcast-{os.getuid() + 1}"
+
+
+async def test_who_is_cancelled_while_it_begins_to_listen_leaves_nothing_in_the_event_loop(
+    sockets, snapshot
+):
+    """Else the next socket with the number of this one would never be read."""
+    server = control.ControlServer(lambda: snapshot("ada"))
+    starting = asyncio.create_task(server.start("quotes", "ada"))
+    await asyncio.sleep(0)
+    assert server.path.exists()
+    numbers = [number for number in range(1024) if is_open(number)]
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await server.close()
+    loop = asyncio.get_running_loop()
+    closed = [number for number in numbers if not is_open(number)]
+    assert closed
+    assert not any(loop.remove_reader(number) for number in closed)
+
+
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

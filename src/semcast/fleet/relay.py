@@ -88,7 +88,9 @@ class Relay:
             for rank, front in enumerate(self._fronts):
                 loop.add_reader(front.udp, self._drain, rank)
                 accept = partial(self._tcp.accept, rank)
-                self._servers.append(await loop.create_server(accept, sock=front.tcp))
+                server = await loop.create_server(accept, sock=front.tcp, start_serving=False)
+                self._servers.append(server)
+                await server.start_serving()
         except BaseException:
             await self.close()
             raise

@@ -159,8 +159,8 @@ class MemberResources:
             lambda frame, source: self.transport.receive_frame(frame, source, monotonic()),
             lambda: self.transport.on_drained(monotonic()),
         )
-        await self.bulk.start()
         self.stack.push_async_callback(self.bulk.close)
+        await self.bulk.start()
         self.address = interface.address, unicast.getsockname()[1]
 
     def seat(self) -> RosterEntry:

@@ -59,8 +59,9 @@ class ControlServer:
         loop = asyncio.get_running_loop()
         # A file of that name was left by a process that had our number; it gives way.
         self._server = await loop.create_unix_server(
-            lambda: _Client(self._answer, self._clients), str(self.path)
+            lambda: _Client(self._answer, self._clients), str(self.path), start_serving=False
         )
+        await self._server.start_serving()  # If this is cancelled, `close` ends it.
 
     async def close(self) -> None:
         """Cut the clients off and remove the file; twice is fine."""

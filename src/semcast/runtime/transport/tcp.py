@@ -133,7 +133,9 @@ class TcpTransport:
     async def start(self) -> None:
         """Accept connections."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, sock=self._listening)
+        serving = loop.create_server(self._accept, sock=self._listening, start_serving=False)
+        self._server = await serving
+        await self._server.start_serving()  # If this is cancelled, `close` ends it.
 
     def _accept(self) -> TcpConnection:
         return TcpConnection(self, self._frame_bytes_max)
@@ -189,9 +191,9 @@ class TcpTransport:
         """Close every connection and the listening socket."""
         for task in list(self._opening.values()):
             task.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
             if connection.transport is not None:
                 connection.transport.close()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
