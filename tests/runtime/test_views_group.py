@@ -7,6 +7,7 @@ import socket
 import pytest
 
 import semcast
+from semcast.runtime.membership.view_session import ViewSession
 
 ORDERS = [
     ("s-vsm", "fifo"),
@@ -40,6 +41,31 @@ async def test_founders_begin_with_one_view_of_all(meet):
         for group in groups:
             assert group.view == semcast.View(1, ("a", "b", "c"), is_primary=True)
             assert group.members == ("a", "b", "c")
+
+
+async def test_a_founder_that_is_cancelled_releases_those_that_have_promised_to_follow_it(
+    join, monkeypatch
+):
+    is_deaf, promised = True, asyncio.Event()
+    on_ballot = ViewSession._on_ballot
+
+    def listen(session, opened):
+        if not (is_deaf and session.options.name == "c"):
+            on_ballot(session, opened)
+        if session.options.name == "b":
+            promised.set()
+
+    monkeypatch.setattr(ViewSession, "_on_ballot", listen)
+    about = {"members": 3, "protocol": "s-vsm", "join_timeout": 10}
+    a, b, c = (asyncio.ensure_future(join(name, **about).start()) for name in "abc")
+    await promised.wait()  # by a proposal that c does not answer
+    a.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await a
+    is_deaf = False
+    groups = await asyncio.gather(join("a", **about), b, c)
+    assert [group.members for group in groups] == [("a", "b", "c")] * 3
+    await asyncio.gather(*(group.close() for group in groups))
 
 
 async def test_numbers_that_multicast_returns_are_those_of_messages(meet, take):

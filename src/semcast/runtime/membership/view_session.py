@@ -133,17 +133,19 @@ class ViewSession(Session):
         if not self.recipe.is_primary:
             return ()
         found_at = monotonic() + DISCOVERY_S
-        while self._group_report is None and not (gathering and gathering.roster):
-            now = monotonic()
-            if gathering is None or now < found_at:
-                envelopes, deadline = self.directory.hellos(asking=True), now + ASK_PERIOD_S
-            else:
-                envelopes, deadline = gathering.on_time(now), gathering.deadline
-            self._send_all(envelopes)
-            if not (gathering and gathering.roster):
-                await self._wait(deadline)
-        if gathering is None or not gathering.roster:
+        try:
+            while self._group_report is None and not (gathering and gathering.roster):
+                now = monotonic()
+                if gathering is None or now < found_at:
+                    envelopes, deadline = self.directory.hellos(asking=True), now + ASK_PERIOD_S
+                else:
+                    envelopes, deadline = gathering.on_time(now), gathering.deadline
+                self._send_all(envelopes)
+                if not (gathering and gathering.roster):
+                    await self._wait(deadline)
+        finally:  # If it came to nothing, the others may go on.
             self._send_all(gathering.leave() if gathering else [])
+        if gathering is None or not gathering.roster:
             self._gathering = None
             return ()
         for seat in gathering.roster:
@@ -269,9 +271,8 @@ class ViewSession(Session):
             return
         self._arrived.set()
         try:
-            self._send_all(
-                self._gathering.on_roster_step(opened.sender, opened.incarnation, opened.body)
-            )
+            about = opened.sender, opened.incarnation, opened.body
+            self._send_all(self._gathering.on_roster_step(*about))
         except GroupComplete:
             self.transport.discarded["fixed"] += 1  # Somebody has the name for a fixed group.
 
