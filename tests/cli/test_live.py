@@ -121,7 +121,7 @@ def test_a_file_goes_to_two_readers(member, tmp_path):
     assert facts["rate"] == facts["sent"] / facts["seconds"]
     assert {"s", "p"} < set(facts["members"])
     assert f"joined {facts['group']} as p with " in told
-    assert "unsealed" in told
+    assert "stays on loopback, unencrypted" in told
 
     *lines, facts = map(json.loads, everything.ended()[0])
     assert [(line["sender"], line["seq"]) for line in lines] == [("p", n) for n in (1, 2, 3, 4)]

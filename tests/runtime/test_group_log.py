@@ -85,13 +85,12 @@ def test_a_member_that_was_silent_did_not_leave(lines, snapshot):
     )
 
 
-def test_views_joins_leaves_minorities_and_exclusions(lines, snapshot, peer):
+def test_views_joins_leaves_and_minorities(lines, snapshot, peer):
     steps = [
         view(1, "ada", "bob", "cy"),
         view(2, "ada", "bob"),
         view(3, "ada", "bob", "dan"),
         view(3, "ada", "bob", "dan", status="minority"),
-        view(3, "ada", "bob", "dan", status="excluded"),
     ]
     found = lines(*(snapshot("ada", view=each) for each in steps))
     assert found[:3] == [
@@ -99,9 +98,8 @@ def test_views_joins_leaves_minorities_and_exclusions(lines, snapshot, peer):
         ("INFO", "group quotes: view 2: ada, bob; cy left"),
         ("INFO", "group quotes: view 3: ada, bob, dan; dan joined"),
     ]
-    assert [level for level, _ in found[3:]] == ["WARNING", "WARNING"]
+    assert [level for level, _ in found[3:]] == ["WARNING"]
     assert "waits for 2 of 3 members: check the others" in found[3][1]
-    assert "excluded this member" in found[4][1]
     gone = snapshot("ada", peers=[peer("bob", 1, is_forgotten=True)])
     there = snapshot("ada", peers=[peer("bob", 1)])
     assert lines(there, gone, gone)[1:] == [("INFO", "group quotes: bob left")]

@@ -1,6 +1,7 @@
 """How a group comes together between live members, and what is said when it does not."""
 
 import asyncio
+import re
 import socket
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 
 import semcast
 from semcast.runtime.application.join import open_group
-from semcast.runtime.membership import gathering
+from semcast.runtime.membership import gathering, session
 from semcast.runtime.membership.fixed_session import FixedSession
 from semcast.runtime.membership.gathering import HELLO_BYTES, Hello
 from semcast.runtime.storage import keyring
@@ -63,6 +64,18 @@ async def test_members_find_each_other(meet):
         assert [group.member for group in groups] == ["c", "a", "b"]
         assert {group.members for group in groups} == {("a", "b", "c")}
         assert repr(groups[1]).endswith("member='a', members=['a', 'b', 'c'])")
+
+
+@pytest.mark.parametrize("protocol", ["s-rm", "s-vsm"])
+async def test_a_long_wait_for_others_says_who_is_here(protocol, join, monkeypatch, caplog):
+    monkeypatch.setattr(session, "WAIT_LOGGED_S", 0.3)
+    waiting = [join(name, members=3, protocol=protocol, join_timeout=1.0) for name in "ab"]
+    for result in await outcome(*waiting):
+        assert isinstance(result, semcast.JoinTimeout)
+    lines = [line.partition("; ")[2] for line in caplog.messages if "at most 1 s" in line]
+    assert len(lines) == 2
+    for line in lines:  # On a busy machine they may not have met yet.
+        assert re.fullmatch(r"1 of 3 are here \([ab]\)|2 of 3 are here \((a, b|b, a)\)", line)
 
 
 async def test_a_group_of_one_is_there_at_once(meet, take):

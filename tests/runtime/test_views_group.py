@@ -142,7 +142,7 @@ async def test_survivors_of_a_crash_go_on(crowd):
         await other.until(lambda: other.values.get("x") == "1")
 
 
-async def test_who_was_silent_too_long_is_told_and_comes_back_as_a_new_life(crowd):
+async def test_who_was_silent_too_long_is_told_and_comes_back_as_a_new_life(crowd, caplog):
     async with crowd() as here:
         (a, one), (_b, other), (c, late) = await here.found("abc")
         first = c._driver.machine.life
@@ -151,6 +151,10 @@ async def test_who_was_silent_too_long_is_told_and_comes_back_as_a_new_life(crow
         await a.multicast(b"missed", item="x")
         here.unmute(c)
         assert (await late.until_status("excluded")).view.is_primary is False
+        warnings = [line for line in caplog.messages if "excluded c" in line]
+        assert [line.partition("; ")[2] for line in warnings] == [
+            "it rejoins; check that it is not stopped or overloaded, or use a longer timeout"
+        ], "it is logged once, however soon the member is back"
         await late.until(
             lambda: late.changes[-1].view.id > 2 and late.changes[-1].status == "member"
         )

@@ -116,7 +116,7 @@ class MemberResources:
         options = self.options
         is_known = options.key is False or options.is_client  # Its servers have said so.
         log_line = log.info if is_known else log.warning
-        log_line("no key: group %s stays on loopback, unsealed", options.group)
+        log_line("no key: group %s stays on loopback, unencrypted", options.group)
 
     async def _open_network(self) -> None:
         options = self.options

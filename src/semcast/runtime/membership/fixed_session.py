@@ -7,6 +7,7 @@ heard.
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from random import SystemRandom
 from time import monotonic, time_ns
 from typing import Final
@@ -18,6 +19,7 @@ from semcast.runtime.application.port import GroupPort, StateHandlers
 from semcast.runtime.driver import Driver
 from semcast.runtime.membership.directory import Directory
 from semcast.runtime.membership.gathering import GroupComplete, RosterAgreement, read_hello
+from semcast.runtime.membership.reasons import who_is_here
 from semcast.runtime.membership.reports import (
     Goodbye,
     MemberReport,
@@ -34,7 +36,6 @@ from semcast.runtime.transport.addresses import Address
 from semcast.runtime.transport.endpoints import find_peers
 from semcast.terms.errors import (
     ExcludedFromGroup,
-    JoinTimeout,
     LocalProtocolError,
     RemoteProtocolError,
 )
@@ -87,27 +88,25 @@ class FixedSession(Session):
         )
         self.transport.on_frame = self._on_frame
         check_trace(options)  # now, for later the others would count on this member
-        await self._agree_on_roster()
+        async with self._join_wait(partial(who_is_here, self.gathering)):
+            await self._agree_on_roster()
         await self._start()
 
     async def _agree_on_roster(self) -> None:
         gathering = self.gathering
         try:
-            async with asyncio.timeout(self.options.join_timeout):
-                while not gathering.roster:
-                    self._send_all(gathering.on_time(monotonic()))
-                    if self._refused is not None:
-                        raise self._refused
-                    if not gathering.roster:
-                        await self._wait(gathering.deadline)
-        except TimeoutError:
-            raise JoinTimeout(self._timeout_reason()) from None
+            while not gathering.roster:
+                self._send_all(gathering.on_time(monotonic()))
+                if self._refused is not None:
+                    raise self._refused
+                if not gathering.roster:
+                    await self._wait(gathering.deadline)
         finally:
             self._send_all(gathering.leave())  # If it came to nothing, the others may go on.
 
     def _timeout_reason(self) -> str:
         gathering = self.gathering
-        found = sorted(c.name for c in gathering.candidates.values() if c.is_confirmed)
+        found = gathering.found
         text = (
             f"join: timed out after {self.options.join_timeout:g} s with {len(found) + 1} of "
             f"{gathering.members} members ({', '.join([self.options.name, *found])})"

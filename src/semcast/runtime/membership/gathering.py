@@ -146,10 +146,14 @@ class RosterAgreement:
         return f"RosterAgreement({self.own.name}, known={known}, roster={self.roster})"
 
     @property
+    def found(self) -> list[str]:
+        """The other members that were heard."""
+        return sorted(c.name for c in self.candidates.values() if c.is_confirmed)
+
+    @property
     def missing(self) -> list[str]:
         """Peers that were not heard, where they are known by name."""
-        heard = {c.name for c in self.candidates.values() if c.is_confirmed} | {self.own.name}
-        return sorted(set(self.peers or ()) - heard)
+        return sorted(set(self.peers or ()) - {self.own.name, *self.found})
 
     @property
     def lineage(self) -> Lineage:

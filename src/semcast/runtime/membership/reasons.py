@@ -31,6 +31,26 @@ def excluded(followed: Lineage, known: PeerDirectory) -> str:
     )
 
 
+def rejoins(why: str, followed: Lineage) -> str:
+    """What an excluded member does, and how to keep it from being excluded again."""
+    remedy = "; check that it is not stopped or overloaded, or use a longer timeout"
+    return f"{why}; it rejoins{'' if followed else remedy}"
+
+
+def who_is_here(gathering: RosterAgreement) -> str:
+    """The members that were heard so far, and those that were not."""
+    names = ", ".join([gathering.own.name, *gathering.found])
+    missing = f", missing: {', '.join(gathering.missing)}" if gathering.missing else ""
+    return f"{1 + len(gathering.found)} of {gathering.members} are here ({names}){missing}"
+
+
+def joining(gathering: RosterAgreement | None, running: object) -> str:
+    """How far a process is on its way into a group; `running` is one that it found, or None."""
+    if running is not None:
+        return "the group runs and takes this member in"
+    return "no member has answered" if gathering is None else who_is_here(gathering)
+
+
 def two_groups(own: Collection[str], rival: Lineage, known: PeerDirectory) -> str:
     """Two groups of one name run apart, and only a person can say which is to stay."""
     others = ", ".join(known.names_in(rival)) or "unnamed processes"

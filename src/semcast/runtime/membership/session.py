@@ -6,7 +6,8 @@ If opening fails, everything is closed.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -27,7 +28,7 @@ from semcast.runtime.options.options import Options
 from semcast.runtime.resources import MemberResources
 from semcast.runtime.transport.addresses import Address
 from semcast.runtime.transport.udp import UdpTransport
-from semcast.terms.errors import RemoteProtocolError
+from semcast.terms.errors import JoinTimeout, RemoteProtocolError
 from semcast.terms.ids import Incarnation, Lineage, Pid
 from semcast.terms.machine import Machine, Status
 from semcast.terms.outputs import Ended
@@ -36,6 +37,7 @@ from semcast.wire.frames import DATAGRAM, REPORT, TCP
 from semcast.wire.sealing import OpenedFrame
 
 REPORT_PERIOD_S: Final = 1.0
+WAIT_LOGGED_S: Final = 2.0  # A longer wait for the other members is logged.
 
 log = logging.getLogger("semcast")
 
@@ -83,6 +85,30 @@ class Session(ABC):
                 self.driver.end(None)
             await self.resources.close()
             raise
+
+    @asynccontextmanager
+    async def _join_wait(self, who_is_here: Callable[[], str]) -> AsyncIterator[None]:
+        """Limit the block to the time for joining; log whom it waits for if it takes long."""
+
+        def log_wait() -> None:
+            log.warning(
+                "group %s: waiting for the other members, at most %g s; %s%s",
+                *(self.options.group, self.options.join_timeout, who_is_here()),
+                self.resources.explain_discards(),
+            )
+
+        timer = asyncio.get_running_loop().call_later(WAIT_LOGGED_S, log_wait)
+        try:
+            async with asyncio.timeout(self.options.join_timeout):
+                yield
+        except TimeoutError:
+            raise JoinTimeout(self._timeout_reason()) from None
+        finally:
+            timer.cancel()
+
+    @abstractmethod
+    def _timeout_reason(self) -> str:
+        """Why the group did not come together in time."""
 
     @property
     def _record(self) -> Any:

@@ -36,6 +36,7 @@ from semcast.runtime.membership.incarnations import (
 from semcast.runtime.membership.introductions import PeerDirectory, ViewMemberReport, report_decoder
 from semcast.runtime.membership.name_probe import PROBE_PERIOD_S, PROBES, NameProbe
 from semcast.runtime.membership.session import Session, decode_body
+from semcast.runtime.operations.group_log import log as group_log
 from semcast.runtime.operations.snapshot import ViewSnapshot
 from semcast.runtime.options.options import Options
 from semcast.runtime.storage.recording import ViewJournal, check_trace, close_journal
@@ -44,7 +45,6 @@ from semcast.runtime.transport.addresses import Address
 from semcast.runtime.transport.endpoints import find_peers
 from semcast.terms.errors import (
     ExcludedFromGroup,
-    JoinTimeout,
     LocalProtocolError,
     RemoteProtocolError,
 )
@@ -91,14 +91,13 @@ class ViewSession(Session):
             self._gathering.nonce = self.directory.nonce  # One answer is for both.
         self.transport.on_frame = self._on_frame
         check_trace(options)  # now, for later the others would count on this member
-        try:
-            async with asyncio.timeout(options.join_timeout):
-                await self._listen()
-                founders = await self._find_or_found()
-                lineage = self._gathering.lineage if self._gathering else NO_LINEAGE
-                await self._start(founders, lineage)
-        except TimeoutError:
-            raise JoinTimeout(self._timeout_reason()) from None
+        async with self._join_wait(
+            lambda: reasons.joining(self._gathering, self.driver or self._group_report)
+        ):
+            await self._listen()
+            founders = await self._find_or_found()
+            lineage = self._gathering.lineage if self._gathering else NO_LINEAGE
+            await self._start(founders, lineage)
 
     async def _load(self) -> None:
         """Before another incarnation begins, the log has everything of the one before."""
@@ -304,6 +303,7 @@ class ViewSession(Session):
         if not self.options.rejoin:
             driver.end(ExcludedFromGroup(f"{why}; join again, or set rejoin"))
             return ""
+        group_log.warning("group %s: %s", self.options.group, reasons.rejoins(why, ended.followed))
         driver.suspend()
         self._returning = start_task(self._rejoin(driver), "coming back", self._on_no_return)
         return why

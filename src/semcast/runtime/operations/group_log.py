@@ -2,7 +2,8 @@
 
 Once a second a snapshot is compared with the one before.  Changes of the membership are logged at
 INFO.  A member logs at WARNING what it can do something about itself: that it is slow, that its
-sender is blocked, that it was excluded or is in a minority, that many frames are discarded.
+sender is blocked, that it is in a minority, that many frames are discarded.  That it was excluded,
+which may be over within a second, its session logs at once.
 """
 
 import logging
@@ -83,19 +84,11 @@ class GroupLog:
             number, members = view_number(new.id), ", ".join(new.members)
             remedy = "; check that machine and the network" if silent else ""
             log.info("group %s: view %d: %s%s%s", now.group, number, members, changes, remedy)
-        if new.status == old.status:
-            return
-        if new.status == "minority":
+        if new.status == "minority" != old.status:
             log.warning(
                 "group %s: in a minority, so nothing is sent or delivered; waits for %d of %d "
                 "members: check the others and the network",
                 *(now.group, new.needed, len(new.members)),
-            )
-        elif new.status == "excluded":
-            log.warning(
-                "group %s: the others excluded this member; check that it is not stopped or "
-                "overloaded, or use a longer timeout",
-                now.group,
             )
 
     @staticmethod
