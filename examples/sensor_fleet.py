@@ -100,10 +100,10 @@ def main() -> int:
     no_alarm_lost = alarms == raised
     is_current = summaries == last
     print(
-        f"{len(STATIONS)} stations sent {read + skipped:,} messages.  The control room read "
-        f"{read:,} and skipped {skipped:,} that later summaries cover."
+        f"{len(STATIONS)} stations sent {read + skipped:,} messages."
+        f"\nThe control room read {read:,} and skipped {skipped:,} that later summaries cover."
         f"\nAll {sum(map(len, raised.values()))} alarms arrived, in order: {no_alarm_lost}."
-        f"  It has the last summary of every station: {is_current}."
+        f"\nIt has the last summary of every station: {is_current}."
     )
     return 0 if no_alarm_lost and is_current and skipped else 1
 

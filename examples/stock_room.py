@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 from multiprocessing import Process, SimpleQueue
+from typing import Any
 
 import semcast
 
@@ -79,6 +80,11 @@ async def sell(group: semcast.Group) -> None:
     await group.multicast(b"that was all", never_purge=True)
 
 
+def describe(room: dict[str, Any]) -> str:
+    shelves = ", ".join(f"{count} {shelf}" for shelf, count in room["stock"].items())
+    return f"{shelves}; refused {room['refused']} sales"
+
+
 def show(line: str) -> None:
     """Print in one write, so that lines of several processes do not mix."""
     sys.stdout.write(f"{line}\n")
@@ -99,7 +105,7 @@ def main() -> int:
     clerks[NEWCOMER] = Process(target=run, args=(group_name, NEWCOMER, said), daemon=True)
     for name in CLERKS:
         clerks[name].start()
-    rooms: dict[str, object] = {}
+    rooms: dict[str, dict[str, Any]] = {}
     while len(rooms) < len(CLERKS):
         name, what = said.get()
         if isinstance(what, dict):
@@ -114,7 +120,7 @@ def main() -> int:
     agreed = len({json.dumps(room) for room in rooms.values()}) == 1
     print()
     for name, room in sorted(rooms.items()):
-        print(f"{name:>5} has {room}")
+        print(f"{name:>5} has {describe(room)}")
     print(f"They agree, without ever asking each other: {agreed}.")
     return 0 if agreed else 1
 

@@ -82,10 +82,11 @@ def main() -> int:
     accounted = fast_read + fast_skipped == slow_read + slow_skipped == QUOTES
     agreed = prices == fast_prices == slow_prices
     print(
-        f"\n{QUOTES:,} quotes were published.  The fast reader read {fast_read:,} of them, the "
-        f"slow one {slow_read:,};\nthe {slow_skipped:,} that the slow one skipped had been "
-        f"superseded by newer ones."
-        f"\nEvery quote accounted for: {accounted}.  All have the same last prices: {agreed}."
+        f"\n{QUOTES:,} quotes were published."
+        f"\nThe fast reader read {fast_read:,} of them, the slow one {slow_read:,}."
+        f"\nNewer quotes had replaced the {slow_skipped:,} that the slow one skipped."
+        f"\nEvery quote is accounted for: {accounted}."
+        f"\nAll have the same last prices: {agreed}."
     )
     return 0 if accounted and agreed and slow_skipped else 1
 

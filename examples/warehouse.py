@@ -54,9 +54,13 @@ async def sell(peers: str, disturb: "asyncio.Future[None]") -> bool:
         left = {part: int(await store.get(part) or 0) for part in PARTS}
     sold = {part: sum(each[part] for each in bought) for part in PARTS}
     is_right = all(sold[part] + left[part] == PARTS[part] for part in PARTS)
-    show(f"\nSold {sold}, left {left}.")
+    show(f"\nSold {describe(sold)}; left {describe(left)}.")
     show(f"Every part was sold once, or is on its shelf: {is_right}.")
     return is_right
+
+
+def describe(parts: dict[str, int]) -> str:
+    return ", ".join(f"{count} x {part}" for part, count in parts.items())
 
 
 def show(line: str) -> None:
