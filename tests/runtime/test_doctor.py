@@ -217,7 +217,7 @@ def test_keys_that_others_may_read():
     path = keyring.keys_path()
     key = keyring.new_key()
     keyring.edit(path, lambda ring: ring.with_key(key))
-    assert doctor.keys().found == f"1 in {path}, active: {keyring.id_text(key.id)}"
+    assert doctor.keys().found == f"{keyring.id_text(key.id)} is active, 1 in {path}"
     path.chmod(0o644)
     found = doctor.run_guarded("keys", "fail", doctor.keys)
     assert (found.status, found.advice) == ("fail", f"run chmod 600 {path}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: semcast doctor --interface eth0 --json"
 UNFIT: Final = 2  # the exit code of an environment in which live groups do not work
+KEYS: Final = "keys"
 DATA: Final = "data"  # the check of a durable log, which was asked for
 # The checks by what they are about, by the beginnings of their names.
 SECTIONS: Final = {
@@ -26,7 +27,7 @@ SECTIONS: Final = {
     "network": ("udp", "tcp", "multicast", "group", "socket buffers"),
     "machine": ("clock", "wall clock", "incarnation", "control sockets", "open files"),
     DATA: (DATA,),
-    "keys": ("keys",),
+    KEYS: (KEYS,),
     "extras": (
         "pyarrow",
         "prometheus-client",
@@ -84,10 +85,16 @@ def doctor(
     output.print_text("")
     for line, colour in describe(checks, is_verbose=verbose):
         output.print_text(line, colour=colour)
-    output.next(*(["semcast demo"] if verdict != FAIL else []), "semcast doctor -v")
+    output.next(*next_commands(works=verdict != FAIL, is_verbose=verbose))
     output.print_json({"checks": checks, "verdict": verdict})
     if verdict == FAIL:
         raise typer.Exit(UNFIT)
+
+
+def next_commands(*, works: bool, is_verbose: bool) -> list[str]:
+    """The demo where live groups work, and the details unless they have just been printed."""
+    details = [] if works and is_verbose else ["semcast doctor -v"]
+    return [*(["semcast demo"] if works else []), *details]
 
 
 def class_archive() -> "Iterator[DoctorCheck]":
@@ -168,6 +175,8 @@ def _brief(check: "DoctorCheck") -> str:
     """The name of a check, with what it found if that is a word or a version."""
     if check.name == DATA:
         return check.found
+    if check.name == KEYS:
+        return check.found.partition(",")[0]
     found = check.found.split(" on ")[0]
     return f"{check.name} {found}" if len(found) <= 14 else check.name
 

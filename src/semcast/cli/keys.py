@@ -21,7 +21,9 @@ File: TypeAlias = Annotated[
         help="Path of the key ring file.", show_default="$SEMCAST_KEYS, or the user's key ring"
     ),
 ]
-KeyId: TypeAlias = Annotated[str, typer.Argument(help="Key id, as printed by `semcast keys list`.")]
+KeyId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="KEY", help="Key id, as printed by `semcast keys list`.")
+]
 
 app = new_app(CommandGroup, "Manage the keys that encrypt the traffic between machines.")
 
@@ -70,8 +72,12 @@ def list_keys(
     ring = KeyRing.load(path)
     rows = _rows(ring, secret)
     output = Output(json)
-    output.print_text(*(table(rows) or [f"no keys in {path}"]))
-    output.next("semcast keys list --secret" if rows else "semcast keys new")
+    output.print_text(*(table(_rows(ring, with_secret=False)) or [f"no keys in {path}"]))
+    if secret and rows:  # A line each, never broken, so that it can be copied.
+        output.print_text("", *(str(row["key"]) for row in rows), "")
+        output.print_text("on the other machine, paste one of these lines into semcast keys add")
+    following = "semcast keys add" if secret else "semcast keys list --secret"
+    output.next(following if rows else "semcast keys new")
     output.print_json({"file": str(path), "keys": rows})
 
 
@@ -80,6 +86,7 @@ def add(
     key: Annotated[
         str,
         typer.Argument(
+            metavar="KEY",
             help="Secret key, as printed by `semcast keys list --secret`.",
             show_default="standard input",
         ),
@@ -124,7 +131,9 @@ def _tell(json: bool, path: Path, ring: "KeyRing", done: str, key: str) -> None:
     rows = _rows(ring, with_secret=False)
     output = Output(json)
     output.print_text(f"{done} {key} ({path})", *table(rows))
-    output.next("semcast keys list --secret" if rows else "semcast keys new", "semcast keys --help")
+    spare = [f"semcast keys use {row['id']}" for row in rows if not row["active"]]
+    listing = "semcast keys list --secret" if rows else "semcast keys new"
+    output.next(listing, *(spare[-1:] or ["semcast keys --help"]))
     output.print_json({"id": key, "file": str(path), "keys": rows})
 
 

@@ -302,7 +302,7 @@ def keys() -> DoctorCheck:
             "keys", WARN, f"none in {path}", "to use the network, run semcast keys new"
         )
     active = keyring.id_text(ring.active.id)
-    return DoctorCheck("keys", OK, f"{len(ring.keys)} in {path}, active: {active}")
+    return DoctorCheck("keys", OK, f"{active} is active, {len(ring.keys)} in {path}")
 
 
 def incarnation() -> DoctorCheck:
