@@ -6,6 +6,7 @@ On a terminal one line is redrawn; elsewhere every step is a line.  If pip fails
 printed.
 """
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -38,7 +39,8 @@ class Progress:
         """Take the step from a line of pip's output."""
         for word, step in STEPS.items():
             if line.strip().startswith(word):
-                rest = line.strip()[len(word) :].split(" (from")[0].strip()
+                details = " (" if word in ("Preparing", "Building") else " (from"
+                rest = line.strip()[len(word) :].partition(details)[0].strip()
                 self.packages += word == "Collecting"
                 if word == "Installing build":
                     rest = ""
@@ -53,7 +55,8 @@ class Progress:
         while not self.is_over.wait(0.2):
             passed = time.monotonic() - self.began
             line = f"  {passed:3.0f} s, {self.packages} packages: {self.step}"
-            print(f"\r\x1b[K{line[:79]}", end="", file=sys.stderr, flush=True)
+            columns = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{line[:columns]}", end="", file=sys.stderr, flush=True)
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 

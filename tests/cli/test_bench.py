@@ -89,6 +89,13 @@ def test_people_see_numbers_and_bars_with_their_spread(semcast, measured):
     assert ours.count("█") >= 2 * other.count("█") - 1 > 0
 
 
+def test_one_run_alone_has_no_bars(semcast, measured):
+    measured({**ROW, "runs": 1, "spread": {}})
+    done = semcast("bench", "throughput")
+    assert "sent (messages/s)" in done.out
+    assert "█" not in done.out
+
+
 def test_settings_reach_the_runs(semcast, measured):
     given = measured({**ROW, "latency_p50_us": 100.0, "latency_p99_us": 400.0})
     argv = ("--datagram", "1400,8KiB", "--key", "none,new", "--size", "200", "--repeat", "2")

@@ -206,3 +206,18 @@ def test_sparklines_and_times():
     assert output.sparkline([0, 0], 8) == "▁▁"
     assert output.sparkline([5, 10], 8, top=10) == "▅█"
     assert [output.clock(seconds) for seconds in (4.4, 65, 3_661)] == ["0:04", "1:05", "1:01:01"]
+
+
+@pytest.mark.parametrize("group", ["", "keys", "store", "bench", "sim", "model", "lake"])
+def test_summaries_of_commands_are_sentences(group, semcast):
+    shown = re.sub(r"\n {6,}", " ", semcast(*group.split(), "--help").out)  # each on one line
+    summaries = re.findall(r"^  [a-z][a-z-]* {2,}(\S.*)$", shown, flags=re.MULTILINE)
+    assert len(summaries) >= 2
+    for summary in summaries:
+        assert summary[0].isupper() and summary[-1] in ".?", summary  # noqa: PT018
+
+
+def test_defaults_of_group_options_can_be_typed(semcast):
+    shown = " ".join(semcast("join", "--help").out.split())
+    assert "also deliver this member's own messages; default: yes" in shown
+    assert "default: True" not in shown

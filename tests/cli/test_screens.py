@@ -35,7 +35,11 @@ COMMANDS = {
         *("--rate", "1000", "--slow-rate", "500"),
     ),
     "figures list": ("figures", "list"),
+    "figures": ("figures", "convergence", "--quick", "--out", "PLACE/figures"),
     "keys list": ("keys", "list"),
+    "keys new": ("keys", "new"),
+    "members --watch": ("members", "--watch"),
+    "sim mutants": ("sim", "mutants", "--protocol", "vs", "--seeds", "1"),
     "model gossip": (
         *("model", "gossip", "--members", "100", "--reached", "50"),
         *("--mode", "pull", "--error", "1e-6"),
@@ -45,7 +49,14 @@ COMMANDS = {
         *("--sender-rate", "100", "--receiver-rate", "50"),
     ),
 }
+FAILING = ("sim", "swarm", "--protocol", "s-rm", "--seeds", "1", "--from", "4")
+BROKEN = {
+    "sim swarm": (*FAILING, "--mutant", "forget-purged"),
+    "check": ("check", "BROKEN"),
+    "explain": ("explain", "BROKEN"),
+}
 WIDTHS = (60, 80, 120)
+ENDLESS = {"members --watch": " on this machine"}  # Ctrl-C follows when that is on the screen.
 # They run for real, and what prints them is what prints `bench slow-receiver`, at every width.
 SAME_TABLE = ("bench throughput", "bench latency")
 SNAKE = re.compile(r"(?<![\w=./{-])[a-z]+_[a-z_0-9]+(?![\w=./(])")
@@ -56,6 +67,14 @@ def trace():
     with TemporaryDirectory() as place:
         path = Path(place) / "t"
         assert main(["sim", "slow-receiver", *SHORT, "--trace", str(path)]) == 0
+        yield path
+
+
+@pytest.fixture(scope="module")
+def broken():
+    with TemporaryDirectory() as place:
+        path = Path(place) / "b"
+        assert main([*BROKEN["sim swarm"], "--trace", str(path)]) == 1
         yield path
 
 
@@ -73,9 +92,38 @@ def run(screen, name, columns, trace):
     with TemporaryDirectory() as place:  # A long path is not broken over lines.
         words = {word: word.replace("PLACE", place) for word in COMMANDS[name]}
         words["TRACE"] = str(trace)
-        for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "SEMCAST_KEYS"):
+        for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "SEMCAST_KEYS", "XDG_RUNTIME_DIR"):
             environment[variable] = f"{place}/{variable}"
-        return screen([words[word] for word in COMMANDS[name]], columns, environment)
+        os.mkdir(environment["XDG_RUNTIME_DIR"], mode=0o700)
+        argv = [words[word] for word in COMMANDS[name]]
+        return screen(argv, columns, environment, until=ENDLESS.get(name))
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_screen_of_a_failure(name, broken, screen):
+    """The answer comes first, the commands that show and replay it are there, nothing is wider."""
+    argv = [str(broken) if word == "BROKEN" else word for word in BROKEN[name]]
+    for columns in WIDTHS:
+        code, lines = screen(argv, columns, os.environ)
+        text = "\n".join(lines)
+        assert (code, lines[0][:6]) == (0 if name == "explain" else 1, "FAIL  "), text
+        assert max(map(len, lines)) <= columns, text
+        commands = ("next: ",) if name == "explain" else ("see it: ", "replay: ")
+        assert all(command in text for command in commands), text
+
+
+def test_the_screens_of_keys(screen, tmp_path):
+    """A secret key is on one line, however narrow the terminal is, so that it can be copied."""
+    environment = {**os.environ, "SEMCAST_KEYS": str(tmp_path / "k")}
+    for number, columns in enumerate(WIDTHS, 1):
+        screen(("keys", "new"), columns, environment)
+        code, lines = screen(("keys", "list", "--secret"), columns, environment)
+        text = "\n".join(lines)
+        secrets = [line for line in lines if line.startswith("semcast-key-1-")]
+        assert (code, len(secrets)) == (0, number), text
+        assert screen(("keys", "add", secrets[-1]), columns, environment)[0] == 0
+        assert max(len(line) for line in lines if line not in secrets) <= columns, text
+        assert lines[-2] == "next: semcast keys add", text
 
 
 def check_screen(name, columns, code, lines):

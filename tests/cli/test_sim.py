@@ -36,7 +36,7 @@ def test_help_of_an_experiment_lists_its_parameters(semcast, toy):
     done = semcast("sim", "toy", "--help")
     assert done.code == 0
     for text in (
-        "no paper: does little",
+        "Does little.\n\n  no paper.\n",
         "size=3",
         "word=a",
         "Example:\n    semcast sim toy --set",

@@ -197,6 +197,14 @@ def test_a_member_that_does_not_answer_is_not_elsewhere(snapshot, peer):
     assert next(line for line in shown if line.startswith("cy ")).endswith("elsewhere")
 
 
+def test_the_last_line_says_what_the_members_are_sorted_by(before, after):
+    screen = TopScreen(before)
+    screen.look(after, rows(before, after))
+    assert screen.sort == "rank"
+    screen.on_key("s")
+    assert screen.sort == "rate"
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_help_fits_a_small_terminal_in_place_of_the_tables(columns, before, after):
     screen = TopScreen(before)
@@ -265,7 +273,7 @@ def test_q_ends_it(sender):
     shown = os.read(master, 1 << 16).decode()
     os.close(master)
     os.close(terminal)
-    assert "q quit" in shown
+    assert "q quit  s sort (by rank)" in shown
 
 
 def test_nobody_is_no_failure(semcast, sockets):

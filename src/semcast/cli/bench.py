@@ -238,14 +238,15 @@ def _show(
     verdict: list[str],
     warning: str,
 ) -> None:
-    """The answer, the table, the bars."""
+    """The answer, the table, the bars if there is something to compare."""
     for text in verdict:
         output.print_text(
             *wrapped(text, "    "), colour=WRONG if text.startswith("FAIL") else HOLDS
         )
     output.print_text(*wrapped(warning), colour=SLOW)
     output.print_text("", *wrapped(settings.title), "", *numbers(rows, drawn), "", *versions(rows))
-    for key, about in drawn.items():
+    is_compared = len(rows) > 1 or any(row["runs"] > 1 for row in rows)
+    for key, about in drawn.items() if is_compared else ():
         output.print_text("", *bars(rows, key, about, output))
 
 

@@ -77,7 +77,8 @@ class CommandGroup(TyperGroup):
 def _summary(command: Any) -> str:
     """The first sentence of a command's help."""
     text: str = command.short_help or (command.help or "").partition("\n")[0]
-    return text.partition(".  ")[0]
+    first, stop, _ = text.partition(".  ")
+    return first + stop.rstrip()
 
 
 def new_app(group: type[CommandGroup] | None, help_text: str | None = None) -> typer.Typer:

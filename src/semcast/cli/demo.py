@@ -8,6 +8,7 @@ import typer
 
 from semcast.cli.commands import Json
 from semcast.cli.output import Output, wrapped
+from semcast.cli.past_waits import WaitTime
 from semcast.terms.palette import HOLDS, WRONG
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ EXAMPLE = "\b\nExample:\n  semcast demo --seconds 10 --slow-ms 4 --out out/demo"
 NAME: Final = "slow-receiver"
 RELIABLE: Final = "reliable"
 SEMANTIC: Final = "semantic"
+FIGURE_S: Final = 1.5  # usually; most of it is to import matplotlib
 
 
 def demo(
@@ -56,7 +58,8 @@ def demo(
     headline = wrapped(sentence(outcomes, settings), "")
     output.print_text("", *headline, colour=HOLDS if is_good else WRONG)
     output.print_text(*verdict(outcomes, settings))
-    files = write(runs, settings, out)
+    with output.waiting("drawing the figure", estimate=WaitTime("demo figure", FIGURE_S)):
+        files = write(runs, settings, out)
     output.print_text("files: " + ", ".join(path for path in files.values() if path))
     output.next(
         f"semcast explain {outcomes[SEMANTIC].trace}",

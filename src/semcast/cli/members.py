@@ -56,11 +56,11 @@ def members(
     seen = survey(group, ANSWER_S)
     check_group(seen, group)
     sentence, colour = summary(seen)
-    output.print_text(sentence, colour=colour)
-    output.print_text(*describe(seen))
     changed: deque[str] = deque(maxlen=count or CHANGES_MAX)
     watched = GroupWatch(seen)
     try:
+        output.print_text(sentence, colour=colour)
+        output.print_text(*describe(seen))
         while (watch or count) and len(changed) != count:
             sleep(REFRESH_S)
             seen = survey(group, ANSWER_S)

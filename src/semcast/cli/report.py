@@ -1,5 +1,6 @@
 """`semcast report`: a directory of results as one page."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,17 @@ def report(
         f"{facts['html']}: {verdicts}, {facts['failed']} failed",
         colour=WRONG if facts["failed"] else HOLDS,
     )
-    for source in facts["not_shown"]:
-        output.print_text(f"not shown: {source}")
+    output.print_text(*(f"not shown: {each}" for each in by_directory(facts["not_shown"])))
     output.next(f"open {facts['html']}")
     output.print_json(facts)
+
+
+def by_directory(sources: Iterable[str]) -> list[str]:
+    """The files, but those of one directory as one line: a store has many."""
+    files: dict[Path, list[str]] = {}
+    for source in sources:
+        files.setdefault(Path(source).parent, []).append(source)
+    return [
+        names[0] if len(names) == 1 else f"{count_of(len(names), 'file')} in {folder}"
+        for folder, names in files.items()
+    ]

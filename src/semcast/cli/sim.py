@@ -75,9 +75,14 @@ def list_experiments(json: Json = False) -> None:
         {"name": e.name, "source": e.source, "summary": e.summary} for e in EXPERIMENTS.values()
     ]
     output = Output(json)
-    output.print_text(*table(rows))
+    output.print_text(*table([{**row, "summary": sentence(row["summary"])} for row in rows]))
     output.next("semcast sim slow-receiver --help", "semcast sim slow-receiver")
     output.print_json({"experiments": rows})
+
+
+def sentence(summary: str) -> str:
+    """The summary of an experiment as help texts are: with a capital letter and a stop."""
+    return f"{summary[0].upper()}{summary[1:]}{'' if summary.endswith('?') else '.'}"
 
 
 def experiment_command(experiment: "Experiment") -> Any:
@@ -111,8 +116,8 @@ def experiment_command(experiment: "Experiment") -> Any:
 
     single.command(
         experiment.name,
-        help=f"{experiment.source}: {experiment.summary}",
-        short_help=experiment.summary,
+        help=f"{sentence(experiment.summary)}\n\n{experiment.source}.",
+        short_help=sentence(experiment.summary),
         epilog="\n".join(["\b", "Parameters:", *parameters, "", "\b", "Example:", f"  {example}"]),
     )(run)
     return typer.main.get_command(single)
@@ -345,23 +350,16 @@ def mutants(
         show = partial(_show_hunt, output, done, len(names), name)
         hunts.append(run_mutant(name, range(seeds), jobs=jobs, on_progress=show))
     survivors = [one.name for one in hunts if not one.caught]
-    rows = [
-        {
-            "name": one.name,
-            "protocol": one.protocol,
-            "caught": one.caught,
-            "by": one.by,
-            "seed": one.seed,
-        }
-        for one in hunts
-    ]
+    keys = ("name", "protocol", "caught", "by", "seed")
+    rows = [{key: getattr(one, key) for key in keys} for one in hunts]
     caught = f"{len(rows) - len(survivors)} of {len(rows)} broken protocols were caught"
     missed = f"; missed: {', '.join(survivors)}" if survivors else ""
-    output.print_text(caught + missed, colour=WRONG if survivors else HOLDS)
+    verdict = f"{'FAIL' if survivors else 'ok'}  {caught}{missed}"
+    output.print_text(verdict, colour=WRONG if survivors else HOLDS)
     output.print_text(
         "", *table([{key: row[key] for key in ("name", "caught", "by")} for row in rows])
     )
-    output.next("semcast sim swarm --protocol s-rm --seeds 200", "semcast sim swarm --help")
+    output.next(f"semcast sim swarm --protocol {protocol or 's-rm'}", "semcast sim swarm --help")
     output.print_json({"mutants": rows})
     return 1 if survivors else 0
 

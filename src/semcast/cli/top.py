@@ -58,7 +58,7 @@ SORTS: Final[dict[str, Callable[[TopRow], Any]]] = {
     "waiting": lambda row: -row.waiting,
     "name": lambda row: row.name,
 }
-KEYS: Final = "q quit  s sort  h help"
+KEYS: Final = "q quit  s sort (by {})  h help"
 HELP: Final = (
     "sent/s, deliv/s: messages per second that the member sends, and that its application gets",
     "skip %: share of its messages that newer ones replaced before it read them",
@@ -169,6 +169,11 @@ class TopScreen:
             self._sorts.append(self._sorts.pop(0))
         elif key in ("h", "?"):
             self._shows_help = not self._shows_help
+
+    @property
+    def sort(self) -> str:
+        """What the members are sorted by."""
+        return self._sorts[0]
 
     def answer(self) -> tuple[str, Colour | None]:
         """One sentence: the slow members, why, and what it costs whom."""
@@ -298,5 +303,5 @@ def render(screen: TopScreen) -> "Group":
     for line, colour in screen.lines(columns - 1):
         # As Text, since a name may look like markup.
         lines.append(Text(line, f"color({colour.terminal})" if colour else "", no_wrap=True))
-    keys = KEYS if sys.stdin.isatty() else "Ctrl-C ends it"
+    keys = KEYS.format(screen.sort) if sys.stdin.isatty() else "Ctrl-C ends it"
     return Group(*lines, Text(), Text(keys, "dim"))

@@ -41,7 +41,7 @@ caption { text-align: left; color: var(--soft); }
 th, td { text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0;
          border-bottom: 1px solid var(--line); }
 th { font-weight: 600; white-space: nowrap; }
-td.number, th.number { text-align: right; white-space: nowrap; }
+td.number, th.number { text-align: right; } td.number { white-space: nowrap; }
 summary { cursor: pointer; color: var(--soft); }
 @media (max-width: 600px) {
   body { margin: 1rem auto; padding: 0 .75rem; } h1 { font-size: 1.3rem; }

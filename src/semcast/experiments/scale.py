@@ -231,7 +231,7 @@ def _panel(title: str, y_label: str, curves: tuple[Curve, ...]) -> Panel:
 FIGURES = (
     Figure(
         "scale",
-        "Cost of a growing group at its sender (N=30, r=0.5, d=5, 100 msg/s)",
+        "Cost of a growing group at its sender",
         "SRM fig. 7",
         (
             _panel("(a) CPU usage", "share of a CPU", _usage("processor_share")),
@@ -239,6 +239,7 @@ FIGURES = (
             _panel("(c) latency, no congestion", "ms", _latencies(_CALM)),
             _panel("(d) latency, T_s = 3 T_r", "ms", _latencies(_CONGESTED)),
         ),
-        note="f = 1; a Python handler's time stands in for the prototype's.",
+        note="100 messages/s, N = 30, r = 0.5, d = 5, f = 1; a Python handler's time stands in for "
+        "the prototype's.",
     ),
 )

@@ -237,7 +237,7 @@ def _queue(p: Parameters, seed: int, trace: str | None) -> Row:
 
 SLOW_RECEIVER = Experiment(
     "slow-receiver",
-    "one receiver spends delay_ms on each message; what rate can the sender sustain?",
+    "one receiver takes long for each message; what rate can the sender sustain?",
     "SRM fig. 5",
     DEFAULTS,
     run,

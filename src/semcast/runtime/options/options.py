@@ -371,10 +371,15 @@ def option_fields() -> tuple[Field[Any], ...]:
     return tuple(each for each in fields(Options) if "parse" in each.metadata)
 
 
+def _typed(value: object) -> object:
+    """A value as people give it on the command line."""
+    return ("no", "yes")[value] if isinstance(value, bool) else value
+
+
 def option_help() -> dict[str, str]:
     """One line about each option of `join`, with its default unless that is nothing."""
     lines = {CONFIG: _CONFIG_HELP}
     for each in option_fields():
-        default = "" if each.default is None else f"; default: {each.default}"
+        default = "" if each.default is None else f"; default: {_typed(each.default)}"
         lines[each.name] = each.metadata["help"] + default
     return lines
