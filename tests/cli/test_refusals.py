@@ -30,6 +30,10 @@ REFUSED = {
     "deep request": (("request", "bank", "[" * 100_000, *STORE), "is not JSON"),
     "empty request": (("request", "bank", "", *STORE), "request: '' is not JSON"),
     "long value": (("serve", "--name", "a", "--memory", "--peers", "x" * 9999), f"'{'x' * 299}…"),
+    "missing file": (
+        ("profile", "/nowhere", "--key", "a"),
+        "/nowhere: No such file or directory",
+    ),
     "unknown command": (
         ("bogus",),
         "unknown command 'bogus'; see semcast --help",

@@ -70,6 +70,12 @@ def test_a_point_runs_live_where_it_can(semcast, toy):
     assert "live: toy cannot run live; remove --live" in done.err
 
 
+def test_an_experiment_without_a_protocol_records_nothing(semcast, tmp_path):
+    done = semcast("sim", "game-traffic", "--trace", str(tmp_path / "trace"))
+    assert done.code == 2
+    assert "trace: game-traffic has no events to record; remove --trace" in done.err
+
+
 def test_a_table_for_people_goes_to_standard_output(semcast):
     done = semcast("sim", "slow-receiver", *SHORT)
     assert "accepted from the sender" in done.out

@@ -214,8 +214,10 @@ def test_parquet_of_other_types(tmp_path, change, says):
 
 
 def test_what_is_no_keyed_file(tmp_path):
+    (tmp_path / "rows.xlsx").touch()
     with pytest.raises(ConfigError, match=r"unknown value 'rows.xlsx'; allowed: \.csv"):
         read_keyed(None, tmp_path / "rows.xlsx", key="id")
+    (tmp_path / "rows.xlsx").unlink()
     with pytest.raises(FileNotFoundError):
         read_keyed(None, tmp_path / "none.csv", key="id")
     with pytest.raises(BadFile, match="the directory has no files"):

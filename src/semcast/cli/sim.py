@@ -133,12 +133,9 @@ def run_experiment(
     output: Output,
 ) -> int:
     """Run one point, tell its row, and fail if a promise was broken."""
-    from semcast.terms.errors import ConfigError
-
     parameters = experiment.parameters(dict(map(_setting, settings)))
-    run = experiment.live if live else experiment.run
-    if run is None:
-        raise ConfigError(f"live: {experiment.name} cannot run live; remove --live")
+    runs_protocol = "protocol" in parameters
+    run = _runner(experiment, live, records=trace is not None and not runs_protocol)
     kind = "live" if live else "of simulated time"
     length = f", {parameters['seconds']:g} s {kind}" if "seconds" in parameters else ""
     with output.waiting(
@@ -147,7 +144,6 @@ def run_experiment(
         row = run(parameters, seed, trace)
     results = {name: value for name, value in row.items() if name != "violations"}
     violations = int(row.get("violations") or 0)
-    runs_protocol = "protocol" in parameters
     verdict = "ok  No violation. " if runs_protocol else ""
     if violations:
         verdict = f"FAIL  {violations:,} violations. "
@@ -168,6 +164,18 @@ def run_experiment(
         }
     )
     return 1 if violations else 0
+
+
+def _runner(experiment: "Experiment", live: bool, *, records: bool) -> Any:
+    """What runs a point; `records`: a trace is wanted of what has no events."""
+    from semcast.terms.errors import ConfigError
+
+    run = experiment.live if live else experiment.run
+    if run is None:
+        raise ConfigError(f"live: {experiment.name} cannot run live; remove --live")
+    if records:
+        raise ConfigError(f"trace: {experiment.name} has no events to record; remove --trace")
+    return run
 
 
 def _estimate(experiment: "Experiment", parameters: "Parameters", live: bool) -> WaitTime:

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Final
 
 NEAR: Final = 0.7  # below, a suggestion is a guess
+LISTED_MAX: Final = 16  # names beside the one that was probably meant
 
 
 class SemcastError(Exception):
@@ -67,8 +68,14 @@ class ReentryError(InternalError):
 
 
 def unknown_value(field: str, value: object, allowed: Iterable[object]) -> ConfigError:
-    """The error for a value outside a list, with the nearest one that is allowed."""
+    """The error for a value outside a list, with the nearest one that is allowed, or with all if
+    none is near or they are few."""
     names = [str(each) for each in allowed]
     nearest = get_close_matches(str(value), names, n=1, cutoff=NEAR)
-    hint = f"did you mean {nearest[0]!r}? Allowed" if nearest else "allowed"
-    return ConfigError(f"{field}: unknown value {value!r}; {hint}: {', '.join(names)}")
+    listed = ", ".join(names)
+    if not nearest:
+        hint = f"allowed: {listed}"
+    else:
+        more = f" Allowed: {listed}" if len(names) <= LISTED_MAX else ""
+        hint = f"did you mean {nearest[0]!r}?{more}"
+    return ConfigError(f"{field}: unknown value {value!r}; {hint}")

@@ -75,11 +75,11 @@ def files_of(path: Path) -> list[Path]:
         )
     if not files:
         raise BadFile(f"{path}: the directory has no files")
+    for file in files:
+        file.open("rb").close()  # An absent one is said at once.
     endings = {_ending(file) for file in files}
     if len(endings) > 1:
         raise ConfigError(f"{path}: the directory mixes file types ({', '.join(sorted(endings))})")
-    for file in files:
-        file.open("rb").close()  # An absent one is said at once.
     return files
 
 
