@@ -101,7 +101,7 @@ def test_a_narrow_terminal_cuts_the_note_of_a_bar_and_not_the_time_left(terminal
     shown = terminal()
     monkeypatch.setenv("COLUMNS", "60")
     Output(False).bar(3, 4, "runs", "a long name of a point", left_s=70.0)
-    assert "3 of 4 runs · 1:10 left · a long name of …" in shown.getvalue()
+    assert "3 of 4 runs · 1:10 left · a long name o…" in shown.getvalue()
 
 
 def wait_for(condition):

@@ -29,6 +29,7 @@ TIME_LEFT_AFTER_S: Final = 1.0  # earlier, an estimate of the time left is a gue
 BAR_COLUMNS: Final = 16
 WRAPPED_MIN: Final = 16  # columns that a wrapped column of a table gets at least
 UNLIMITED: Final = 1 << 30  # columns
+EDGE: Final = 3  # columns right of a progress line: the terminal echoes ^C there
 WIDTH_MAX: Final = 100  # of prose; tables and screens use the whole terminal
 
 _SGR: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -63,7 +64,7 @@ class StandardError(logging.Handler):
         with self._writing:
             now = monotonic()
             if sys.stderr.isatty() and now - self._shown_at >= REFRESH_S:
-                columns = max(0, terminal_columns() - 1 - len(end))
+                columns = max(0, terminal_columns() - EDGE - len(end))
                 text_shown = text if len(text) <= columns else f"{text[: columns - 1]}…"
                 print(f"\r\x1b[K{text_shown}{end}", end="", file=sys.stderr)
                 sys.stderr.flush()
