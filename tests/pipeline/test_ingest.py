@@ -80,6 +80,21 @@ def test_a_lake_from_first_to_last(spark, semcast, tmp_path, record, monkeypatch
     assert (listed["rows"], listed["quarantined"]) == (17, 2)
     assert [each["rows"] for each in listed["batches"]] == [6, 6, 5]
     check_compact(spark, semcast, lake, listed["files"])
+    check_screens(semcast, monkeypatch)
+
+
+def check_screens(semcast, monkeypatch):
+    """In the directory of the lake, so that its path is short."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    for columns in (60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for command, answer in (("ls", "17 rows of 3 sources in "), ("vacuum", "deleted 0 files")):
+            done = semcast("lake", command, "lake")
+            lines = done.out.splitlines()
+            assert (done.code, lines[0].startswith(answer)) == (0, True), done.out
+            assert max(map(len, lines)) <= columns, done.out
+            assert "\nnext: semcast " in done.out
 
 
 def check_runs(lake, traces):

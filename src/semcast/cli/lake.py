@@ -84,7 +84,7 @@ def ingest(
     output.print_text(
         f"added {len(batches):,} of {len(source):,} sources, {facts['rows']:,} rows", *known
     )
-    output.print_text(*([""] if batches else []), *table(_rows(batches)))
+    output.print_text(*([""] if batches else []), *_table(batches))
     if facts["quarantined"]:
         output.print_text(
             f"{facts['quarantined']:,} invalid rows were set aside in {lake / 'quarantine'}"
@@ -106,7 +106,7 @@ def ls(lake: Place, json: Json = False) -> None:
         f"{facts['rows']:,} rows of {count_of(len(batches), 'source')} in "
         f"{facts['files']:,} files, {facts['quarantined']:,} invalid rows set aside"
     )
-    output.print_text(*([""] if batches else []), *table(_rows(batches)))
+    output.print_text(*([""] if batches else []), *_table(batches))
     output.next(f"semcast check {lake}", f"semcast profile {lake}", f"semcast lake compact {lake}")
     output.print_json({**facts, "batches": _rows(batches)})
 
@@ -173,6 +173,16 @@ def _rows(batches: "list[LakeBatch]") -> list[dict[str, object]]:
         }
         for batch in batches
     ]
+
+
+def _table(batches: "list[LakeBatch]") -> list[str]:
+    """The batches for people, who know quarantined rows as invalid ones."""
+    return table(
+        [
+            {"invalid" if name == "quarantined" else name: value for name, value in row.items()}
+            for row in _rows(batches)
+        ]
+    )
 
 
 def _sums(batches: "list[LakeBatch]") -> dict[str, int]:
