@@ -153,7 +153,7 @@ class Network:
             arriving = source, carried
             for destination in row if to is EVERYONE else to:
                 link, receive = row[destination], self._receivers[destination]
-                if link.plain_s >= 0:
+                if link.plain_s >= 0.0:
                     at(now + link.plain_s, receive, arriving)
                 else:
                     for when in link.transmit(size, now, self.dropped):

@@ -38,7 +38,8 @@ ISOLATED: Final = 2
 
 class SimProcess:
     """Invariant: `_out` is empty between handlers, except while the process is busy with the one
-    whose effects it holds.  `busy_s` is all the processor time it was charged so far."""
+    whose effects it holds.  `busy_s` is all the processor time it was charged so far.  It has at
+    most 30 fields: Python 3.11 reads those of larger objects more slowly."""
 
     def __init__(
         self,
@@ -55,18 +56,18 @@ class SimProcess:
         self.has_started = False
         self.clock = clock
         self._machines, self._network = machines, network
-        self._circumstances, self._rng = circumstances, circumstances.rng
+        self._circumstances = circumstances
         points = (*circumstances.failpoints, *circumstances.isolations)
         self._tripwire = FailpointSet(points) if points else None
         self._processor, self._observers = circumstances.processor, tuple(circumstances.observers)
-        self._idle_s, self._on_error = circumstances.idle_s, circumstances.on_error
+        self._idle_s = circumstances.idle_s
         self._is_recording = bool(circumstances.observers or points)
         self._inbox = Inbox(circumstances.socket_datagrams_max)
         self._held, self._pauses, self._finishes_late = AWAY, 0, False
         self._cut, self._is_offline = 0, False
         self._skew_s = 0.0
         self.pid = pid
-        self._writer = DiskWriter(machines.record, circumstances.sync, self._rng, self)
+        self._writer = DiskWriter(machines.record, circumstances.sync, circumstances.rng, self)
         self._become(1)
 
     def _become(self, inc: int) -> None:
@@ -258,20 +259,20 @@ class SimProcess:
 
     def enter(self, handler: Handler, *args: Any) -> None:
         """An input other than a datagram: handle it now, or once nothing holds the process."""
-        self._enter_in(self.life.inc, handler, args)
+        self._enter_in(self.life, handler, args)
 
     def at(self, when: float, handler: Handler, *args: Any) -> None:
         """Enter at that time of the simulation, if this incarnation still runs then."""
-        self.clock.at(when, self._enter_in, (self.life.inc, handler, args))
+        self.clock.at(when, self._enter_in, (self.life, handler, args))
 
     def after(self, delay_s: float, handler: Handler, *args: Any) -> None:
         """Enter after so long."""
-        self.clock.at(self.clock.now + delay_s, self._enter_in, (self.life.inc, handler, args))
+        self.clock.at(self.clock.now + delay_s, self._enter_in, (self.life, handler, args))
 
-    def _enter_in(self, inc: int, handler: Handler, args: tuple[Any, ...]) -> None:
-        if inc == self.life.inc and not self._held:
+    def _enter_in(self, life: Incarnation, handler: Handler, args: tuple[Any, ...]) -> None:
+        if life is self.life and not self._held:
             self._run(handler, args)
-        elif inc == self.life.inc and not self._held & _GONE:
+        elif life is self.life and not self._held & _GONE:
             self._inbox.put(handler, args)
 
     def _drain(self) -> None:
@@ -282,7 +283,10 @@ class SimProcess:
         """Handle an input, which is so many `datagrams`."""
         processor, out, now = self._processor, self._out, self.clock.now + self._skew_s
         if processor is None:
-            handler(*args, now, out)
+            if args:
+                handler(*args, now, out)
+            else:  # as most of them
+                handler(now, out)
             self._carry_out()
             return
         cost = processor.run(handler, args, now, out)
@@ -306,10 +310,11 @@ class SimProcess:
     def _refuse(self, source: int, out: Effects) -> None:
         """What no correct peer sends goes to who looks on; a mistake of a machine ends the run."""
         refused, out.refused = out.refused, []
+        on_error = self._circumstances.on_error
         for error in refused:
-            if self._on_error is None or not isinstance(error, RemoteProtocolError):
+            if on_error is None or not isinstance(error, RemoteProtocolError):
                 raise error
-            self._on_error(self.life, source, error)
+            on_error(self.life, source, error)
 
     # Effects: persist, record, send, hand over, then the timers
 
@@ -332,7 +337,7 @@ class SimProcess:
             outputs, out.outputs = out.outputs, []  # as live: nobody may hold the list
             self.application.take(outputs)
         if self.machine.deadline < self.timer.armed[-1]:
-            self.timer.arm()
+            self.timer.arm(self.clock.now + self._skew_s)
 
     def await_idle(self) -> None:
         """The application has sent: tell the machine, once, when the loop has turned."""
@@ -345,10 +350,10 @@ class SimProcess:
         self.machine.on_idle(now, out)
 
     def _observe(self, events: Sequence[Event]) -> None:
-        inc, n, ts_ns = self.life.inc, self.recorded, round(self.clock.now * 1e9)
-        if inc > 1:
+        life, n, ts_ns = self.life, self.recorded, round(self.clock.now * 1e9)
+        if life.inc > 1:
             for event in events:
-                event.inc = inc
+                event.inc = life.inc
         for event in events:
             n += 1
             event.n = n
@@ -371,7 +376,7 @@ class SimProcess:
         if point in self._circumstances.isolations:
             self._isolate(point, peers)
             return False
-        truncate_effects(out, point.keep_effects, peers, self._rng)
+        truncate_effects(out, point.keep_effects, peers, self._circumstances.rng)
         self._observe(out.events or ())
         if not self._cut:
             self._network.send(self.pid, out.send)
@@ -384,7 +389,7 @@ class SimProcess:
         if not self._cut:
             sends = Effects(recording=False)
             sends.send += self._out.send
-            truncate_effects(sends, point.keep_effects, peers, self._rng)
+            truncate_effects(sends, point.keep_effects, peers, self._circumstances.rng)
             self._network.send(self.pid, sends.send)
         self._cut |= ISOLATED
         for_s = self._circumstances.isolations[point]

@@ -31,15 +31,15 @@ class DeadlineTimer:
         """The clock of the process has jumped, so all timers of before ring too late."""
         self.armed = [inf]
         if not self._process.is_held:
-            self.arm()
+            self.arm(self._process.now)
 
-    def arm(self) -> None:
-        """Ring at the machine's deadline."""
+    def arm(self, now: float) -> None:
+        """Ring at the machine's deadline; it is `now` by the clock of the process."""
         process = self._process
-        clock, deadline = process.clock, process.machine.deadline
+        deadline = process.machine.deadline
         if deadline < inf and process.is_up:
             self.armed.append(deadline)
-            wait_s = deadline - process.now
+            clock, wait_s = process.clock, deadline - now
             clock.at(clock.now + wait_s if wait_s > 0 else clock.now, self._ring, (deadline,))
 
     def _ring(self, when: float) -> None:
@@ -52,7 +52,7 @@ class DeadlineTimer:
         if deadline <= when or deadline <= process.now:
             process.enter(self._on_time, when)
         elif deadline < self.armed[-1]:
-            self.arm()
+            self.arm(process.now)
 
     def _on_time(self, when: float, now: float, out: Effects) -> None:
         if now < when:
