@@ -52,7 +52,7 @@ class CausalOrder:
 
     def on_deliver(self, event: Event) -> None:
         """Judge the delivery, then let its past become the process's own."""
-        process, source = self._history.process(event), self._history.sender(event)
+        process, source = self._history.place
         past = self._past[source].get(event.seq)
         if past is None:
             return  # Never multicast: integrity's concern.

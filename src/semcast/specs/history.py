@@ -1,6 +1,7 @@
 """The events of a run so far, shared by its monitors.
 
-Monitors look at an event before the history records it, so the history has only earlier events.
+The history records a multicast or a delivery before the monitors look at it, and tells them what
+was there before.  At all other events it has only earlier ones.
 """
 
 from collections import defaultdict
@@ -10,7 +11,7 @@ from typing import TypeAlias
 
 from semcast.specs.relation import ObsolescenceRelation
 from semcast.terms.declared import declared_by
-from semcast.terms.events import CRASH, DELIVER, LEAVE, MULTICAST, Event
+from semcast.terms.events import CRASH, LEAVE, Event
 from semcast.terms.ids import Rank, Seq
 
 EventHandler: TypeAlias = Callable[[Event], None]
@@ -25,11 +26,15 @@ class History:
     process is a life.  Without, what it did in an earlier life counts.
 
     Invariant: the first multicast under a number is what that number means; another one is for a
-    monitor to judge.
+    monitor to judge.  While monitors look at a multicast or a delivery, `original` is an earlier
+    multicast of its message; of a delivery, `place` is the process and the sender that it is of,
+    and `before` an earlier delivery of the message there.
     """
 
     __slots__ = (
+        "_by_life",
         "_missing",
+        "before",
         "crashed",
         "delivered",
         "deliveries",
@@ -37,6 +42,8 @@ class History:
         "multicast",
         "multicasts",
         "n",
+        "original",
+        "place",
         "process",
         "relation",
         "sender",
@@ -53,6 +60,10 @@ class History:
         self.delivered = defaultdict(lambda: defaultdict(dict))  # [process][sender][seq]
         self.forgotten: set[Rank] = set()  # by anybody: it is a claim about the group
         self.crashed: set[Rank] = set()
+        self.place: tuple[ProcessKey, ProcessKey] = (0, 0)
+        self.original: Event | None = None
+        self.before: Event | None = None
+        self._by_life = by_life
         self._missing: dict[tuple[Rank, Rank], tuple[Seq, ...]] = {}
         self.process: Callable[[Event], ProcessKey]  # whose event it is
         self.process = attrgetter("pid", "inc") if by_life else attrgetter("pid")
@@ -60,10 +71,8 @@ class History:
         self.sender = attrgetter("sender", "sender_inc") if by_life else attrgetter("sender")
 
     def handlers(self) -> Mapping[str, EventHandler]:
-        """Which events change the history, and how."""
+        """Which other events change the history, and how, after the monitors looked at them."""
         return {
-            MULTICAST: self.on_multicast,
-            DELIVER: self.on_deliver,
             LEAVE: self.on_leave,
             CRASH: self.on_crash,
         }
@@ -71,16 +80,25 @@ class History:
     def on_multicast(self, event: Event) -> None:
         """Learn a message and its place in the relation."""
         self.multicasts += 1
-        sender = self.sender(event)
+        sender = (event.sender, event.sender_inc) if self._by_life else event.sender
         sent = self.multicast[sender]
-        if event.message is not None and event.seq not in sent:
+        self.original = sent.get(event.seq)
+        if event.message is not None and self.original is None:
             sent[event.seq] = event
             self.relation.on_multicast(declared_by(event), sender)
 
     def on_deliver(self, event: Event) -> None:
-        """Learn who delivered what."""
+        """Learn who delivered what, and find for all monitors what was known of it before."""
         self.deliveries += 1
-        self.delivered[self.process(event)][self.sender(event)][event.seq] = event
+        process: ProcessKey = event.pid
+        sender: ProcessKey = event.sender
+        if self._by_life:
+            process, sender = (event.pid, event.inc), (event.sender, event.sender_inc)
+        self.place, seq = (process, sender), event.seq
+        self.original = self.multicast[sender].get(seq)
+        row = self.delivered[process][sender]
+        self.before = row.get(seq)
+        row[seq] = event
 
     def on_leave(self, event: Event) -> None:
         """`event.pid` goes on without `event.peer`."""
@@ -93,10 +111,6 @@ class History:
     def source(self, event: Event) -> Event | None:
         """The multicast of the message that it speaks of."""
         return self.multicast[self.sender(event)].get(event.seq)
-
-    def delivery(self, event: Event) -> Event | None:
-        """The delivery of that message by the process whose event it is."""
-        return self.delivered[self.process(event)][self.sender(event)].get(event.seq)
 
     def on_restart(self, event: Event) -> None:
         """What an earlier life of the process delivered may be delivered again [RPB §6.2]."""

@@ -34,7 +34,7 @@ from semcast.specs.view_synchrony import SemanticViewSynchrony
 from semcast.specs.views import PrimaryOrder, SendingViewDelivery, ViewOrder
 from semcast.specs.violations import Violation, ViolationLog
 from semcast.terms.errors import ConfigError
-from semcast.terms.events import INSTALL, RECOVER, Event
+from semcast.terms.events import DELIVER, INSTALL, MULTICAST, RECOVER, Event
 from semcast.terms.promises import FOUNDERS, QUORUM_SETS, is_replicated, promised, protocols_with
 from semcast.terms.relations import is_by_place
 
@@ -304,8 +304,11 @@ class _OfLineage:
         }
         self._judges |= self._beside
         watchers: list[EventMonitor] = [*self._judges.values()]
-        watchers.append(self._history)  # Last: monitors look before it records.
-        self.by_kind: Table = {}
+        watchers.append(self._history)
+        self.by_kind: Table = {
+            MULTICAST: (self._history.on_multicast,),
+            DELIVER: (self._history.on_deliver,),
+        }
         for watcher in watchers:
             _enter(self.by_kind, watcher.handlers())
         if facts.parameters.get("recovery") == AT_LEAST_ONCE:

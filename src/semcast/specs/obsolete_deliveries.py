@@ -33,11 +33,11 @@ class SemanticIntegrity:
     def on_deliver(self, event: Event) -> None:
         """Compare with the later messages of the stream that were delivered before."""
         history = self._history
-        process, stream = history.process(event), history.sender(event)
-        newest = self._newest.get((process, stream))
+        process, stream = history.place
+        newest = self._newest.get(history.place)
         self.checked += newest is not None
         if newest is None or newest.seq <= event.seq:
-            self._newest[process, stream] = event
+            self._newest[history.place] = event
         else:
             for seq, later in sorted(history.delivered[process][stream].items()):
                 if seq > event.seq and history.relation.obsoletes(stream, event.seq, seq):
@@ -47,7 +47,7 @@ class SemanticIntegrity:
             self._compare_places(process, event)
 
     def _compare_places(self, process: ProcessKey, event: Event) -> None:
-        source = self._history.source(event)
+        source = self._history.original
         declared = None if source is None else declared_by(source)
         if declared is None or declared.item is None:
             return

@@ -71,9 +71,10 @@ class PurgeSafety:
 
     def on_multicast(self, event: Event) -> None:
         """A sender has reached what it multicasts."""
-        if event.seq != self._frontier[event.sender][event.pid] + 1:
+        row = self._frontier[event.sender]
+        if event.seq != row[event.pid] + 1:
             self._report_step(event)
-        self._advance(event)
+        self._advance(event, row)
 
     def on_receive(self, event: Event) -> None:
         """A frontier moves by one, and never past the sender's own."""
@@ -83,7 +84,7 @@ class PurgeSafety:
         elif event.pid != event.sender:  # Else its own copy, which the multicast counted.
             if event.seq != row[event.pid] + 1:
                 self._report_step(event)
-            self._advance(event)
+            self._advance(event, row)
 
     def on_skip(self, event: Event) -> None:
         """A notice exists only of what was purged for good somewhere."""
@@ -131,11 +132,11 @@ class PurgeSafety:
             what = f"{event.kind} up to {event.sender}:{seq}: {self._reach(event.sender)}"
             self._report(event, what, *self._reached[event.sender].values())
 
-    def _advance(self, event: Event) -> None:
-        pid, sender = event.pid, event.sender
-        if event.seq > self._frontier[sender][pid]:
-            self._frontier[sender][pid] = event.seq
-            reached = self._reached[sender]
+    def _advance(self, event: Event, row: list[Seq]) -> None:
+        pid = event.pid
+        if event.seq > row[pid]:
+            row[pid] = event.seq
+            reached = self._reached[event.sender]
             reached.pop(pid, None)  # Reinserted, so that evidence comes in order of occurrence.
             reached[pid] = event
 

@@ -5,7 +5,6 @@ Departs: `at_most_once` is also reported apart from integrity, of which it is a 
 is the part of FIFO Order that still holds where a newer value takes an older one's place.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 from semcast.specs.history import EventHandler, History, ProcessKey
@@ -36,14 +35,13 @@ class Integrity:
         m = event.message
         if m is None or m.seq != event.seq or not (m.sender == event.sender == event.pid):
             self._report(f"multicast {event.sender}:{event.seq}, which is not its own", event)
-        first = self._history.source(event)
+        first = self._history.original
         if first is not None:
             self._report(f"multicast {event.sender}:{event.seq} twice", event, first)
 
     def on_deliver(self, event: Event) -> None:
         """Only if m was previously multicast by some process [SRB §2.1]."""
-        seq = event.seq
-        source = self._history.source(event)
+        seq, source, first = event.seq, self._history.original, self._history.before
         if source is None:
             self._report(f"delivered {event.sender}:{seq}, which no process had multicast", event)
         elif event.message is not source.message and event.message != source.message:
@@ -52,7 +50,6 @@ class Integrity:
                 event,
                 source,
             )
-        first = self._history.delivery(event)
         if first is not None:
             self._report(f"delivered {event.sender}:{seq} twice", event, first)
 
@@ -80,7 +77,7 @@ class AtMostOnce:
 
     def on_deliver(self, event: Event) -> None:
         """A second delivery of the same message is one too many."""
-        first = self._history.delivery(event)
+        first = self._history.before
         if first is not None:
             what = f"process {event.pid} delivered {event.sender}:{event.seq} twice"
             self._ledger.add("at_most_once", what, first, event)
@@ -94,7 +91,7 @@ class FifoOrder:
     def __init__(self, history: History, ledger: ViolationLog) -> None:
         self._history = history
         self._ledger = ledger
-        self._last: defaultdict[ProcessKey, dict[ProcessKey, Event]] = defaultdict(dict)
+        self._last: dict[tuple[ProcessKey, ProcessKey], Event] = {}
         self._ended = 0  # streams of lives that are over
 
     def handlers(self) -> Mapping[str, EventHandler]:
@@ -104,20 +101,22 @@ class FifoOrder:
     @property
     def checked(self) -> int:
         """Deliveries after the first of a stream at a process."""
-        return self._history.deliveries - self._ended - sum(map(len, self._last.values()))
+        return self._history.deliveries - self._ended - len(self._last)
 
     def on_deliver(self, event: Event) -> None:
         """The numbers that a process delivers of one sender strictly increase."""
-        row, sender = self._last[self._history.process(event)], self._history.sender(event)
-        last = row.get(sender)
+        place = self._history.place
+        last = self._last.get(place)
         if last is not None and event.seq <= last.seq:
             self._ledger.add("fifo_order", _after(event, last), last, event)
         else:
-            row[sender] = event
+            self._last[place] = event
 
     def on_restart(self, event: Event) -> None:
         """The order starts anew."""
-        self._ended += len(self._last.pop(event.pid, ()))
+        for place in [place for place in self._last if place[0] == event.pid]:
+            del self._last[place]
+            self._ended += 1
 
 
 class ItemOrder:
@@ -131,8 +130,7 @@ class ItemOrder:
         self._history = history
         self._ledger = ledger
         self.checked = 0  # deliveries after one that they must follow
-        self._seen: defaultdict[ProcessKey, defaultdict[ProcessKey, _Seen]]
-        self._seen = defaultdict(lambda: defaultdict(_Seen))
+        self._seen: dict[tuple[ProcessKey, ProcessKey], _Seen] = {}
 
     def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges."""
@@ -143,13 +141,14 @@ class ItemOrder:
         message = event.message
         if message is None:
             return
-        history = self._history
-        stream = history.sender(event)
-        known = history.relation.known(stream, event.seq)
+        place, relation = self._history.place, self._history.relation
+        known = relation.known(place[1], event.seq)
         item, keep = message.item, message.never_purge
         if known is not None:
             item, keep = known.item, known.keep
-        seen = self._seen[history.process(event)][stream]
+        seen = self._seen.get(place)
+        if seen is None:
+            seen = self._seen[place] = _Seen()
         is_fixed = item is None or keep
         barrier = seen.newest if is_fixed else seen.fixed
         last = None if item is None else seen.last.get(item)
@@ -168,7 +167,8 @@ class ItemOrder:
 
     def on_restart(self, event: Event) -> None:
         """The order starts anew."""
-        self._seen.pop(event.pid, None)
+        for place in [place for place in self._seen if place[0] == event.pid]:
+            del self._seen[place]
 
     def _report(self, event: Event, last: Event, why: str) -> None:
         self._ledger.add("item_order", f"{_after(event, last)}, {why}", last, event)
