@@ -122,19 +122,21 @@ class Trace:
     ) -> None:
         """The same among what waits in a total order: the later message may be of any sender."""
         later = {"by_seq": by.seq, "by_sender": by.sender, "position": position}
-        self._say(out, PURGE, *_id(message), note=DELIVERY, buffered=held, **later)
+        seq = message.seq
+        self._say(out, PURGE, message.sender, seq, note=DELIVERY, buffered=held, **later)
 
     def skipped(self, gone: PurgeNotice, source: Rank, held: int, out: Effects) -> None:
         """Messages were passed over on a notice."""
-        more = {"by_seq": gone.witness, "peer": source, "buffered": held}
+        rank, sender, by = self.rank, gone.sender, gone.witness
         for seq in range(gone.first, gone.last + 1) if out.events is not None else ():
-            self._say(out, SKIP, gone.sender, seq, **more)
+            self._add(Event(SKIP, rank, sender, seq, None, by, "", source, held), out)
 
     def discarded(
         self, message: DataMessage, reason: str, source: Rank, held: int, out: Effects
     ) -> None:
         """A message was dropped for another reason than being obsolete."""
-        self._say(out, DISCARD, *_id(message), note=reason, peer=source, buffered=held)
+        sender, seq = message.sender, message.seq
+        self._add(Event(DISCARD, self.rank, sender, seq, None, 0, reason, source, held), out)
 
     def turned_away(self, source: Rank, out: Effects) -> None:
         """A forgotten member said something."""
@@ -147,8 +149,8 @@ class Trace:
     def requested(self, sender: Rank, spans: Sequence[Span], target: Rank, out: Effects) -> None:
         """The member requests missing messages from `target`."""
         if out.events is not None:
-            numbers = span_text(spans)
-            self._say(out, NACK, sender, spans[0][0], note=numbers, peer=target)
+            numbers, first = span_text(spans), spans[0][0]
+            self._add(Event(NACK, self.rank, sender, first, None, 0, numbers, target), out)
 
     def repaired(
         self,
@@ -163,9 +165,9 @@ class Trace:
             return
         sent = SpanSet((message.seq, message.seq) for message in messages)
         gone = SpanSet((notice.first, notice.last) for notice in notices)
-        numbers = [span_text(sent), span_text(gone, "~")]
+        numbers = " ".join(filter(None, (span_text(sent), span_text(gone, "~"))))
         first = min([*sent.firsts[:1], *gone.firsts[:1]])
-        self._say(out, REPAIR, sender, first, note=" ".join(filter(None, numbers)), peer=peer)
+        self._add(Event(REPAIR, self.rank, sender, first, None, 0, numbers, peer), out)
 
     def forgot(self, member: Rank, drained: bool, out: Effects) -> None:
         """The group goes on without a member."""
@@ -179,12 +181,8 @@ class Trace:
 def span_text(spans: Iterable[Span], mark: str = "") -> str:
     """Spans as text, each after `mark`."""
     return " ".join(
-        f"{mark}{first}" + (f"-{last}" if last > first else "") for first, last in spans
+        [f"{mark}{first}-{last}" if last > first else f"{mark}{first}" for first, last in spans]
     )
-
-
-def _id(message: DataMessage) -> tuple[Rank, Seq]:
-    return message.sender, message.seq
 
 
 class LifeTrace:
