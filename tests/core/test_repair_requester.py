@@ -246,7 +246,7 @@ def test_room_for_one_is_asked_for_where_nothing_of_the_sender_is_held(wire):
     """The reserve: a buffer full of others' messages for retransmission does not starve it."""
     w = wire(Recipe(members=3, buffer=4, period_s=1000.0))
     w.hand(2, 1, Data(tuple(DataMessage(2, seq) for seq in range(1, 5))))
-    assert w.members[1].buffers.free_messages == 0
+    assert w.members[1].buffers.free_messages() == 0
     gap(w)
     w.tick()
     assert [d.limit for *_, d in nacks(w)] == [1]

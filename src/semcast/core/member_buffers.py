@@ -9,6 +9,7 @@ Only what waits is purged: a message that a ready application takes at once neve
 """
 
 from collections.abc import Sequence
+from math import ceil
 
 from semcast import kernel
 from semcast.core.order import ORDERS
@@ -46,8 +47,8 @@ class MemberBuffers:
         self.messages_max = recipe.buffer
         self.bytes_max = recipe.buffer_bytes
         self.window_bytes = recipe.window_bytes or recipe.buffer_bytes
-        self.congested_messages = recipe.congested_at * recipe.buffer
-        self.congested_bytes = recipe.congested_at * recipe.buffer_bytes
+        self.congested_messages = ceil(recipe.congested_at * recipe.buffer)
+        self.congested_bytes = ceil(recipe.congested_at * recipe.buffer_bytes)
         self.queue = order.queue(recipe, bases)
         self.store = RetransmissionStore(recipe, bases)
         self.messages = 0
@@ -66,16 +67,15 @@ class MemberBuffers:
         self.skips_reported = 0  # of them
         self.purged = 0  # how many left the store as obsolete
         self.has_refused = False  # a sender waits for room
+        self.is_purged = True  # the store: nothing came or became safe since all of it was
 
     def __repr__(self) -> str:
         return f"MemberBuffers({self.messages}/{self.messages_max}, {self.queue}, {self.store})"
 
-    @property
     def free_messages(self) -> int:
         """How many more messages fit, as far as their number goes."""
         return self.messages_max - self.messages if self.bytes < self.bytes_max else 0
 
-    @property
     def is_full(self) -> bool:
         """Whether the bound is reached."""
         return self.messages >= self.messages_max or self.bytes >= self.bytes_max
@@ -116,7 +116,6 @@ class MemberBuffers:
         self._count(run.sender, run.count, run.payload_bytes)
         return True
 
-    @property
     def is_above_bound(self) -> bool:
         """Whether more is held than the bound allows."""
         return self.messages > self.messages_max or self.bytes > self.bytes_max
@@ -143,28 +142,28 @@ class MemberBuffers:
         """
         is_own = run.sender == self.rank
         is_awaited = self.echo or not is_own
-        admitted = 0
-        while admitted < run.count:
+        admitted, offered = 0, run.count
+        while admitted < offered:
             straight = self.at_once and (self.ready > 0 or not is_awaited)
             more = (self.replicated or is_own or not straight) - is_counted  # held, by each
-            count = run.count - admitted
+            count = offered - admitted
             if straight and is_awaited and count > self.ready:
                 count = self.ready
             if more > 0 and count > 1:
                 count = max(1, min(count, self.messages_max - self.messages))
-            part = run if count == run.count else run.slice_run(admitted, admitted + count)
+            part = run if count == offered else run.slice_run(admitted, admitted + count)
             if more > 0 and (
                 self.messages + count > self.messages_max
                 or self.bytes + part.payload_bytes > self.bytes_max
-                or (is_own and self._has_its_share)
+                or (is_own and self._has_its_share())
             ):
-                part = run.slice_run(admitted, admitted + 1)
+                part, count = run.slice_run(admitted, admitted + 1), 1
                 if not self._make_room(part[0], out):
                     break
-            elif is_counted and self.is_above_bound:
+            elif is_counted and self.is_above_bound():
                 break
             self._take(part, source, straight, more, out)
-            admitted += part.count
+            admitted += count
         return admitted
 
     def _take(self, run: kernel.Run, source: Rank, straight: bool, more: int, out: Effects) -> None:
@@ -182,6 +181,7 @@ class MemberBuffers:
             self.own_stored_bytes += payload
         if self.replicated or is_own:
             self.store.add(run)
+            self.is_purged = False
         if straight:
             self._deliver(run, out)
         else:
@@ -190,7 +190,7 @@ class MemberBuffers:
         if self.is_congested:
             if self.replicated and not is_own:  # Own messages purge once they have left.
                 self.purge_stored(sender, out)
-            if self.is_above_bound:
+            if self.is_above_bound():
                 self.purge_all(out)  # It was admitted for what it supersedes.
 
     def _is_for_nobody(self, sender: Rank) -> bool:
@@ -202,12 +202,11 @@ class MemberBuffers:
 
         Senders that each fill the buffer with messages of their own leave no room for the others'.
         """
-        if not self._has_its_share or message.seq <= self.exempt_upto[self.rank]:
+        if not self._has_its_share() or message.seq <= self.exempt_upto[self.rank]:
             return False
         self.purge_all(out)
-        return self._has_its_share
+        return self._has_its_share()
 
-    @property
     def own_capacity(self) -> tuple[int, int]:
         """How many more own messages, and how much payload, are no more than that for certain."""
         own = self.held_by_sender[self.rank]
@@ -221,7 +220,6 @@ class MemberBuffers:
         )
         return (count, payload) if count > 0 and payload > 0 else (0, 0)
 
-    @property
     def _has_its_share(self) -> bool:
         own, active = self.held_by_sender[self.rank], self.active
         if not own:
@@ -253,13 +251,16 @@ class MemberBuffers:
         """Room is short: purge whatever may be purged."""
         for purged, by in self.queue.purge_obsolete():
             self._purge_queued(purged, by, out)
+        if self.is_purged:
+            return
+        self.is_purged = True
         for sender in self.store.streams:
             if gone := self.store.purge(sender):
                 self._left_as_obsolete(sender, gone, out)
 
     def purge_stored(self, sender: Rank, out: Effects) -> None:
         """Purge one stream of the store if that pays now."""
-        pays = self.is_congested if self.eager else self.is_full
+        pays = self.is_congested if self.eager else self.is_full()
         if pays and (purged := self.store.purge(sender)):
             self._left_as_obsolete(sender, purged, out)
 
@@ -296,6 +297,7 @@ class MemberBuffers:
     def on_safe(self, sender: Rank, safe: Seq, out: Effects) -> None:
         """Messages up to `safe` may now purge others from retransmission."""
         self.store.stream(sender).safe = safe
+        self.is_purged = False
         self.purge_stored(sender, out)
 
     def on_stable(self, sender: Rank, stable: Seq, out: Effects) -> None:

@@ -178,7 +178,9 @@ class PurgingBuffer:
 
     def remove(self, seq: Seq) -> DataMessage:
         """Let one message go, for whatever reason."""
-        message = self.held.pop(seq)
+        if self._batches:
+            self._open_batches(SEQ_MAX)
+        message = self._held.pop(seq)
         if seq <= self.indexed and not message.never_purge:
             self.index.remove(message)
         return message
@@ -215,7 +217,10 @@ class PurgingBuffer:
 
     def drop_unapplied(self, horizon: Seq) -> None:
         """Messages up to `horizon` have left for good and will purge nothing."""
-        kernel.drop_upto(self.unapplied, horizon)
+        if self._batches:
+            self._open_batches(SEQ_MAX)
+        if self._unapplied:
+            kernel.drop_upto(self._unapplied, horizon)
 
     def purge(self, horizon: Seq) -> list[tuple[DataMessage, Seq]]:
         """Purge what held messages up to `horizon` make obsolete: pairs (purged, by)."""

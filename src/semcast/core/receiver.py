@@ -271,7 +271,7 @@ class Receiver:
     def _take_early(self, sender: Rank, limit: Seq, source: Rank, out: Effects) -> None:
         """Take early messages that have become next; if they do not just pass, the first."""
         ahead, first = self.reorder[sender], self.frontier[sender] + 1
-        last = first if self.buffers.is_above_bound else limit  # Then each needs a decision.
+        last = first if self.buffers.is_above_bound() else limit  # Then each needs a decision.
         count = self.buffers.admit(ahead.run(first, last), source, out, is_counted=True)
         if count:
             self.reordered_count -= count

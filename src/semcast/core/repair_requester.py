@@ -191,12 +191,12 @@ class RepairRequester:
         buffers, window = self.buffers, self._window()
         if self.receiver.frontier[sender] < buffers.exempt_upto[sender]:
             return window
-        if buffers.free_messages < self.free_min and not buffers.eager:
+        if buffers.free_messages() < self.free_min and not buffers.eager:
             buffers.purge_all(out)
         # What is early gives way to what is next; when the view is being left, nothing is next.
         is_leaving = self.receiver.limit is not None
         early = 0 if is_leaving else self.receiver.reordered_count
-        room = buffers.free_messages + early
+        room = buffers.free_messages() + early
         if room < self.free_min <= len(buffers.queue):
             return 0
         if buffers.held_by_sender[sender] == 0 and not is_leaving:

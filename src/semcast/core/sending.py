@@ -82,7 +82,7 @@ class Sending:
         """Take in, as one run, those that surely fit and need no annotation; how many."""
         if not self.makes_runs or not updates:
             return 0
-        count, payload = self.buffers.own_capacity
+        count, payload = self.buffers.own_capacity()
         if not count:
             return 0
         run, size = kernel.make_run(

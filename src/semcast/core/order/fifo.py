@@ -18,10 +18,9 @@ from semcast.terms.messages import DataMessage
 class FifoQueue(Queue):
     """Lives as long as the view.  Invariant: each lane's held messages stand in `slots`."""
 
-    position = 0
-
     def __init__(self, recipe: Recipe, bases: Sequence[Seq] = ()) -> None:
         self.recipe = recipe
+        self.position = 0
         self.eager = recipe.purge == "eager"
         self.slots: OrderedDict[int, DataMessage] = OrderedDict()
         self.by_sender: dict[Rank, PurgingBuffer] = {}
@@ -102,6 +101,8 @@ class FifoQueue(Queue):
     def purge_obsolete(self) -> list[PurgedBy]:
         """Room is short: drop whatever is obsolete here, which is nothing if purging is eager."""
         purged: list[PurgedBy] = []
+        if self.eager:
+            return purged
         for lane in self.by_sender.values():
             if lane.unapplied:
                 purged += lane.purge(lane.unapplied[-1].seq)
