@@ -1,6 +1,5 @@
 """`semcast serve`: one server of the replicated store, in the foreground."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from shlex import quote
@@ -156,6 +155,8 @@ async def _serve(
 
     Returns what the server was.
     """
+    import asyncio
+
     from semcast.cli.line_io import ends_on_signals
 
     async with pending as server:

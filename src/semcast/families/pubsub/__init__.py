@@ -3,7 +3,6 @@
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from semcast.core.pubsub.participant import Participant
 from semcast.core.pubsub.recipe import PROTOCOLS, PubsubRecipe
 from semcast.families.family import Family
 from semcast.terms.ids import Incarnation
@@ -13,13 +12,16 @@ from semcast.terms.records import Records
 from semcast.wire import PUBSUB_CODEC
 
 if TYPE_CHECKING:
+    from semcast.core.pubsub.participant import Participant
     from semcast.families.testing import Testing
 
 
 def machine(
     recipe: PubsubRecipe, life: Incarnation, rng: Random, now: float, records: Records
-) -> Participant:
+) -> "Participant":
     """A participant that goes on from its records; participants count incarnations from 0."""
+    from semcast.core.pubsub.participant import Participant
+
     return Participant(recipe, life.pid, rng, now, inc=life.inc - 1, records=records)
 
 

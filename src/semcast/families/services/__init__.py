@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semcast.core.views.recipe import ViewRecipe
 from semcast.families.family import Family, fields_from
-from semcast.service.client import ServiceClient
 from semcast.service.recipe import PRIMARY_BACKUP, ServiceRecipe
 from semcast.terms.ids import Incarnation
 from semcast.terms.promises import orders_of, promised
@@ -14,12 +13,15 @@ from semcast.wire import SERVICE_CODEC
 
 if TYPE_CHECKING:
     from semcast.families.testing import Testing
+    from semcast.service.client import ServiceClient
 
 
 def machine(
     recipe: ServiceRecipe, life: Incarnation, rng: Random, now: float, records: Iterable[Any]
-) -> ServiceClient:
+) -> "ServiceClient":
     """A client.  A server needs a service, too: whoever runs one makes a `Replica`."""
+    from semcast.service.client import ServiceClient
+
     return ServiceClient(recipe, life, rng, now)
 
 

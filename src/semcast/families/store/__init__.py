@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semcast.core.views.recipe import ViewRecipe
 from semcast.families.family import Family, fields_from
-from semcast.service.store_disk import StoredState
 from semcast.service.store_messages import StoreRecord
 from semcast.service.store_recipe import REPLICATED_DATA, StoreRecipe
-from semcast.service.store_server import StoreServer
 from semcast.terms.ids import Incarnation
 from semcast.terms.promises import orders_of, promised
 from semcast.terms.records import Records
@@ -17,12 +15,16 @@ from semcast.wire import STORE_CODEC
 
 if TYPE_CHECKING:
     from semcast.families.testing import Testing
+    from semcast.service.store_server import StoreServer
 
 
 def machine(
     recipe: StoreRecipe, life: Incarnation, rng: Random, now: float, records: Records
-) -> StoreServer:
+) -> "StoreServer":
     """A server.  Whoever runs a client makes a `StoreClient`."""
+    from semcast.service.store_disk import StoredState
+    from semcast.service.store_server import StoreServer
+
     return StoreServer(recipe, life, rng, now, StoredState(recipe.sessions_max, records))
 
 

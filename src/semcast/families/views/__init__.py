@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from semcast.core.views.member import ViewMember
 from semcast.core.views.recipe import PROTOCOLS, ViewRecipe
 from semcast.families.family import Family
 from semcast.terms.ids import Incarnation
@@ -12,13 +11,16 @@ from semcast.terms.promises import orders_of, promised
 from semcast.wire import VIEW_CODEC
 
 if TYPE_CHECKING:
+    from semcast.core.views.member import ViewMember
     from semcast.families.testing import Testing
 
 
 def machine(
     recipe: ViewRecipe, life: Incarnation, rng: Random, now: float, records: Iterable[Any]
-) -> ViewMember:
+) -> "ViewMember":
     """A member of no view yet."""
+    from semcast.core.views.member import ViewMember
+
     return ViewMember(recipe, life, rng, now)
 
 
