@@ -73,15 +73,16 @@ class Trace:
     def admitted(self, run: Run, source: Rank, held: int, more: int, out: Effects) -> None:
         """The next messages of a stream are here; each has made what is held so many more."""
         assert out.events is not None
-        rank, sender, view = self.rank, run.sender, self.view
-        held -= more * run.count
-        for message in run.messages():
+        rank, view, messages = self.rank, self.view, run.messages()
+        held -= more * len(messages)
+        for message in messages:
             held += more
+            sender, seq = message.sender, message.seq
             if sender == rank:
                 note = ORDER if self.gives_places and message.after else ""
-                event = Event(MULTICAST, rank, sender, message.seq, message, 0, note, -1, held)
+                event = Event(MULTICAST, rank, sender, seq, message, 0, note, -1, held)
             else:
-                event = Event(RECEIVE, rank, sender, message.seq, None, 0, "", source, held)
+                event = Event(RECEIVE, rank, sender, seq, None, 0, "", source, held)
             if view is not None:
                 self._name(event, view)
             out.events.append(event)
@@ -98,9 +99,10 @@ class Trace:
     def delivered(self, run: Run, position: int, held: int, out: Effects) -> None:
         """The application gets messages, or would if it had any use for its own."""
         assert out.events is not None
-        rank, sender, view = self.rank, run.sender, self.view
+        rank, view = self.rank, self.view
         for message in run.messages():
-            event = Event(DELIVER, rank, sender, message.seq, message, 0, "", -1, held)
+            sender, seq = message.sender, message.seq
+            event = Event(DELIVER, rank, sender, seq, message, 0, "", -1, held)
             if position:
                 event.position = position
                 position += 1
