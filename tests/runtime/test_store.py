@@ -266,7 +266,7 @@ async def test_an_update_that_is_said_not_to_be_made_is_not_made_later(store):
     await until(servers[0], "minority")
     async with store.client(give_up=2) as client:
         asking = asyncio.create_task(client.incr("n", 100))
-        while client._driver.machine.asked < 3:  # It was refused, and tried again.
+        while client._link.port.clients.sent < 3:  # It was refused, and tried again.
             await asyncio.sleep(0.01)
         kill(servers[0])
         with pytest.raises(semcast.NoQuorum, match="the update was not made"):

@@ -150,18 +150,14 @@ class Driver:
         self.sent_since_yield += len(updates)
         return self._input(self._submit, updates)
 
-    def request(self, updates: Sequence[Update]) -> int:
-        """As `submit`, for a machine that lets nothing wait for company."""
-        return self._input(self._request, updates)
-
-    def _request(self, updates: Sequence[Update], now: float, out: Effects) -> int:
-        accepted = self.machine.submit(updates, now, out)
-        self._port.on_submitted(len(updates), accepted)
-        return accepted
+    def perform(self, handler: Callable[[float, Effects], T]) -> T:
+        """An input that only the machines of one family have: `handler` calls the machine."""
+        return self._input(handler)
 
     def _submit(self, updates: Sequence[Update], now: float, out: Effects) -> int:
         is_first, self._sent_at = now - self._sent_at > IDLE_S, now
-        accepted = self._request(updates, now, out)
+        accepted = self.machine.submit(updates, now, out)
+        self._port.on_submitted(len(updates), accepted)
         if is_first and self._sends_when_idle:
             self.machine.on_idle(now, out)
         return accepted
@@ -204,10 +200,6 @@ class Driver:
         self._received_bytes += len(body)
         if self._received_count >= RECEIVED_MAX or self._received_bytes >= RECEIVED_BYTES_MAX:
             self.on_drained()
-
-    def on_decoded(self, source: Pid, datagram: Any) -> None:
-        """A datagram for this machine alone, of a frame with datagrams for several."""
-        self._try(self._handle, [(source, [datagram])])
 
     def on_drained(self, _now: float = 0.0) -> None:
         """No more datagrams wait to be read."""

@@ -79,6 +79,13 @@ class Withdrawn(msgspec.Struct, frozen=True, gc=False):
     request: int
 
 
+class ClientOutputs(msgspec.Struct, frozen=True, gc=False):
+    """What is for the application of one of several clients that share a machine."""
+
+    client: int
+    outputs: "tuple[Output, ...]"
+
+
 class Room(msgspec.Struct, frozen=True, gc=False):
     """A sender that was refused may try again."""
 
@@ -100,6 +107,7 @@ Output: TypeAlias = (
     | Rival
     | Answered
     | Withdrawn
+    | ClientOutputs
     | Room
     | Ended
 )

@@ -12,7 +12,9 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from semcast.families import find
+from semcast.runtime.application.client_port import LinkPort
 from semcast.runtime.channel import MemberChannel, Send
+from semcast.runtime.clock import LoopClock
 from semcast.runtime.driver import Driver
 from semcast.runtime.membership.directory import Directory
 from semcast.runtime.membership.incarnations import frame_incarnation, pid_of, pid_of_name
@@ -22,7 +24,7 @@ from semcast.runtime.transport.addresses import Address
 from semcast.runtime.transport.endpoints import find_peers
 from semcast.service.store_bundle import bundled
 from semcast.terms.ids import Incarnation, Pid
-from semcast.terms.store import StoreBundle, StoreRequest
+from semcast.terms.store import StoreRequest
 from semcast.wire.frames import DATAGRAM
 from semcast.wire.sealing import OpenedFrame
 
@@ -46,11 +48,8 @@ class ClientLink:
         self.life = Incarnation(pid_of_name(options.name), 1)  # Its name is new.
         self.recipe: Any = None  # of each client; None: not open
         self.decode = find(options.protocol).codec.decode
-        self.channels: list[ClientChannel] = []
-        self._by_client: dict[int, ClientChannel] = {}  # as their requests say who they are
-        self._outgoing: list[Send] = []
-        self._is_scheduled = False
-        self._loop = asyncio.get_running_loop()
+        self.port = LinkPort()
+        self._driver = Driver(self.port.clients, self, self.port, LoopClock())
         self._forget = forget
         self._opening = asyncio.Lock()
         self._users = 0
@@ -61,7 +60,7 @@ class ClientLink:
         links = _links.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
         place = _place(options)
         link = links.get(place)
-        if link is None:
+        if link is None or link._driver.ended is not None:
             link = links[place] = cls(options, lambda: links.pop(place))
         link._users += 1
         try:
@@ -90,12 +89,14 @@ class ClientLink:
         self._channel = MemberChannel(transport, resources.bulk, self._directory, codec)
         transport.reads_max = 1  # An answer is all that a client expects at once.
         transport.on_frame = self._on_frame
+        transport.on_drained = self._driver.on_drained
         self.recipe = self.options.recipe(transport.body_bytes, resources.window_bytes)
 
     async def leave(self) -> None:
         """A client is closed."""
         self._users -= 1
         if not self._users:
+            self._driver.end(None)
             self._forget()
             await self.resources.close()
 
@@ -103,41 +104,17 @@ class ClientLink:
         source = pid_of(opened.sender)
         if opened.kind != DATAGRAM or not self._directory.welcome(source, address):
             return
-        datagram = self.decode(opened.body)
-        for part in datagram.parts if type(datagram) is StoreBundle else (datagram,):
-            channel = self._by_client.get(getattr(part, "client", 0))
-            if channel is not None and channel.driver is not None:
-                channel.driver.on_decoded(source, part)
+        self._driver.on_datagram(source, opened.body)
 
     def discard(self, error: Exception, now: float) -> None:
         """Handling a datagram raised this error."""
         self._channel.discard(error, now)
 
-    def send(self, sends: Sequence[Send], channel: "ClientChannel") -> None:
-        """Send what a client has to say, at once if nobody else could have something to say."""
-        for _, datagram in sends:
-            self._by_client[datagram.client] = channel
-        self._outgoing += sends
-        if len(self.channels) == 1:
-            self._flush()
-        elif not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._flush)
-
-    def close(self, channel: "ClientChannel") -> None:
-        """A client ends."""
-        self.channels.remove(channel)
-        self._by_client = {n: each for n, each in self._by_client.items() if each is not channel}
-        if not self.channels:
-            self._flush()
-
-    def _flush(self) -> None:
-        """The event loop has turned."""
-        self._is_scheduled = False
-        outgoing, self._outgoing = self._outgoing, []
+    def send(self, sends: Sequence[Send], *, is_repair: bool) -> None:
+        """Send what clients have to say; requests to one server go together."""
         requests: dict[Sequence[Pid], list[StoreRequest]] = {}
         others: list[Send] = []
-        for audience, datagram in outgoing:
+        for audience, datagram in sends:
             if type(datagram) is StoreRequest:
                 requests.setdefault(audience, []).append(datagram)
             else:
@@ -145,25 +122,4 @@ class ClientLink:
         bytes_max = self.resources.transport.body_bytes
         for audience, parts in requests.items():
             others += [(audience, each) for each in bundled(parts, bytes_max)]
-        if others:
-            self._channel.send(others, is_repair=False)
-
-
-class ClientChannel:
-    """The way of one client, through the link.  Lives as long as the client."""
-
-    def __init__(self, link: ClientLink) -> None:
-        self.decode = link.decode
-        self.discard = link.discard
-        self.driver: Driver | None = None
-        self._link = link
-        link.channels.append(self)
-
-    def send(self, sends: Sequence[Send], *, is_repair: bool) -> None:
-        """Send requests."""
-        self._link.send(sends, self)
-
-    async def close(self) -> None:
-        """The client ends."""
-        self._link.close(self)
-        await self._link.leave()
+        self._channel.send(others, is_repair=is_repair)

@@ -7,8 +7,9 @@ from random import SystemRandom
 from time import monotonic
 from typing import Any, Final
 
+from semcast.runtime.application.client_port import NOT_MADE
 from semcast.runtime.application.request_body import encode_body, encode_text
-from semcast.runtime.application.service_connection import GIVE_UP, NOT_MADE, ServiceConnection
+from semcast.runtime.application.service_connection import GIVE_UP, ServiceConnection
 from semcast.service.replica_state import decode_value
 from semcast.service.store_client import StoreClient
 from semcast.service.store_recipe import REPLICATED_DATA
@@ -34,8 +35,7 @@ class Store(ServiceConnection):
     sent together and answered in order."""
 
     def _machine(self, recipe: Any, life: Incarnation, rng: SystemRandom) -> Machine:
-        beside = [each.driver.machine for each in self._link.channels if each.driver is not None]
-        last = beside[-1] if beside else None
+        last = self._link.port.clients.newest
         assert last is None or isinstance(last, StoreClient)
         return StoreClient(recipe, life, rng, monotonic(), last)
 
