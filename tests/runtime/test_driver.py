@@ -416,6 +416,22 @@ async def test_a_nearer_deadline_replaces_the_timer():
     assert run.machine.inputs[-1][1] == 101.0
 
 
+async def test_what_is_due_at_once_is_done_in_the_next_turn_and_the_timer_stays():
+    run = Run()
+    run.machine.deadline = run.clock.time + 5
+    run.driver.begin()
+    run.machine.on["command"] = lambda now, out: setattr(run.machine, "deadline", now)
+    run.machine.on["time"] = lambda now, out: setattr(run.machine, "deadline", now + 7)
+    run.driver.command(LeaveGroup())
+    assert run.machine.inputs == [("command", LeaveGroup())]
+    run.clock.advance()
+    assert run.machine.inputs[1:] == [("time", 100.0)]
+    run.clock.advance(6)  # The timer for what was due before finds nothing to do.
+    assert run.machine.inputs[2:] == []
+    run.clock.advance(1)
+    assert run.machine.inputs[2:] == [("time", 107.0)]
+
+
 async def test_after_a_quiet_moment_messages_leave_at_once_and_then_together():
     run = Run()
     run.driver.submit([Update()])

@@ -122,7 +122,7 @@ class Driver:
         self._discarded_before: Counter[str] = Counter()
         self._sent_at = 0.0
         self._timer: Timer | None = None
-        self._armed = inf
+        self._armed, self._is_due = inf, False  # when; or once the loop has turned
         port.connect(self)
         if disk is not None:
             disk.connect(self)
@@ -319,12 +319,20 @@ class Driver:
             self._arm()
 
     def _arm(self) -> None:
-        if self.ended is not None:
+        if self.ended is not None or self._is_due:
+            return
+        if self.machine.deadline <= self._now():
+            self._is_due = True
+            self.clock.call_soon(self._on_due)  # The timer stays.
             return
         if self._timer is not None:
             self._timer.cancel()
         self._armed = self.machine.deadline
         self._timer = self.clock.call_at(self._armed, self._on_timer)
+
+    def _on_due(self) -> None:
+        self._is_due = False
+        self._try(self._on_time)
 
     def _on_timer(self) -> None:
         self._timer, self._armed = None, inf
