@@ -209,6 +209,64 @@ def test_a_server_tells_its_progress_before_it_executes_for_others():
     assert w.items(1) == {b"a": b"2"}
 
 
+def progress_since(w, place):
+    """Who told whom what."""
+    return [each for each in w.sent[place:] if isinstance(each[2], StoreProgress)]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_progress_is_told_at_once_only_to_those_that_wait_for_it(durable):
+    """The server of the client, and the sequencer; here that is server 0."""
+    w = StoreWorld(durable=durable)
+    sequencer, *others = [life.pid for life in w.nodes[0].replica.view.members]
+    for asked in (sequencer, others[0]):
+        w.nodes[3].server = asked
+        w.ask(3, "set", b"a", b"1")
+        w.run(0.3)
+        before = len(w.sent)
+        w.ask(3, "set", b"a", b"2")
+        assert w.answers[3][-1] == (DONE, True)
+        waiting = {asked, sequencer}
+        routes = {(source, to) for source, to, _ in progress_since(w, before)}
+        told = {(source, to) for source, to in routes if to in waiting and source not in waiting}
+        assert told == {(pid, to) for pid in {0, 1, 2} - waiting for to in waiting}
+        assert all(to in waiting for source, to in routes if source != sequencer)
+
+
+def test_the_sequencer_tells_all_what_is_safe_soon_and_with_its_next_batch():
+    w = StoreWorld()
+    sequencer, *others = [life.pid for life in w.nodes[0].replica.view.members]
+    assert w.nodes[3].server == sequencer == 0
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.ask(3, "set", b"a", b"2")
+    assert w.answers[3][-1] == (DONE, True)
+    assert [w.items(pid)[b"a"] for pid in others] == [b"1", b"1"]
+    before = len(w.sent)
+    w.ask(3, "set", b"a", b"3")
+    told = [(to, progress) for source, to, progress in progress_since(w, before) if not source]
+    assert {to for to, _ in told} == set(others)
+    assert {progress.executed for _, progress in told} == {w.nodes[0].replica.executed - 1}
+    assert [w.items(pid)[b"a"] for pid in others] == [b"2", b"2"]
+    w.run(w.recipe.group.order_s)
+    assert [w.items(pid)[b"a"] for pid in others] == [b"3", b"3"]
+
+
+def test_a_server_asks_again_while_nothing_becomes_safe():
+    w = StoreWorld()
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.3)
+    w.lost = lambda source, to, datagram: isinstance(datagram, StoreProgress) and not datagram.asks
+    before = len(w.sent)
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.02)
+    assert w.answers[3] == [(DONE, True)]
+    w.lost = lambda source, to, datagram: False
+    w.run(2 * w.recipe.retry_s)
+    assert w.answers[3] == [(DONE, True)] * 2
+    assert any(progress.asks for _, _, progress in progress_since(w, before))
+
+
 def test_a_server_restarts_with_what_its_disk_holds():
     w = StoreWorld()
     for value in (b"1", b"2", b"3"):
@@ -308,7 +366,7 @@ def test_a_server_that_restarts_begins_with_all_that_was_safe():
     w = StoreWorld()
     for value in range(5):
         w.ask(3, "set", b"a", b"%d" % value)
-        w.run(0.05)
+        w.run(0.06)
     stored = StoredState(w.recipe.sessions_max, Records(w.disks[1]))
     assert stored.state.items == {b"a": b"4"}
     assert (stored.state.index, stored.snapshot_index) == (stored.safe, 0)

@@ -65,7 +65,7 @@ class StoreReplica:
         self.done: dict[Pid, int] = dict.fromkeys(recipe.founders, 0)  # executed, and on disk
         self.known: dict[Pid, tuple[ViewId, int]] = {}  # on disk, with the level
         self._positions: deque[tuple[int, int]] = deque()  # in the view, and the last update there
-        self._confirmed = 0
+        self._confirmed = self._known_safe = 0
         self._owes_expertise = self._owes_in_place = False
         self._awaited = 0  # a ticket, before the server may say what it knows, or that it is there
         self._receiver: StateReceiver | None = None
@@ -118,7 +118,7 @@ class StoreReplica:
         self._own = 0, 0
         self._positions.clear()
         self._early.clear()
-        self._confirmed = 0
+        self._confirmed = self._known_safe = 0
         self._owes_expertise, self._owes_in_place = True, False
         self._awaited = self.disk.ticket
         self.channels.meet(view.members)
@@ -231,14 +231,15 @@ class StoreReplica:
 
     # Updates
 
-    def on_updates(self, payload: bytes, count: int, position: int, out: Effects) -> None:
-        """gprcv: the next updates."""
+    def on_updates(self, payload: bytes, count: int, position: int, out: Effects) -> int:
+        """gprcv: the next updates; returns the number of the last."""
         self._arrived += count
         self._positions.append((position, self._arrived))
         if self.is_in_place:
             self._append(payload, count, self._arrived, out)
         else:
             self._early.append((payload, count, self._arrived))
+        return self._arrived
 
     def _append(self, payload: bytes, count: int, last: int, out: Effects) -> None:
         if last > self.log.length:  # Else it was handed over.
@@ -258,6 +259,7 @@ class StoreReplica:
 
     def _learn(self, pid: Pid, persisted: int, executed: int) -> None:
         self.reached[pid] = max(self.reached.get(pid, 0), persisted)
+        self._known_safe = max(self._known_safe, executed)
         self.done[pid] = max(self.done[pid], min(persisted, executed))
         plan = self.exchange.plan
         if plan is not None and plan.is_primary and pid != self.life.pid:
@@ -309,14 +311,15 @@ class StoreReplica:
         return min(self._reached(), self.log.length) > self.safe
 
     def _reached(self) -> int:
-        """How many updates of this view are safe by now."""
+        """How many updates are safe by now: what a member has executed is safe for all of them."""
         if self.recipe.confirm == "quorum":
-            return self.recipe.reached_by_quorum(self.reached)
+            return max(self.recipe.reached_by_quorum(self.reached), self._known_safe)
         while self._positions and self._positions[0][0] <= self.exchange.confirmed:
             self._confirmed = self._positions.popleft()[1]
         plan = self.exchange.plan
         assert plan is not None
-        return min(self._confirmed, *(self.reached.get(pid, 0) for pid in plan.core))
+        common = min(self._confirmed, *(self.reached.get(pid, 0) for pid in plan.core))
+        return max(common, self._known_safe)
 
     def _truncate(self) -> None:
         """Drop what was executed here and is not needed any more."""

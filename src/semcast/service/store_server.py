@@ -31,12 +31,13 @@ from semcast.service.store_messages import (
     decode_group,
     decode_parcel,
 )
+from semcast.service.store_progress import ProgressReporter
 from semcast.service.store_recipe import StoreRecipe
 from semcast.service.store_replica import StoreReplica
 from semcast.terms.effects import Effects
 from semcast.terms.errors import ConfigError, LocalProtocolError
 from semcast.terms.events import APPEND, JOIN, LOG, NOT_PRIMARY, RECLAIM, SAFE, Event
-from semcast.terms.ids import NEVER, Incarnation, Pid
+from semcast.terms.ids import EVERYONE, NEVER, Incarnation, Pid
 from semcast.terms.machine import Command, LeaveGroup, Status
 from semcast.terms.messages import Update
 from semcast.terms.outputs import Confirmed, Delivery, Installed
@@ -75,16 +76,15 @@ class StoreServer(GroupService):
         highest = self.replica.level
         super().__init__(ViewMember(recipe.group, life, rng, now, highest=highest))
         self.desk = StoreDesk(recipe, life, self.replica, self.channels)
+        self.progress = ProgressReporter(recipe, life, self.replica)
         self.in_flight = 0
         self.own_upto = 0  # the last update of an own client that was delivered in this view
         self.is_busy: bool | None = (
             None  # with updates that are not safe yet; None: not said in this view
         )
         self.has_begun = self.has_more = False
-        self.reported = -1  # what the others were told to be on disk, in this view
         self.noted_safe = 0
-        self.owes_progress: set[Pid] = set()
-        self.ask_at = self.note_safe_at = NEVER
+        self.note_safe_at = NEVER
         self.safe_before = 0  # when `note_safe_at` was set
         self.is_leaving = False
 
@@ -103,7 +103,8 @@ class StoreServer(GroupService):
         self, received: Sequence[tuple[Pid, Sequence[Any]]], now: float, out: Effects
     ) -> None:
         """The same from many processes: however many clients ask, the work is done once, and not at
-        all if only progress was told that makes nothing safe."""
+        all if only progress was told that makes nothing safe.  All that came is here, so nothing
+        waits for company."""
         of_group: list[tuple[Pid, list[Stamped]]] = []
         has_work = False
         for source, datagrams in received:
@@ -125,7 +126,7 @@ class StoreServer(GroupService):
         mark = self._begin(out)
         for source, stamped in of_group:
             self.group.on_datagrams(source, stamped, now, out)
-        self._settle(mark, now, out)
+        self._settle(mark, now, out, flushes=True)
 
     def _on_datagram(self, source: Pid, datagram: Any, now: float, out: Effects) -> bool:
         """What is not said in the group; returns whether there may be something to do now."""
@@ -134,7 +135,7 @@ class StoreServer(GroupService):
             if not self.replica.on_progress(source, datagram):
                 return False
             if datagram.asks:
-                self.owes_progress.add(source)
+                self.progress.on_asked(source)
             return datagram.asks or self.replica.has_safe_news
         if kind is StoreRequest:
             self.desk.on_request(source, datagram, now, out)
@@ -155,7 +156,7 @@ class StoreServer(GroupService):
         if replica.disk.appended > before:
             self._note_disk(out)
         if replica.awaits_disk or replica.count_own():
-            self._settle(mark, now, out)
+            self._settle(mark, now, out, flushes=True)
         else:  # The others have to be told, and that is all.
             self._finish(now, out)
             self._hand_over(mark, out)
@@ -203,7 +204,8 @@ class StoreServer(GroupService):
         for position, sent in enumerate(delivery.run.messages(), delivery.position):
             message = decode_group(sent.payload)
             if isinstance(message, UpdateBatch):
-                replica.on_updates(sent.payload, message.count, position, out)
+                last = replica.on_updates(sent.payload, message.count, position, out)
+                self.progress.on_updates(last, origin.pid)
                 if origin == self.life:
                     self.in_flight -= 1
                     self.own_upto = replica.log.length
@@ -227,9 +229,8 @@ class StoreServer(GroupService):
         self.desk.enter()
         self.in_flight = self.own_upto = 0
         self.is_busy = None
-        self.reported = -1
-        self.owes_progress.clear()
         self.replica.enter(installed.view)
+        self.progress.enter()
         if event is not None:
             event.version = self.replica.executed
             if not self.recipe.has_quorum([life.pid for life in installed.view.members]):
@@ -330,13 +331,15 @@ class StoreServer(GroupService):
         """Answer clients, tell the other servers what is on disk, set the timer."""
         replica = self.replica
         self.to_send += self.desk.lines.take_replies(replica.level)
-        self._tell_progress(now)
+        others = len(replica.view.members) - 1
+        has_company = any(to is EVERYONE or len(to) == others for to, _ in out.send)
+        self.progress.poll(now, self.to_send, has_company=has_company)
         if replica.safe > replica.disk.safe:
             self._note_safe(now, out)
         else:
             self.note_safe_at = NEVER
         self.channels.poll(now, self.to_send)
-        timers = self.ask_at, self.note_safe_at, self.channels.deadline, self.flush_at
+        timers = self.progress.deadline, self.note_safe_at, self.channels.deadline, self.flush_at
         self.deadline = min(self.group.deadline, *timers)
         if self.has_more or replica.has_slices:
             self.deadline = now
@@ -352,38 +355,7 @@ class StoreServer(GroupService):
             self.safe_before, self.note_safe_at = replica.safe, now + self.recipe.retry_s
 
     @property
-    def _tells_progress(self) -> bool:
-        """Whether there are others to tell what is on disk."""
-        replica = self.replica
-        return replica.is_primary and replica.is_in_place and len(replica.view.members) > 1
-
-    @property
     def _is_awaited(self) -> bool:
         """Whether clients of others may wait for the progress of this server, and no own ones for
         what is to be executed: then the progress leaves first."""
-        replica = self.replica
-        if replica.disk.length <= self.reported or replica.executed < self.own_upto:
-            return False
-        return self._tells_progress
-
-    def _tell_progress(self, now: float) -> None:
-        """Tell all when more is on disk, and ask all while something is not safe for long."""
-        replica = self.replica
-        if not self._tells_progress:
-            self.ask_at = NEVER
-            return
-        is_waiting = replica.safe < replica.log.length
-        asks = is_waiting and now >= self.ask_at
-        if asks or replica.disk.length > self.reported:
-            others = tuple([life.pid for life in replica.view.members if life != self.life])
-            progress = replica.progress(asks)
-            self.reported = progress.persisted
-            self.to_send.append((others, progress))
-        elif self.owes_progress:
-            self.to_send.append((tuple(sorted(self.owes_progress)), replica.progress()))
-        if self.owes_progress:
-            self.owes_progress.clear()
-        if not is_waiting:
-            self.ask_at = NEVER
-        elif asks or self.ask_at == NEVER:
-            self.ask_at = now + self.recipe.retry_s
+        return self.replica.executed >= self.own_upto and self.progress.is_awaited

@@ -289,7 +289,7 @@ class SequencedOrder(Ordering):
 
     def pace(self, is_busy: bool) -> bool:
         """An application that says whether it is busy sets the pace: the next one waits for it
-        instead of reports, and what was handed over is reported now and then."""
+        instead of reports, and what was handed over is not reported."""
         was_busy, self.is_busy = self.is_busy, is_busy
         return bool(was_busy) and not is_busy and self.order_at < NEVER
 
@@ -366,12 +366,12 @@ class SequencedOrder(Ordering):
             self.buffers.trace.confirmed(sender, seq, out)
 
     def _report_handed(self, now: float, out: Effects) -> float:
-        """Tell what was handed over once all have what was told before; when to look again."""
+        """Tell what was handed over once all have what was told before; when to look again.  Where
+        the application sets the pace nobody waits for it, and heartbeats tell it."""
         last, position = self.last_report.delivered, self.queue.position
-        if position == last or self.members == 1:
+        if position == last or self.members == 1 or self.is_busy is not None:
             return NEVER
-        is_due = self.is_busy is None and self.consumed.agreed >= last
-        due = now if is_due else self.tell_last + self.tell_s
+        due = now if self.consumed.agreed >= last else self.tell_last + self.tell_s
         if due <= now and self.handed > last:
             self._report(out)
             self.tell_last = now

@@ -20,7 +20,7 @@ from semcast.service.store_state import Executed, StoreState
 from semcast.service.update_log import LogBatch
 from semcast.terms.effects import Effects
 from semcast.terms.ids import Incarnation, Pid
-from semcast.terms.store import Parcel, StoreRequest
+from semcast.terms.store import Parcel, StoreProgress, StoreRequest
 
 MUTANTS = MutantTable()
 
@@ -94,6 +94,24 @@ def expertise_before_the_disk(original: Any) -> Callable[..., Any]:
         original(self)
 
     return tell
+
+
+@MUTANTS.add(
+    "persisted-counts-as-safe",
+    StoreReplica,
+    "on_progress",
+    scenario="few-know",
+    swarm=REPLICATED_DATA,
+)
+def persisted_counts_as_safe(original: Any) -> Callable[..., Any]:
+    """What one server has on its disk counts as safe, as if it had executed it."""
+
+    def on_progress(self: StoreReplica, source: Pid, progress: StoreProgress) -> bool:
+        claimed = msgspec.structs.replace(progress, executed=progress.persisted)
+        is_member: bool = original(self, source, claimed)
+        return is_member
+
+    return on_progress
 
 
 @MUTANTS.add(

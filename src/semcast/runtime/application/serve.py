@@ -1,7 +1,7 @@
 """`semcast.serve`: run one server of the replicated store."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from semcast.runtime.application.replicate import PendingServer
 from semcast.runtime.application.store import STORE_GROUP
@@ -11,6 +11,9 @@ from semcast.runtime.options.options import Options
 from semcast.service.store_recipe import REPLICATED_DATA, check_quorums
 from semcast.terms.errors import ConfigError
 from semcast.terms.ids import Pid
+
+# Gossip is rarer than in other groups, because servers say by themselves what they have.
+DEFAULTS: Final = {"overflow": "exclude", "period": "50 ms"}
 
 
 def serve(
@@ -52,7 +55,7 @@ def serve(
         raise ConfigError("peers: give the names and addresses of all servers of the store")
     settings = {**options, "name": name, "peers": peers, "data": data}
     settings |= {"protocol": REPLICATED_DATA, "order": "total", "relation": "none"}
-    settings.setdefault("overflow", "exclude")
+    settings = DEFAULTS | settings
     resolved = Options.resolve(group, settings, role="server")
     names = [peer.name for peer in resolved.peers or ()]
     chosen = StoreSettings(reads, confirm, _quorums(quorums, names))
