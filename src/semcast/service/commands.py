@@ -34,36 +34,41 @@ class KeyValues(Protocol):
 
 
 class StoreCommand(NamedTuple):
-    """`types` are those of its arguments.  A command with `is_ready` waits until that is true."""
+    """`types` are those of its arguments; `run` gets them behind the name.  A command with
+    `is_ready` waits until that is true."""
 
     is_update: bool
     types: tuple[Any, ...]
-    run: Callable[..., Any]
-    is_ready: Callable[..., bool] | None = None
+    run: Callable[[KeyValues, Sequence[Any]], Any]
+    is_ready: Callable[[KeyValues, Sequence[Any]], bool] | None = None
 
 
 Parsed: TypeAlias = tuple[StoreCommand, Sequence[Any]]
-"""a command, with arguments of the right types"""
+"""a command, with its name and arguments of the right types"""
 
 
-def _get(state: KeyValues, key: bytes) -> bytes | None:
-    return state.items.get(key)
+def _get(state: KeyValues, request: Sequence[Any]) -> bytes | None:
+    return state.items.get(request[1])
 
 
-def _set(state: KeyValues, key: bytes, value: bytes) -> bool:
+def _set(state: KeyValues, request: Sequence[Any]) -> bool:
+    _, key, value = request
     state.write(key, value)
     return True
 
 
-def _delete(state: KeyValues, key: bytes) -> bool:
+def _delete(state: KeyValues, request: Sequence[Any]) -> bool:
+    key = request[1]
     if key not in state.items:
         return False
     state.write(key, None)
     return True
 
 
-def _increment(state: KeyValues, key: bytes, amount: int) -> int:
-    text = state.items.get(key, b"0")
+def _increment(state: KeyValues, request: Sequence[Any]) -> int:
+    key: bytes = request[1]
+    amount: int = request[2]
+    text: bytes = state.items.get(key, b"0")
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 19:
         raise CommandError("incr: the value is not an integer")
@@ -74,8 +79,9 @@ def _increment(state: KeyValues, key: bytes, amount: int) -> int:
     return value
 
 
-def _has_changed(state: KeyValues, key: bytes, seen: bytes | None) -> bool:
-    return state.items.get(key) != seen
+def _has_changed(state: KeyValues, request: Sequence[Any]) -> bool:
+    seen: bytes | None = request[2]
+    return state.items.get(request[1]) != seen
 
 
 COMMANDS: Final[Mapping[str, StoreCommand]] = {
@@ -85,9 +91,7 @@ COMMANDS: Final[Mapping[str, StoreCommand]] = {
     "del": StoreCommand(True, (bytes,), _delete),
     # Answered once the value is not the one that the client has seen; values in between are not
     # reported.
-    "watch": StoreCommand(
-        False, (bytes, bytes | None), lambda state, key, _: _get(state, key), _has_changed
-    ),
+    "watch": StoreCommand(False, (bytes, bytes | None), _get, _has_changed),
 }
 
 Key: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=KEY_BYTES_MAX)]
@@ -116,7 +120,7 @@ def parse(body: bytes) -> Parsed:
     """The command in a request; `CommandError` if there is none."""
     try:
         command, decode = _BY_NAME[body[1 : 2 + (body[1] & 0x1F)]]
-        return command, decode(body)[1:]
+        return command, decode(body)
     except (IndexError, KeyError, msgspec.MsgspecError):
         return _parse_carefully(body)
 
@@ -137,4 +141,4 @@ def _parse_carefully(body: bytes) -> Parsed:
             raise CommandError(f"{name}: argument {place} has the wrong type")
     if len(arguments[0]) > KEY_BYTES_MAX:
         raise CommandError(f"{name}: the key has more than {KEY_BYTES_MAX} bytes")
-    return command, arguments
+    return command, (name, *arguments)

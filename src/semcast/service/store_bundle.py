@@ -30,10 +30,12 @@ def bundled(
 
 
 def _body_bytes(part: StoreRequest | StoreReply) -> int:
-    if isinstance(part, StoreReply):
-        answers = part.answers
-        return BODY_BYTES * len(answers) + sum([len(answer.body) for answer in answers])
-    return BODY_BYTES * len(part.bodies) + sum(map(len, part.bodies))
+    if isinstance(part, StoreRequest):
+        return BODY_BYTES * len(part.bodies) + sum(map(len, part.bodies))
+    size = 0
+    for answer in part.answers:
+        size += BODY_BYTES + len(answer.body)
+    return size
 
 
 def _joined(

@@ -214,25 +214,24 @@ class StoreClient(Machine):
             return  # It was asked before this client went elsewhere.
         if not self.is_met:
             self.is_met, self.tries, self.deadline = True, 0, NEVER
-        oldest = self._oldest
+        pending, early, oldest = self.pending, self.early, self._oldest
         for answer in reply.answers:
             if answer.number >= oldest:  # else it has come before
-                self.early[answer.number] = answer
+                early[answer.number] = answer
         is_first = True
-        while self.pending and self.pending[0].number in self.early:
-            answer = self.early.pop(self.pending[0].number)
-            if not self.pending[0].is_update and answer.index < self.last:
+        while pending and (next_one := early.pop(pending[0].number, None)) is not None:
+            if not pending[0].is_update and next_one.index < self.last:
                 break  # This client has seen more since, at another server.
             if is_first:
                 self.tries = self.moves = 0
                 self.wait_s, self.deadline = self.recipe.retry_s, NEVER
                 is_first = False
-            self._take(self.pending.popleft(), answer, reply.level, out)
-            if self.pending:
+            self._take(pending.popleft(), next_one, reply.level, out)
+            if pending:
                 self._skip(out)
         if self.is_leaving and not self._has_outstanding:
             self._move()
-        if self.pending:
+        if pending:
             self._send(now, out)
 
     def _take(self, sent: SentRequest, answer: StoreAnswer, level: int, out: Effects) -> None:
@@ -245,7 +244,10 @@ class StoreClient(Machine):
         elif status == FORGOTTEN:
             self.opened = 0
         else:
-            self.last, self.level = max(self.last, answer.index), max(self.level, level)
+            if answer.index > self.last:
+                self.last = answer.index
+            if level > self.level:
+                self.level = level
         if sent.body:
             self._answer(sent, status, answer, out)
         elif status == DONE:

@@ -71,25 +71,28 @@ class StoreState:
             return StoreAnswer(number, DONE, b"", session.opened), False
         if session is None or session.opened != opened:
             return StoreAnswer(number, FORGOTTEN, b"", index), False
-        outcomes = session.outcomes
-        if number <= session.number:  # It came again, or a later one overtook it.
-            return outcomes.get(number), False
+        before = session.number
+        if number <= before:  # It came again, or a later one overtook it.
+            return session.outcomes.get(number), False
+        status = DONE
         try:
-            command, arguments = parse(body)
+            command, request = parse(body)
             if not command.is_update:
                 raise CommandError("a query was sent as an update")
-            result = command.run(self, *arguments)
-            status, reply = DONE, TRUE if result is True else encode_value(result)
+            result = command.run(self, request)
+            reply = TRUE if result is True else encode_value(result)
         except CommandError as error:
             status, reply = FAILED, encode_value(str(error))
-        if oldest > session.number:
+        outcomes = session.outcomes
+        if oldest > before:
             outcomes.clear()
         else:
             for answered in [each for each in outcomes if each < oldest]:
                 del outcomes[answered]
         session.number = number
         outcome = outcomes[number] = StoreAnswer(number, status, reply, index)
-        sessions[client] = sessions.pop(client)
+        del sessions[client]
+        sessions[client] = session
         return outcome, True
 
     def _open(self, client: int, number: int) -> StoreSession:
@@ -102,12 +105,12 @@ class StoreState:
     def query(self, body: bytes) -> tuple[str, bytes] | None:
         """The answer to a query in this state; None if it has to wait."""
         try:
-            command, arguments = parse(body)
+            command, request = parse(body)
             if command.is_update:
                 raise CommandError("an update was sent as a query")
-            if command.is_ready is not None and not command.is_ready(self, *arguments):
+            if command.is_ready is not None and not command.is_ready(self, request):
                 return None
-            return DONE, encode_value(command.run(self, *arguments))
+            return DONE, encode_value(command.run(self, request))
         except CommandError as error:
             return FAILED, encode_value(str(error))
 
