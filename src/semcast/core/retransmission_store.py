@@ -67,7 +67,8 @@ class RetransmissionStore:
 
     def add(self, run: kernel.Run) -> None:
         """Keep the next messages of a stream."""
-        self.stream(run.sender).buffer.add_run(run)
+        stored = self.streams.get(run.sender) or self.stream(run.sender)
+        stored.buffer.add_run(run)
 
     def add_notice(self, sender: Rank, first: Seq, last: Seq, witness: Seq) -> None:
         """Keep the notice of messages that were purged before they came here."""
