@@ -678,7 +678,7 @@ def test_updates_that_are_dropped_after_the_exchange_are_handed_over_as_a_state(
     w.lost = lambda source, to, datagram: type(datagram) is Parcel  # It cannot ask yet.
     w.run(0.5)
     assert donor.view.members == w.nodes[2].replica.view.members
-    assert not donor.is_established
+    assert not w.nodes[2].replica.is_in_place
     donor.log.drop(donor.executed)
     w.lost = lambda source, to, datagram: False
     w.run(2.0)

@@ -141,6 +141,14 @@ class Outbox:
         peer = min(reached, key=lambda peer: reached[peer], default=None)
         return None if peer is None or reached[peer] == self.last else peer
 
+    @property
+    def laggard(self) -> Rank | None:
+        """The peer that lacks twice as much of the own stream as any other, if there is one."""
+        reached, last = self.peer_frontier, self.last
+        lags = sorted((last - reached[peer], peer) for peer in reached)
+        is_distinct = len(lags) > 1 and lags[-1][0] >= max(1, 2 * lags[-2][0])
+        return lags[-1][1] if is_distinct else None
+
     def send_soon(self, now: float) -> None:
         """What waits for company need not wait any longer."""
         if not self.is_blocked:

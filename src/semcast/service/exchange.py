@@ -7,6 +7,8 @@ A server without a state (its disk was lost, or restored from an older copy) cou
 and the others do not wait for it; it takes the state while they work.  One exception: if all
 founders are present and too few of them have a state, all count, because no server is left that
 could know more.  A store begins in this way, in a view of all founders.
+Where a quorum confirms, a quorum in place is enough to work: nobody waits for a server that takes
+what it lacks slowly, and it counts from when it has it.
 """
 
 from collections.abc import Sequence
@@ -22,8 +24,9 @@ class ExchangePlan(NamedTuple):
     """What comes of the expertise of all members.
 
     `level`, `length` and `safe` are the cumulative expertise, `donor` the server that has it, None
-    if no member has a state.  `core` are those whose being in place is awaited.  `starts` has, by
-    server that lacks something, the update behind which it begins; None: it takes a snapshot.
+    if no member has a state.  `core` are those whose being in place is awaited; with `needs_quorum`
+    a quorum of them is enough.  `starts` has, by server that lacks something, the update behind
+    which it begins; None: it takes a snapshot.
     """
 
     is_primary: bool
@@ -33,6 +36,7 @@ class ExchangePlan(NamedTuple):
     safe: int
     core: frozenset[Pid]
     starts: dict[Pid, int | None]
+    needs_quorum: bool = False
 
 
 class Exchange:
@@ -71,7 +75,8 @@ class Exchange:
         plan = self.plan
         if plan is None or self.confirmed < self.position:
             return False
-        return plan.core & plan.starts.keys() <= self.in_place
+        lacking = plan.core & plan.starts.keys() - self.in_place
+        return not lacking or (plan.needs_quorum and self.recipe.has_quorum(plan.core - lacking))
 
     def _cumulative(self) -> ExchangePlan:
         """max_X over the members that count [VSD def. 1], and who has to do what for it."""
@@ -94,7 +99,10 @@ class Exchange:
             start = mine.length if mine.level == best.level else mine.safe
             is_far = start < best.base or best.length - start > recipe.tail_max
             starts[pid] = None if pid not in stateful or is_far else start
-        return ExchangePlan(is_primary, donor, best.level, best.length, safe, core, starts)
+        # Queries go round among all of the core, so each of these has to be in place.
+        needs_quorum = is_quorum and recipe.confirm == "quorum" and recipe.reads == "local"
+        best_of_all = best.level, best.length, safe
+        return ExchangePlan(is_primary, donor, *best_of_all, core, starts, needs_quorum)
 
     def _most_expert(self, lives: Sequence[Incarnation]) -> Incarnation:
         """The one with the longest history among those of the highest level."""

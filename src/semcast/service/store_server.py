@@ -74,7 +74,8 @@ class StoreServer(GroupService):
         stored = stored or StoredState(recipe.sessions_max)
         self.replica = StoreReplica(recipe, life, self.channels, stored)
         highest = self.replica.level
-        super().__init__(ViewMember(recipe.group, life, rng, now, highest=highest))
+        group = ViewMember(recipe.group, life, rng, now, highest, recipe.has_quorum)
+        super().__init__(group)
         self.desk = StoreDesk(recipe, life, self.replica, self.channels)
         self.progress = ProgressReporter(recipe, life, self.replica)
         self.in_flight = 0
@@ -164,8 +165,8 @@ class StoreServer(GroupService):
     def status(self, now: float) -> Status:
         """How its group is doing, and what this server can do."""
         replica = self.replica
-        if replica.is_primary and replica.is_in_place:
-            role = PRIMARY
+        if replica.is_primary:
+            role = PRIMARY if replica.is_in_place else RECOVERING
         else:
             role = MINORITY_ROLE if replica.is_established else RECOVERING
         of_service = {

@@ -81,6 +81,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     application, `unseen` of these those of views before the current one.  `lags` has, by rank, how
     many own messages a peer is not known to have, `silent_s` for how long a process was not heard,
     `excluded_s` for how long those had been silent that the view lacks for that reason.
+    `left_out_s` has who is too slow to be in a view, and for how long no view is made with it.
     `is_drained`: everything known here is at every member; `owes_nothing`: everything that is here
     is.  `donor` is the process that the state is awaited from; `has_past`: earlier views, or state
     for others, are still kept.  Of a server: what it is among the others (`role`), the `primary` if
@@ -107,6 +108,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     suspects: Collection[Pid] = ()
     silent_s: Mapping[Pid, float] = {}
     excluded_s: Mapping[Pid, float] = {}
+    left_out_s: Mapping[Pid, float] = {}
     donor: Pid | None = None
     has_past: bool = False
     discarded: Mapping[str, int] = {}

@@ -92,7 +92,8 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=32):
     wants to leave, and whom it wants gone.
 
     `held` and `delivered` repeat what the last `OrderProgress` said.  `primary`: it reaches enough
-    members of its view for the view to go on.
+    members of its view for the view to go on.  `late`: it runs too seldom to give messages their
+    order.
     """
 
     inc: Count
@@ -103,6 +104,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=32):
     held: Seq = 0
     delivered: Count = 0
     primary: bool = False
+    late: bool = False
 
 
 class ViewEnvelope(msgspec.Struct, frozen=True, array_like=True, tag=33):

@@ -15,8 +15,9 @@ from semcast.core.member import Member
 from semcast.core.neighbours import group_by_view
 from semcast.core.trace import LifeTrace
 from semcast.core.views.failure_detector import FailureDetector
+from semcast.core.views.hold_ups import HoldUps
 from semcast.core.views.lineage import LineageGuard
-from semcast.core.views.partitionable import PartitionableViews
+from semcast.core.views.partitionable import IsEnough, PartitionableViews
 from semcast.core.views.policy import Change, ViewPolicy
 from semcast.core.views.primary import PrimaryViews
 from semcast.core.views.recipe import ViewRecipe
@@ -47,10 +48,16 @@ from semcast.terms.views import (
 
 class ViewMember(Machine):
     """Lives as long as one incarnation of the process.  Partitionable views get ids above
-    `highest`, which an earlier incarnation knew."""
+    `highest`, which an earlier incarnation knew; who is put out leaves enough others."""
 
     def __init__(
-        self, recipe: ViewRecipe, life: Incarnation, rng: Random, now: float, highest: ViewId = 0
+        self,
+        recipe: ViewRecipe,
+        life: Incarnation,
+        rng: Random,
+        now: float,
+        highest: ViewId = 0,
+        is_enough: IsEnough | None = None,
     ) -> None:
         self.recipe = recipe
         self.life = life
@@ -59,7 +66,7 @@ class ViewMember(Machine):
         self.policy: ViewPolicy = (
             PrimaryViews(recipe, life, self.failure_detector, rng)
             if recipe.is_primary
-            else PartitionableViews(recipe, life, self.failure_detector, highest)
+            else PartitionableViews(recipe, life, self.failure_detector, highest, is_enough)
         )
         self.transfer = StateTransfer(recipe)
         self.guard = LineageGuard(recipe, life)
@@ -77,17 +84,12 @@ class ViewMember(Machine):
         self.followed: Lineage = 0  # this life ended because a group of that lineage runs
         self.known_phase = JOINING  # the phase, as the application knows it
         self.is_refused = False  # a sender waits until it can
-        self.stuck_since = NEVER
+        self.hold_ups = HoldUps(recipe, now)
         self.heartbeat_at = now
         self.deadline = now
 
     def __repr__(self) -> str:
         return f"ViewMember({self.life}, {self.phase}, {self.policy}, {self.view})"
-
-    @property
-    def pid(self) -> Pid:
-        """The process."""
-        return self.life.pid
 
     @property
     def view(self) -> GroupView:
@@ -141,8 +143,8 @@ class ViewMember(Machine):
                 accepted = self.members[-1].submit(updates, now, out)
             else:
                 self.is_refused = True
-            is_stuck = accepted < len(updates)
-            self.stuck_since = min(self.stuck_since, now) if is_stuck else NEVER
+            if self.members:
+                self.hold_ups.on_submit(accepted < len(updates), self.members[-1], now)
         finally:  # What was due before an error still leaves, stamped.
             self._settle(now, out)
         return accepted
@@ -154,6 +156,8 @@ class ViewMember(Machine):
         if source == self.life.pid:
             return
         guard = self.guard
+        if now > self.deadline:
+            self.hold_ups.on_run(self.deadline, now)
         groups = ((datagrams[0], ()),) if len(datagrams) == 1 else group_by_view(datagrams)
         for stamped, more in groups:
             if self.ended:
@@ -229,7 +233,7 @@ class ViewMember(Machine):
     def status(self, now: float) -> Status:
         """How it is doing."""
         each, watch = [member.status(now) for member in self.members], self.failure_detector
-        pids = [pid for pid, _ in self.view.members if pid != self.pid]
+        pids = [pid for pid, _ in self.view.members if pid != self.life.pid]
         return Status(
             phase=self.phase,
             sent=self.sent,
@@ -247,6 +251,7 @@ class ViewMember(Machine):
             suspects=[pid for pid in pids if not watch.is_alive(pid)],
             silent_s={pid: now - at for pid, at in watch.heard.items()},
             excluded_s=self.excluded_s,
+            left_out_s=self.policy.left_out_s(now),
             donor=self.transfer.donor if self.transfer.is_waiting else None,
             has_past=len(each) > 1 or bool(self.transfer.states),
             discarded=self.guard.discarded,
@@ -257,6 +262,7 @@ class ViewMember(Machine):
         if self.ended:
             return
         self.failure_detector.on_input(now)
+        self.hold_ups.on_run(self.deadline, now)
         if now >= self.heartbeat_at:  # Often enough to look who is silent.
             for pid in self.failure_detector.on_time(now):
                 self.trace.suspected(pid, self.view, out)
@@ -275,17 +281,12 @@ class ViewMember(Machine):
     def _beat(self, now: float, out: Effects) -> None:
         self.heartbeat_at = now + self.recipe.heartbeat_s
         held, delivered = self.members[-1].progress if self.members else (0, 0)
-        expels = self.policy.to_exclude = self._expels(now)
+        expels = self.hold_ups.expelled(self.members[-1], now) if self.phase == MEMBER else ()
+        self.policy.to_exclude = expels
         is_primary = bool(self.members) and self.policy.has_quorum
         at = self.life.inc, self.view.id, self.shown.id > 0, self.policy.is_leaving
-        out.send.append((EVERYONE, Heartbeat(*at, expels, held, delivered, is_primary)))
-
-    def _expels(self, now: float) -> tuple[Incarnation, ...]:
-        """Under overflow "exclude": the member that is furthest behind in the own stream."""
-        is_stuck = now - self.stuck_since >= self.recipe.exclude_after_s
-        if self.recipe.overflow != "exclude" or self.phase != MEMBER or not is_stuck:
-            return ()
-        return self.members[-1].slowest
+        is_late = self.policy.is_late = self.hold_ups.is_late(now)
+        out.send.append((EVERYONE, Heartbeat(*at, expels, held, delivered, is_primary, is_late)))
 
     def _settle(self, now: float, out: Effects) -> None:
         """After every input: change the view if it is agreed, show what is due, set the timer."""
@@ -341,13 +342,13 @@ class ViewMember(Machine):
                 self.by_view[old.view.id] = old
         is_stateful = self.shown.id > 0 or not self.recipe.is_primary
         if change.cut is not None:
-            gives = self.pid == change.donor
+            gives = self.life.pid == change.donor
             self.transfer.on_view(change.view.id, change.stateless, gives=gives)
             self.giving[change.view.id] = gives and bool(change.stateless)
         self._enter(change.view, is_stateful, now)
         if not is_stateful:
             self._want_state(change.donor, now, out)
-        self.stuck_since = NEVER
+        self.hold_ups.enter(now)
 
     def _want_state(self, donor: Pid, now: float, out: Effects) -> None:
         """Start from the state at this view, unless an earlier one is still to be had."""

@@ -3,13 +3,17 @@
 Guarantees: ids are unique and increase at each member; nothing else, since VS asks for no
 agreement between views.  The lowest process in reach invites all in reach; whoever consents
 installs nothing lower any more and sends nothing until the view is formed or given up, so the
-number of messages it reported stays true.  A process that does not answer in time is left out.
-Under overflow "exclude", a member that holds up a full buffer is left out for a while, too.
+number of messages it reported stays true.  A process that does not answer in time is left out for
+a while; so is, under overflow "exclude", a member that holds up a full buffer.  If it does so
+again, the while is twice as long.  No process is left out for a while if too few others stay.
+A process that runs too seldom comes last in a view, so that it neither invites nor gives messages
+their order.  If the first of a view becomes so, the others make a view in which it is the last.
 Departs: *createview* wants ids above all others; concurrent components cannot know them, and no
 process could tell the difference.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TypeAlias
 
 from semcast.core.member import Member
 from semcast.core.views.failure_detector import FailureDetector
@@ -31,9 +35,13 @@ from semcast.terms.views import (
     ViewDatagram,
 )
 
+IsEnough: TypeAlias = Callable[[Collection[Pid]], bool]
+
 # Of a view id: below the count of views, who named it.
 _SPREAD = (1 << 31) + 1
-EXCLUSIONS = 4  # times `exclude_after_s`, for which no view is made with a member that was put out
+EXCLUSIONS = 4  # times `exclude_after_s`, for which no view is made with a member that was put out,
+# and for which a view keeps the member that is the first
+ABSENCES = 4  # times that, for which it is left out at the most if it does so again and again
 
 
 class PartitionableViews(ViewPolicy):
@@ -45,8 +53,11 @@ class PartitionableViews(ViewPolicy):
         life: Incarnation,
         failure_detector: FailureDetector,
         highest: ViewId = 0,
+        is_enough: IsEnough | None = None,
     ) -> None:
+        """`is_enough` says of processes whether a member may be put out if these stay."""
         self.recipe = recipe
+        self.is_enough = is_enough
         self.life = life
         self.failure_detector = failure_detector
         self.member: Member | None = None
@@ -63,7 +74,11 @@ class PartitionableViews(ViewPolicy):
         self.is_leaving = False
         self.has_quorum = False  # That is for primary views.
         self.to_exclude: tuple[Incarnation, ...] = ()
+        self.is_late = False
         self.excluded: dict[Incarnation, float] = {}  # and until when no view is made with it
+        self.absences: dict[Pid, tuple[float, float]] = {}  # the last one: how long, and its end
+        self.entered_at = NEVER
+        self.patience_s = EXCLUSIONS * recipe.exclude_after_s
         self.next_view: GroupView | None = None  # to be installed now
 
     def __repr__(self) -> str:
@@ -106,6 +121,8 @@ class PartitionableViews(ViewPolicy):
         self.next_view = None
         self.consented_until = -NEVER
         self.mismatch_since = self.merge_since = NEVER
+        self.entered_at = now
+        self.to_exclude = ()
 
     def poll(self, now: float, out: Effects) -> Change | Exit | None:
         """Be silent while it is bound, and enter the view that was formed."""
@@ -131,21 +148,34 @@ class PartitionableViews(ViewPolicy):
         pid, inc = self.life
         return count << VIEW_NAMER_BITS | (_SPREAD * pid + inc) % (1 << VIEW_NAMER_BITS)
 
+    def left_out_s(self, now: float) -> dict[Pid, float]:
+        """For how long no view is made with a process that was too slow."""
+        return {life.pid: until - now for life, until in self.excluded.items() if now < until}
+
     def _in_reach(self) -> list[Incarnation]:
-        """This process and all that are heard and stay, by number."""
+        """This process and all that are heard and stay, by number, and those that are late last."""
         lives = [
             Incarnation(pid, heartbeat.inc)
             for pid, heartbeat in self.heartbeats.items()
             if self.failure_detector.is_alive(pid) and not heartbeat.leaving
             if Incarnation(pid, heartbeat.inc) not in self.excluded
         ]
-        return sorted([*lives, self.life])
+        return sorted([*lives, self.life], key=lambda life: (self._runs_late(life), life))
+
+    def _runs_late(self, life: Incarnation) -> bool:
+        """Whether it runs too seldom, as it says itself."""
+        return self.is_late if life == self.life else self.heartbeats[life.pid].late
 
     @property
     def has_left(self) -> bool:
         """Whether it wanted to leave and nobody in reach is in a view with it any more."""
         alive = (pid for pid in self.heartbeats if self.failure_detector.is_alive(pid))
         return self.is_leaving and all(self.heartbeats[pid].view != self.view.id for pid in alive)
+
+    def _is_led_late(self, lives: list[Incarnation], now: float) -> bool:
+        """Whether another member should be the first, and the view is not new."""
+        is_due = now - self.entered_at >= self.patience_s
+        return is_due and self._runs_late(self.view.members[0]) and not self._runs_late(lives[0])
 
     def _strays(self, lives: list[Incarnation]) -> bool:
         """Whether somebody in reach is in another view."""
@@ -159,19 +189,36 @@ class PartitionableViews(ViewPolicy):
             self.heartbeats[source] = heartbeat
             self.highest = max(self.highest, heartbeat.view)
             if heartbeat.to_exclude and heartbeat.view == self.view.id:
-                self._exclude(heartbeat.to_exclude, now)
+                self._exclude(heartbeat.to_exclude, heartbeat.delivered, now)
 
-    def _shares_view(self, life: Incarnation) -> bool:
-        """Whether it is still in this view, for all that is known.  One that went on without this
-        process holds nothing up: a view with it ends the one that waits."""
+    def _holds_up(self, life: Incarnation, delivered: int) -> bool:
+        """Whether it may be what a member waits for that has `delivered` so much.  One that went on
+        without this process holds nothing up: a view with it ends the one that waits.  Nor does
+        one that has delivered more: then the one that waits is slow itself."""
         heartbeat = self.heartbeats.get(life.pid)
-        return heartbeat is None or heartbeat.view == self.view.id
+        if heartbeat is None:
+            return True
+        return heartbeat.view == self.view.id and heartbeat.delivered <= delivered
 
-    def _exclude(self, lives: Collection[Incarnation], now: float) -> None:
-        """Go on without members that hold up the view; after a while they may come back."""
+    def _exclude(self, lives: Collection[Incarnation], delivered: int, now: float) -> None:
+        """Go on without members that hold up one that has `delivered` so much; after a while they
+        may come back."""
         for life in lives:
-            if life != self.life:
-                self.excluded.setdefault(life, now + EXCLUSIONS * self.recipe.exclude_after_s)
+            if life == self.life or life in self.excluded or not self._holds_up(life, delivered):
+                continue
+            self._leave_out(life, self.patience_s, now)
+
+    def _leave_out(self, life: Incarnation, usual_s: float, now: float) -> None:
+        """Make no view with it, if the others are enough: for the usual time, or for twice as long
+        as the last time if that did not help for long."""
+        stay = [other.pid for other in self._in_reach() if other != life]
+        if self.is_enough is not None and not self.is_enough(stay):
+            return
+        last_s, ended_at = self.absences.get(life.pid, (0.0, -NEVER))
+        is_again = now - ended_at <= 2 * last_s
+        for_s = min(2 * last_s, self.patience_s * ABSENCES) if is_again else usual_s
+        self.excluded[life] = now + for_s
+        self.absences[life.pid] = for_s, now + for_s
 
     def on_datagram(self, source: Pid, datagram: ViewDatagram, now: float, out: Effects) -> None:
         """What is said about a new view."""
@@ -213,7 +260,8 @@ class PartitionableViews(ViewPolicy):
 
     def on_time(self, now: float, out: Effects) -> None:
         """Invite, ask again, or go on without those who do not answer."""
-        self._exclude([life for life in self.to_exclude if self._shares_view(life)], now)
+        if self.to_exclude and self.member is not None:
+            self._exclude(self.to_exclude, self.member.progress[1], now)
         self.excluded = {life: until for life, until in self.excluded.items() if now < until}
         if self.has_consented and now >= self.consented_until:
             self.consented_until = -NEVER
@@ -224,9 +272,8 @@ class PartitionableViews(ViewPolicy):
                 self._ask(now, out)
             return
         lives = self._in_reach()
-        self.mismatch_since = self._since(
-            self.mismatch_since, set(lives) != set(self.view.members), now
-        )
+        is_wanted = set(lives) == set(self.view.members) and not self._is_led_late(lives, now)
+        self.mismatch_since = self._since(self.mismatch_since, not is_wanted, now)
         self.merge_since = self._since(self.merge_since, self._strays(lives), now)
         due = min(
             self.mismatch_since + self.recipe.gather_s,
@@ -268,6 +315,8 @@ class PartitionableViews(ViewPolicy):
         ]
         if awaited and not over:
             return
+        for life in awaited:
+            self._leave_out(life, 2 * self.recipe.patience_s, now)
         bases = tuple(self.consents[life.pid] for life in members)
         view = GroupView(forming.view, tuple(members), bases)
         others = [life.pid for life in members if life != self.life]

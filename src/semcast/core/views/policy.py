@@ -35,12 +35,13 @@ class ViewPolicy(Protocol):
 
     `steady_until`: the deadline, if the view goes on and there is nothing to poll for, else None.
     `has_quorum`: enough members are in reach to go on.  `to_exclude` are those that this member
-    wants put out.
+    wants put out.  `is_late`: this process runs too seldom to give others their order.
     """
 
     is_leaving: bool
     has_quorum: bool
     to_exclude: tuple[Incarnation, ...]
+    is_late: bool
 
     @property
     @abstractmethod
@@ -62,6 +63,10 @@ class ViewPolicy(Protocol):
     def all_have_entered(self) -> bool:
         """Whether nobody in the view needs anything of the one before."""
         return True
+
+    def left_out_s(self, now: float) -> dict[Pid, float]:
+        """Who is too slow to be in a view, and for how long no view is made with it."""
+        return {}
 
     def start(self) -> GroupView | None:
         """The first view, of a process that need not be taken in by others."""

@@ -57,6 +57,7 @@ class PrimaryViews(ViewPolicy):
         self.change_since = NEVER  # when there was first a reason to change the view
         self.is_leaving = False
         self.to_exclude: tuple[Incarnation, ...] = ()  # those that this member wants put out
+        self.is_late = False
         self.next_view: Decided | None = None  # to be installed now
         self.is_excluded = False
         self.has_quorum = False  # whether enough members can be reached to go on

@@ -2,7 +2,8 @@
 
 Servers get the faults of members of a partitionable group.  All servers are founders; they crash
 and return, mostly with their disks.  Clients crash, too, and return with a new session; some
-withdraw requests.  In some cases sessions are few, so that servers forget some.
+withdraw requests.  In some cases sessions are few, so that servers forget some; in some, one server
+is slow and nothing else happens: then the others go on.
 """
 
 from collections.abc import Iterator
@@ -37,6 +38,8 @@ from semcast.faults import (
     Link,
     OneWayCut,
     Partition,
+    Pause,
+    SlowDisk,
     Uniform,
 )
 from semcast.service.store_recipe import StoreRecipe
@@ -47,12 +50,22 @@ KINDS = (
 )
 
 
+class UpdatePace(msgspec.Struct, frozen=True, kw_only=True):
+    """From `start` to `end` the servers make at least so many updates, never `silence_s` apart."""
+
+    start: float
+    end: float
+    updates: int
+    silence_s: float
+
+
 class MoreOfStore(msgspec.Struct, frozen=True, kw_only=True):
     """The first `servers` processes are servers, the others clients, which withdraw a share
-    `abandons` of their requests."""
+    `abandons` of their requests.  `pace` is what a slow server must not prevent."""
 
     servers: int
     abandons: float = 0.0
+    pace: UpdatePace | None = None
 
 
 StoreCase = Case[StoreRecipe, MoreOfStore]
@@ -65,6 +78,8 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         return draw_long_minority(seed, rng)
     if kind < 0.12:
         return draw_old_disk(seed, rng)
+    if kind < 0.18:
+        return draw_slow_server(seed, rng)
     servers = rng.choice((1, 2, 3, 3, 3, 4, 5, 5))
     clients = rng.choice((1, 2, 4, 6))
     size = servers + clients
@@ -279,6 +294,60 @@ def draw_old_disk(seed: int, rng: Random) -> AnyCase:
         sync=draw_sync(rng),
         faults=tuple(faults),
         more=MoreOfStore(servers=servers),
+        phase_s=phase_s,
+        quiet_within_s=15.0,
+        still_s=0.5,
+        has_last_words=True,
+    )
+
+
+def starved(
+    pid: int, start: float, end: float, *, of_s: float = 0.1, share: float = 0.25
+) -> Iterator[Fault]:
+    """The process has a share of its processor."""
+    for beat in range(round((end - start) / of_s)):
+        at = start + beat * of_s
+        yield Pause(pid, at, at + of_s * (1 - share))
+
+
+def draw_slow_server(seed: int, rng: Random) -> AnyCase:
+    """One server has a share of its processor, and perhaps is away for a while; or its disk is slow
+    when it comes back.  The others go on."""
+    servers, clients = rng.choice((3, 3, 4, 5)), rng.choice((4, 6))
+    size, phase_s = servers + clients, rng.uniform(3.0, 4.0)
+    drawn = draw_recipe(servers, rng)
+    multicast: dict[str, Any] = {"buffer": rng.choice((20, 60)), "timeout_max_s": 0.25}
+    group = replace(
+        drawn.group,
+        overflow="exclude",
+        timeout_s=0.4,
+        patience_s=0.1,
+        multicast=multicast | {"period_s": 0.02, "gossip_after": rng.choice((None, 4))},
+    )
+    about: dict[str, Any] = {"quorums": (), "confirm": "quorum", "durable": True}
+    about |= {"group": group, "reads": "local", "pipeline": 1}
+    slow, kind = rng.choice((0, rng.randrange(servers))), rng.random()
+    back = rng.uniform(2.0, 2.4)
+    faults: list[Fault] = [] if kind < 0.6 else [Partition(0.5, back, ((slow,),))]
+    if kind < 0.8:
+        about_it = {"of_s": rng.choice((0.1, 0.3, 0.3)), "share": rng.choice((0.05, 0.1, 0.25))}
+        faults += starved(slow, 0.3, phase_s, **about_it)
+    else:
+        faults.append(SlowDisk(slow, back + 0.01, phase_s))
+    loads = (draw_load(pid, phase_s, rng) for pid in range(servers, size))
+    loads = (msgspec.structs.replace(load, rate=60.0, count=int(60 * phase_s)) for load in loads)
+    # Half of what clients ask is updates.  When the slow one comes back, all hear from it once.
+    offered = 30 * clients * (phase_s - 1.8)
+    pace = UpdatePace(start=1.8, end=phase_s, updates=int(0.1 * offered), silence_s=0.9)
+    return StoreCase(
+        seed=seed,
+        recipe=replace(drawn, **about),
+        processes=size,
+        senders=tuple(loads),
+        link=Link(latency=rng.choice((Constant(0.001), Uniform(0.0005, 0.003)))),
+        sync=rng.choice((Constant(0.0), Uniform(0.0005, 0.005))),
+        faults=tuple(faults),
+        more=MoreOfStore(servers=servers, pace=pace),
         phase_s=phase_s,
         quiet_within_s=15.0,
         still_s=0.5,

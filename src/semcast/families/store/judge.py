@@ -8,6 +8,7 @@ of the service, on a dictionary, and compares every answer, given by a server or
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from semcast.families.case import AnyCase
@@ -176,6 +177,7 @@ class StoreReferee(ViewReferee):
     def verdict(self, players: Sequence[Player], quiet: bool) -> tuple[list[str], int]:
         """Also, what does not come of the requests before."""
         self.found += self._different_answers()
+        self.found += self._waits()
         self._refinement.on_end()
         self._rotation.on_end()
         self._expertise.on_end()
@@ -183,6 +185,18 @@ class StoreReferee(ViewReferee):
         if quiet and self.is_settled(players):
             self._channels.on_quiet([one.life for one in players if one.is_up])
         return super().verdict(players, quiet)
+
+    def _waits(self) -> Iterator[str]:
+        """Does an alive, slow server hold up the updates of the others?"""
+        pace = self.case.more.pace
+        if pace is None:
+            return
+        every = sorted(event.ts_ns / 1e9 for event in self._placed.values())
+        times = [at for at in every if pace.start <= at < pace.end]
+        silence_s = max(b - a for a, b in pairwise((pace.start, *times, pace.end)))
+        if len(times) < pace.updates or silence_s > pace.silence_s:
+            within = f"from {pace.start:g} to {pace.end:g} s"
+            yield f"pace: {len(times)} updates {within}, none for {silence_s:.3f} s"
 
     def _different_answers(self) -> Iterator[str]:
         items: dict[bytes, bytes] = {}

@@ -295,3 +295,20 @@ def answers_of_earlier_views(original: Any) -> Callable[..., Any]:
         original(self, msgspec.structs.replace(answer, view=self.replica.view.id), out)
 
     return on_answer
+
+
+@MUTANTS.add(
+    "wait-for-all-to-be-in-place",
+    Exchange,
+    "_cumulative",
+    scenario="slow-to-come-back",
+    swarm=REPLICATED_DATA,
+)
+def wait_for_all_to_be_in_place(original: Any) -> Callable[..., Any]:
+    """A view waits for a server that comes back, however long it takes what it lacks."""
+
+    def cumulative(self: Exchange) -> ExchangePlan:
+        plan: ExchangePlan = original(self)
+        return plan._replace(needs_quorum=False)
+
+    return cumulative

@@ -1,9 +1,10 @@
 """Named cases, each built to provoke one kind of mistake; the correct store passes them all."""
 
+from dataclasses import replace
 from typing import Any
 
 from semcast.families.case import SenderLoad
-from semcast.families.store.draw import MoreOfStore, StoreCase
+from semcast.families.store.draw import MoreOfStore, StoreCase, UpdatePace, starved
 from semcast.families.views.scenarios import LOSSY
 from semcast.families.views.scenarios import recipe as group_recipe
 from semcast.faults import (
@@ -41,6 +42,7 @@ def case(
     slow: dict[int, float] | None = None,
     rates: dict[int, float] | None = None,
     abandons: float = 0.0,
+    pace: UpdatePace | None = None,
     seed: int = 1,
 ) -> StoreCase:
     """A second in which clients ask as fast as they are answered, or at their own rates."""
@@ -73,8 +75,18 @@ def case(
         quiet_within_s=15.0,
         still_s=0.5,
         has_last_words=True,
-        more=MoreOfStore(servers=servers, abandons=abandons),
+        more=MoreOfStore(servers=servers, abandons=abandons, pace=pace),
     )
+
+
+def patient(timeout_s: float = 0.4) -> StoreRecipe:
+    """Nobody is suspected for a short pause; who holds up a full buffer is put out."""
+    usual = recipe()
+    about: dict[str, Any] = {"timeout_s": timeout_s, "overflow": "exclude", "exclude_after_s": 0.2}
+    return replace(usual, group=replace(usual.group, **about))
+
+
+STEADY = dict.fromkeys(range(3, 11), 60.0)  # updates and queries a second of each client
 
 
 PAPER: dict[str, Any] = {"reads": "rotate", "confirm": "all"}
@@ -137,6 +149,33 @@ SCENARIOS: dict[str, StoreCase] = {
         slow={2: 0.02},
         clients=8,
         phase_s=1.2,
+    ),
+    # The server that gives updates their order has a quarter of its processor.
+    "slow-sequencer": case(
+        patient(),
+        *starved(0, 0.3, 4.0),
+        phase_s=4.0,
+        rates=STEADY,
+        pace=UpdatePace(start=1.0, end=4.0, updates=200, silence_s=0.07),
+    ),
+    # A server comes back whose disk is very slow.
+    "slow-to-come-back": case(
+        patient(),
+        Partition(0.2, 0.7, ((2,),)),
+        SlowDisk(2, 0.71, 2.5),
+        phase_s=2.5,
+        rates=STEADY,
+        pace=UpdatePace(start=0.5, end=2.4, updates=100, silence_s=0.4),
+    ),
+    # A server is heard, and answers too late for every view.
+    "unresponsive": case(
+        patient(timeout_s=0.7),
+        *starved(2, 0.3, 4.0, of_s=0.6, share=0.02),
+        Crash(2, 0.5, back_after_s=0.1),
+        clients=8,
+        phase_s=4.0,
+        rates=STEADY,
+        pace=UpdatePace(start=0.6, end=4.0, updates=600, silence_s=0.25),
     ),
     # Two servers have what the third lacks; one of them loses its disk, the other is cut off.
     "lost-disk-counts": case(
