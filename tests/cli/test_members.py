@@ -209,7 +209,7 @@ def test_a_sender_that_is_blocked_again_and_again_is_held_up_once(snapshot):
     ]
 
 
-def seen(number, *members, status="member", suspected=(), excluded_s=None):
+def seen(number, *members, status="member", suspected=(), excluded_s=None, left_out_s=None):
     return ViewSnapshot(
         id=number,
         members=list(members),
@@ -218,6 +218,7 @@ def seen(number, *members, status="member", suspected=(), excluded_s=None):
         needed=len(members) // 2 + 1,
         suspected=list(suspected),
         excluded_s=excluded_s or {},
+        left_out_s=left_out_s or {},
     )
 
 
@@ -281,6 +282,11 @@ def test_changes_of_views(snapshot):
             look(three, three),
             look(seen(2, "ada", "bob", excluded_s={"cy": 0.74}), two),
             ["quotes  view 2: ada, bob; cy was excluded after 0.7 s of silence"],
+        ),
+        (
+            look(three, three),
+            look(seen(2, "ada", "bob", left_out_s={"cy": 3.96}), two),
+            ["quotes  view 2: ada, bob; cy is left out for 4.0 s, because it is too slow"],
         ),
         (look(two), look(seen(3, "ada", "cy")), ["quotes  view 3: ada, cy; cy joined; bob left"]),
         # A member that comes back was in no view and says nothing about the one before.

@@ -21,7 +21,7 @@ def slow(name):
     )
 
 
-def view(number, *members, status="member", excluded_s=None):
+def view(number, *members, status="member", excluded_s=None, left_out_s=None):
     return ViewSnapshot(
         id=number,
         members=list(members),
@@ -30,6 +30,7 @@ def view(number, *members, status="member", excluded_s=None):
         needed=2,
         suspected=[],
         excluded_s=excluded_s or {},
+        left_out_s=left_out_s or {},
     )
 
 
@@ -82,6 +83,15 @@ def test_a_member_that_was_silent_did_not_leave(lines, snapshot):
     assert line == (
         "group quotes: view 2: ada, bob; cy was excluded after 0.5 s of silence; check that "
         "machine and the network"
+    )
+
+
+def test_a_member_that_is_too_slow_did_not_leave(lines, snapshot):
+    before, after = view(1, "ada", "bob", "cy"), view(2, "ada", "bob", left_out_s={"cy": 3.96})
+    _, (_, line) = lines(snapshot("ada", view=before), snapshot("ada", view=after))
+    assert line == (
+        "group quotes: view 2: ada, bob; cy is left out for 4.0 s, because it is too slow; give it "
+        "more processor time"
     )
 
 

@@ -187,7 +187,11 @@ async def _show_changes(
 
 def _describe(subject: str, change: "ServerChange", names: Sequence[str]) -> str:
     members = change.view.members
-    missing = [name for name in names if name not in members]
+    slow = [name for name in change.left_out if name not in members]
+    missing = [name for name in names if name not in members and name not in slow]
     reach = f"servers in reach: {', '.join(members)}"
     reach += f"; not in reach: {', '.join(missing)}" if missing else ""
+    if slow:
+        reach += f"; too slow, left out for a while: {', '.join(slow)}"
+        reach += " (give it more processor time)"
     return f"{subject} is {change.role}: {_MEANING.get(change.role, '')}; {reach}"

@@ -74,13 +74,20 @@ def view_changes(
         line = f"{group}  view {view_number(number)}: {', '.join(members)}"
         joined = [name for name in members if name not in before_members]
         line += f"; {', '.join(joined)} joined" if joined else ""
-        silent_s = _excluded_s(snapshot for snapshot in new.values() if snapshot.group == group)
+        looks = [
+            each.view for each in new.values() if each.group == group and each.view is not None
+        ]
+        silent_s, slow_s = _excluded_s(looks), _left_out_s(looks)
         gone = [name for name in before_members if name not in members]
-        left = [name for name in gone if (number, name) not in silent_s]
+        left = [name for name in gone if not {(number, name)} & (silent_s.keys() | slow_s.keys())]
         line += f"; {', '.join(left)} left" if left else ""
         for name in gone:
             if (number, name) in silent_s:
                 line += f"; {name} was excluded after {silent_s[number, name]:.1f} s of silence"
+            elif (number, name) in slow_s:
+                line += (
+                    f"; {name} is left out for {slow_s[number, name]:.1f} s, because it is too slow"
+                )
         yield line
     for key, snapshot in new.items():
         if key in old and snapshot.view is not None and (before := old[key].view) is not None:
@@ -88,12 +95,21 @@ def view_changes(
             yield from (f"{who} {what}" for what in _differences(before, snapshot.view))
 
 
-def _excluded_s(snapshots: Iterable["Snapshot"]) -> dict[tuple[int, str], float]:
+def _excluded_s(seen: Iterable["ViewSnapshot"]) -> dict[tuple[int, str], float]:
     """By view and name, how long a member that is not in that view had been silent, at most."""
+    return _longest((view.id, view.excluded_s) for view in seen)
+
+
+def _left_out_s(seen: Iterable["ViewSnapshot"]) -> dict[tuple[int, str], float]:
+    """By view and name, for how long a member is left out of later views, at most."""
+    return _longest((view.id, view.left_out_s) for view in seen)
+
+
+def _longest(each: Iterable[tuple[int, dict[str, float]]]) -> dict[tuple[int, str], float]:
     found: dict[tuple[int, str], float] = {}
-    for view in (snapshot.view for snapshot in snapshots if snapshot.view is not None):
-        for name, silent_s in view.excluded_s.items():
-            found[view.id, name] = max(silent_s, found.get((view.id, name), 0.0))
+    for number, by_name in each:
+        for name, seconds in by_name.items():
+            found[number, name] = max(seconds, found.get((number, name), 0.0))
     return found
 
 

@@ -71,11 +71,13 @@ class ServerChange(msgspec.Struct, frozen=True):
     it applies what the primary has executed.  "recovering": it gets what it lacks from the others.
     "minority": too few servers can be reached, so nothing is updated.  "excluded": the others went
     on without it, and it joins them again.  `primary` is the name of the primary of a service.
+    `left_out` are servers that are too slow: the others make no view with them for a while.
     """
 
     view: View
     role: str
     primary: str | None
+    left_out: tuple[str, ...] = ()
 
 
 class Server(LoopBound):
@@ -116,7 +118,8 @@ class Server(LoopBound):
         if port.status not in ("", MEMBER):
             return ServerChange(port.view, port.status, None)
         primary = None if status.primary is None else self._name_of(status.primary)
-        return ServerChange(port.view, status.role, primary)
+        left_out = tuple(sorted(map(self._name_of, status.left_out_s)))
+        return ServerChange(port.view, status.role, primary, left_out)
 
     @property
     def version(self) -> int:

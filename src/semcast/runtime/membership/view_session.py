@@ -111,11 +111,10 @@ class ViewSession(Session):
 
     async def _listen(self) -> None:
         """Until no namesake answers.  Its frames alone prove nothing: they may be old or forged."""
-        peers, answers = self.directory.peers, -1
+        to, answers = (self.directory.peers or {}).get(self.options.name), -1
         while self._probe.answers != answers:
             answers = self._probe.answers
             for _ in range(PROBES):
-                to = None if peers is None else peers[self.options.name]
                 self.resources.probe(self._probe.question(), to)
                 await asyncio.sleep(PROBE_PERIOD_S)
         self._is_listening = False
@@ -349,6 +348,7 @@ class ViewSession(Session):
             needed=quorum(len(members)) if self.recipe.is_primary and members else 1,
             suspected=[name_of(pid) for pid in sorted(status.suspects)],
             excluded_s={name_of(pid): silent_s for pid, silent_s in status.excluded_s.items()},
+            left_out_s={name_of(pid): left_s for pid, left_s in status.left_out_s.items()},
         )
 
     def _standing(self) -> ViewMemberReport:

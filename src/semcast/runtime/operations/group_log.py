@@ -74,13 +74,20 @@ class GroupLog:
         if new.id != old.id and new.id:
             joined = [f"{name} joined" for name in new.members if name not in old.members]
             gone = [name for name in old.members if name not in new.members]
-            left = [f"{name} left" for name in gone if name not in new.excluded_s]
+            known = (*new.excluded_s, *new.left_out_s)
+            left = [f"{name} left" for name in gone if name not in known]
+            slow = [
+                f"{name} is left out for {new.left_out_s[name]:.1f} s, because it is too slow; "
+                "give it more processor time"
+                for name in gone
+                if name in new.left_out_s and name not in new.excluded_s
+            ]
             silent = [
                 f"{name} was excluded after {new.excluded_s[name]:.1f} s of silence"
                 for name in gone
                 if name in new.excluded_s
             ]
-            changes = "; ".join(["", *joined, *left, *silent])
+            changes = "; ".join(["", *joined, *left, *slow, *silent])
             number, members = view_number(new.id), ", ".join(new.members)
             remedy = "; check that machine and the network" if silent else ""
             log.info("group %s: view %d: %s%s%s", now.group, number, members, changes, remedy)

@@ -32,6 +32,8 @@ class ViewSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     reached), excluded (the group went on without it), left.  `needed` is how many of `members` it
     takes to go on; `suspected` names those of them that seem to have crashed.  `excluded_s` has
     those of the view before that are not in this one because they did not answer, and how long.
+    `left_out_s` has those that answer and are too slow, with the seconds for which no view is made
+    with them.
     """
 
     id: int
@@ -41,6 +43,7 @@ class ViewSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     needed: int
     suspected: list[str]
     excluded_s: dict[str, float] = {}
+    left_out_s: dict[str, float] = {}
 
 
 class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
