@@ -39,9 +39,11 @@ IsEnough: TypeAlias = Callable[[Collection[Pid]], bool]
 
 # Of a view id: below the count of views, who named it.
 _SPREAD = (1 << 31) + 1
-EXCLUSIONS = 4  # times `exclude_after_s`, for which no view is made with a member that was put out,
-# and for which a view keeps the member that is the first
-ABSENCES = 4  # times that, for which it is left out at the most if it does so again and again
+# Times `exclude_after_s`, for which no view is made with a member that was put out, and for which a
+# view keeps its first member.
+EXCLUSIONS = 4
+# Times that, for which a member is left out at the most if it holds others up again and again.
+ABSENCES = 4
 
 
 class PartitionableViews(ViewPolicy):
