@@ -147,8 +147,8 @@ class NeverBlocked:
 class RefusedNeverExecuted:
     """An update that its client was told is refused is executed nowhere, neither before nor after.
     Nor is one that every server which it reached has refused: a server refuses only what it did
-    not multicast.  A server that has answered `unknown` may forget the client, and refuse the
-    update when it comes again; the client knows that it was sent twice."""
+    not multicast.  A server that has answered, be it `unknown`, may forget the client, and refuse
+    the update when it comes again; the client knows that it was sent twice."""
 
     __slots__ = ("_executed", "_ledger", "_open", "_refused", "checked")
 
@@ -161,7 +161,13 @@ class RefusedNeverExecuted:
 
     def handlers(self) -> Mapping[str, EventHandler]:
         """The events it judges or learns from."""
-        return {REQUEST: self.on_request, REFUSE: self.on_refuse, EXECUTE: self.on_execute}
+        requests = {REQUEST: self.on_request, REPLY: self.on_reply}
+        return {**requests, REFUSE: self.on_refuse, EXECUTE: self.on_execute}
+
+    def on_reply(self, event: Event) -> None:
+        """A server that has answered may forget that."""
+        if event.note != TAKEN:
+            self._open[event.client, event.request].add(SOMEBODY)
 
     def on_request(self, event: Event) -> None:
         """The update has reached a server, which may multicast it."""
