@@ -9,12 +9,14 @@ from semcast.terms.events import (
     APPEND,
     COLLECT,
     EXECUTE,
+    GIVEN_UP,
     JOIN,
     LOG,
     PASSED,
     POST,
     QUERY,
     RECLAIM,
+    REFUSE,
     REPLY,
     REQUEST,
     TAKEN,
@@ -130,11 +132,29 @@ def test_what_does_not_refine_it_is_reported(events):
     assert judged(Refinement, *events)
 
 
-def test_an_update_in_delay_is_answered_in_s():
-    ledger = ViolationLog()
-    both = Refinement(ledger)
+def test_an_update_in_delay_is_answered_in_s_and_its_client_has_witnessed_it():
+    both = Refinement(ViolationLog())
     both.on_request(asked())
     both.on_execute(update(0, 1))
-    assert both.d.delay == {(7, 1): 1}
-    assert mapped(both.d) == (both.s.length, both.s.map)
+    assert both.d.delay == {7: {1: 1}}
+    assert mapped(both.d) == (both.s.length, both.s.map, both.s.last)
     assert both.s.map != both.d.map
+    assert (both.s.last[7], both.d.last[7]) == (1, 0)
+
+
+def told(note, request=1):
+    return Event(REFUSE, 9, note=note, client=7, request=request)
+
+
+def test_what_a_client_gave_up_goes_on_without_it():
+    later = asked(request=2), read(0, 0), took(0, request=2)
+    for early, late in ((update(0, 1), ()), ((), update(0, 1))):
+        steps = (asked(), early, told(GIVEN_UP), *later, late)
+        assert not judged(Refinement, *(each for each in steps if each))
+    assert judged(Refinement, asked(), update(0, 1), *later)  # It had not given up.
+
+
+def test_what_was_refused_is_not_executed():
+    assert not judged(Refinement, asked(), told(TAKEN), asked(request=2), update(0, 1, request=2))
+    assert judged(Refinement, asked(), told(TAKEN), update(0, 1))
+    assert judged(Refinement, asked(), update(0, 1), told(TAKEN))
