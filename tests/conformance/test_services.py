@@ -176,6 +176,8 @@ def test_a_server_that_is_stopped_is_left_behind_and_returns(service):
         await until(lambda: len(answers) > before + 20)
 
     check_answers(*asyncio.run(under_load(service, stop)))
+    service.stop()
+    check_trace(service.trace)
 
 
 def test_servers_that_are_cut_off_answer_nobody_and_lose_nothing(tmp_path, switches, key):
