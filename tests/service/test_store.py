@@ -430,6 +430,41 @@ def test_what_a_client_has_seen_is_safe_where_it_comes():
     assert w.answers[3][2:] == [(DONE, b"2")]
 
 
+def test_in_turn_a_minority_answers_by_what_it_has_executed_whatever_its_level():
+    w = StoreWorld(reads="rotate")
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.5)
+    w.part((0, 1), (2,))
+    w.run(1.0)
+    w.ask(3, "get", b"a")  # The client learns of the level of a view that server 2 was not in.
+    w.run(0.5)
+    w.crash(0)
+    w.crash(1)
+    w.ask(3, "get", b"a")
+    w.run(3.0)
+    assert w.nodes[3].level > w.nodes[2].replica.level
+    assert w.answers[3] == [(DONE, True), (DONE, b"1"), (DONE, b"1")]
+
+
+def test_in_turn_a_minority_answers_behind_updates_that_are_not_safe():
+    w = StoreWorld(reads="rotate", clients=2)
+    w.ask(3, "set", b"a", b"1")
+    w.run(0.5)
+    w.lost = lambda source, to, datagram: to == 1 and isinstance(datagram, StoreProgress)
+    w.slow = {1}
+    w.ask(3, "set", b"a", b"2")
+    w.run(0.01)
+    w.crash(0)
+    w.crash(2)
+    w.slow.clear()
+    w.sync(1)
+    w.ask(4, "get", b"a")  # It has seen nothing.
+    w.run(3.0)
+    replica = w.nodes[1].replica
+    assert (replica.safe, replica.log.length) == (2, 3)
+    assert w.answers[4] == [(DONE, b"1")]
+
+
 def test_a_watch_is_answered_when_the_value_changes():
     w = StoreWorld(clients=2)
     w.ask(3, "watch", b"a", None)

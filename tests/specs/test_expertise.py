@@ -27,6 +27,7 @@ from semcast.terms.events import (
     UPDATE,
     Event,
 )
+from semcast.terms.store import REFUSED
 
 SAID = {}  # by identity: the event, and what its message says
 
@@ -36,12 +37,13 @@ def read(event):
 
 
 def judged(make, *events):
-    """What a monitor finds in these events, a step each."""
+    """What a monitor finds in these events, a step each; those of a tuple are one step."""
     ledger = ViolationLog()
     monitor = make(ledger)
-    for step, event in enumerate(events):
-        event.ts_ns = step
-        monitor.handlers().get(event.kind, lambda _: None)(event)
+    for step, together in enumerate(events):
+        for event in together if isinstance(together, tuple) else (together,):
+            event.ts_ns = step
+            monitor.handlers().get(event.kind, lambda _: None)(event)
     if hasattr(monitor, "on_end"):
         monitor.on_end()
     return [each.explanation for each in ledger.stored]
@@ -81,6 +83,10 @@ def executes(pid, place, request):
     return Event(EXECUTE, pid, note=UPDATE, position=place, client=7, request=request)
 
 
+def refuses(pid, view):
+    return Event(REFUSE, pid, view=view, note=REFUSED, client=7, request=9)
+
+
 def founded():
     """All three begin, in view 1, and server 0 and 1 have update 1 there."""
     return [
@@ -97,22 +103,26 @@ def parted():
         *founded(),
         *(*enters(2, 2), tells(2, 2, 1), adopts(2, 2, 1, 0)),
         *(*enters(3, 0, 1), tells(0, 3, 1, 1, 1), tells(1, 3, 1, 1)),
-        *(adopts(0, 3, 3, 1), adopts(1, 3, 3, 1), gets(0, 3, 2)),
+        *(adopts(0, 3, 3, 1), (adopts(1, 3, 3, 1), safe(1, 1)), gets(0, 3, 2)),
     ]
 
 
-def merged(told=(1, 0), adopted=(4, 2)):
+def merged(told=(1, 0), adopted=(4, 2), known_safe=1):
     """All are in view 4, where server 2 lacks all."""
     return [
         *parted(),
         *enters(4, 0, 1, 2),
-        *(tells(0, 4, 3, 2, 1), tells(1, 4, 3, 1), tells(2, 4, *told)),
-        *(adopts(0, 4, 4, 2), adopts(2, 4, *adopted)),
+        *(tells(0, 4, 3, 2, 1), tells(1, 4, 3, 1, 1), tells(2, 4, *told)),
+        *(adopts(0, 4, 4, 2), (adopts(2, 4, *adopted), safe(2, known_safe))),
     ]
 
 
 def test_servers_adopt_the_cumulative_expertise():
     assert not judged(expertise, *merged(), safe(2, 2), executes(2, 1, 1), executes(2, 2, 2))
+
+
+def test_a_minority_refuses_updates():
+    assert not judged(expertise, *parted(), refuses(2, 2))
 
 
 @pytest.mark.parametrize(
@@ -129,6 +139,8 @@ def test_servers_adopt_the_cumulative_expertise():
         ([*founded(), executes(1, 1, 1)], "executed update 1, and 0 are safe"),
         ([*founded(), safe(1, 1), executes(1, 1, 5)], "executed another update at 1"),
         ([*founded(), Event(APPEND, 2, position=1)], "has 1 updates on disk of 0"),
+        ([*merged(known_safe=0)], "does not take for safe what is safe at a member of the view"),
+        ([*parted(), refuses(0, 3)], "refused (7, 9) in view 3, which is primary"),
     ],
 )
 def test_what_is_not_the_cumulative_expertise_is_reported(events, what):

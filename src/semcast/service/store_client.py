@@ -331,5 +331,5 @@ class StoreClient(Machine):
         return not (sent.is_update and sent.sends)
 
     def status(self, now: float) -> Status:
-        """How it is doing."""
-        return Status(sent=self.asked, is_blocked=bool(self.pending))
+        """How it is doing; `version` is the last update that it has seen."""
+        return Status(sent=self.asked, is_blocked=bool(self.pending), version=self.last)

@@ -224,9 +224,17 @@ class StoreDesk:
             query = None if line is None else line.query
             if line is None or query is None or query.sent_in == replica.view.id:
                 del self.asking[client]
-            elif line.last <= replica.log.length and line.level <= replica.level:
+            elif self._is_known_here(line):
                 found.append((line, query))
         return found
+
+    def _is_known_here(self, line: ClientLine) -> bool:
+        """Whether this server, and with it every member of its view that is in place, has what the
+        client has seen."""
+        replica = self.replica
+        if line.last <= replica.executed:
+            return True
+        return line.last <= replica.log.length and line.level <= replica.level
 
     def on_queries(self, batch: QueryBatch, origin: Incarnation, out: Effects) -> None:
         """gprcv: the members that have the state answer in turn; the counter goes up before the
@@ -239,6 +247,8 @@ class StoreDesk:
             if members[self.query_counter % len(members)] == self.life:
                 self.assigned.append((query, origin))
                 client, number, last, _ = query
+                # It is safe, as the server knows that asks: both began the view with one history.
+                self.replica.raise_safe(last, self.replica.level)
                 about = {"version": last, "position": self.replica.log.length, "peer": origin.pid}
                 self._record(REQUEST, client, number, out, note=QUERY, **about)
 

@@ -309,9 +309,10 @@ class StoreServer(GroupService):
     def _sets_pace(self) -> bool:
         """Whether the sequencer waits for this server, if it is the one.  Where a quorum is enough,
         updates gather while others are not safe yet, to be placed, written and executed together.
+        In a minority nothing becomes safe, and there are queries alone.
         """
         replica = self.replica
-        return self.recipe.confirm == "quorum" and replica.is_established and replica.is_in_place
+        return self.recipe.confirm == "quorum" and replica.is_primary and replica.is_in_place
 
     def _multicast_requests(self, now: float, out: Effects, *, flushes: bool) -> bool:
         """Returns whether some wait to be flushed."""

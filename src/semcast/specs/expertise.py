@@ -7,7 +7,8 @@ has the first so many updates of `history(g)`, which is what the members of the 
 started from, followed by the updates that were multicast in g.
 
 Judged: a server adopts, and tells, the expertise that 𝒳 says; it executes the updates of its
-history in order; safe prefixes of any two servers agree; executed <= safe <= length (I1, I2).
+history in order; safe prefixes of any two servers agree; executed <= safe <= length (I1, I2); an
+update is refused in minorities alone.
 Departs (docs/decisions/0035-replicated-data.md): servers adopt when they have what they lacked;
 those that lost their disk, or whose disk went back in time, count in no maximum.
 """
@@ -15,7 +16,7 @@ those that lost their disk, or whose disk went back in time, count in no maximum
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from semcast.specs.history import EventHandler
 from semcast.specs.service import RequestId
@@ -34,12 +35,16 @@ from semcast.terms.events import (
     OLD_DISK,
     QUERY,
     RECOVER,
+    REFUSE,
     SAFE,
     Event,
 )
 from semcast.terms.ids import Rank
+from semcast.terms.store import REFUSED, UNKNOWN
 
 ViewNumber: TypeAlias = int
+
+LACKS_SAFE: Final = "adopted, and does not take for safe what is safe at a member of the view"
 
 
 class ToldExpertise(NamedTuple):
@@ -71,13 +76,15 @@ class _Update:
 
 @dataclass(slots=True)
 class _View:
-    """`start` is how long the history is that its members begin with, None before that is known."""
+    """`start` is how long the history is that its members begin with, None before that is known,
+    and `safe` how much of it is safe at one of them."""
 
     members: tuple[Rank, ...] = ()
     claims: dict[Rank, ToldExpertise] = field(default_factory=dict)
     is_primary: bool = False
     level: ViewNumber = 0
     start: int | None = None
+    safe: int = 0
 
 
 @dataclass(slots=True)
@@ -92,6 +99,7 @@ class _Server:
     view: ViewNumber = 0
     is_in_place: bool = False
     arrived: int = 0  # updates, in this view
+    owed_safe: int = 0  # how many have to be, once it has adopted
     entered_safe: int = 0
     on_disk: tuple[ViewNumber, int] = (0, 0)
     level_before: ViewNumber = 0  # at the end of the last life
@@ -136,6 +144,7 @@ class CumulativeExpertise:
             APPEND: self.on_append,
             SAFE: self.on_safe,
             EXECUTE: self.on_execute,
+            REFUSE: self.on_refuse,
             CRASH: self.on_crash,
             RECOVER: self.on_recover,
         }
@@ -187,6 +196,7 @@ class CumulativeExpertise:
             return
         view.level = max(claims[pid].level for pid in core)
         view.start = max(claims[pid].length for pid in core if claims[pid].level == view.level)
+        view.safe = max(claims[pid].safe for pid in core)
         if view.is_primary:
             self._histories[number] = self._histories[view.level][: view.start]
 
@@ -223,6 +233,9 @@ class CumulativeExpertise:
         if server.safe > server.length:
             self._doubt(event, f"adopted {server.length} updates, and {server.safe} were safe")
         self._agree(server, 0, min(server.safe, server.length), event)
+        if server.safe < view.safe:  # It is not, until it says so in the same step.
+            server.owed_safe = view.safe
+            self._doubt(event, LACKS_SAFE)
 
     def _begin(self, server: _Server, level: ViewNumber, length: int, event: Event) -> None:
         """A life begins with what was on disk: at least what was known to be there, at most what
@@ -285,6 +298,8 @@ class CumulativeExpertise:
             self._doubt(event, f"takes {safe} updates for safe, and has {server.length}")
         self._agree(server, min(server.safe, safe), min(safe, server.length), event)
         server.safe = safe
+        if safe >= server.owed_safe:
+            server.doubts = [each for each in server.doubts if each[0] != LACKS_SAFE]
 
     def _agree(self, server: _Server, start: int, end: int, event: Event) -> None:
         """What is safe here from `start` to `end` is what is safe elsewhere."""
@@ -310,6 +325,15 @@ class CumulativeExpertise:
             self._doubt(event, f"executed update {place}, and has {server.length}")
         elif self._histories[server.level][place - 1].is_other((event.client, event.request)):
             self._doubt(event, f"executed another update at {place} than its history has")
+
+    def on_refuse(self, event: Event) -> None:
+        """An update that cannot be multicast: not so in a primary view."""
+        if event.note in (REFUSED, UNKNOWN):
+            self._step(event)
+            self.checked += 1
+            if self._views[event.view].is_primary:
+                request = event.client, event.request
+                self._doubt(event, f"refused {request} in view {event.view}, which is primary")
 
     # Lives
 

@@ -3,7 +3,7 @@
 Servers get the faults of members of a partitionable group.  All servers are founders; they crash
 and return, mostly with their disks.  Clients crash, too, and return with a new session; some
 withdraw requests.  In some cases sessions are few, so that servers forget some; in some, one server
-is slow and nothing else happens: then the others go on.
+is slow and nothing else happens: then the others go on.  In some, a minority is left for good.
 """
 
 from collections.abc import Iterator
@@ -80,6 +80,8 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         return draw_old_disk(seed, rng)
     if kind < 0.18:
         return draw_slow_server(seed, rng)
+    if kind < 0.24:
+        return draw_left_minority(seed, rng)
     servers = rng.choice((1, 2, 3, 3, 3, 4, 5, 5))
     clients = rng.choice((1, 2, 4, 6))
     size = servers + clients
@@ -348,6 +350,47 @@ def draw_slow_server(seed: int, rng: Random) -> AnyCase:
         sync=rng.choice((Constant(0.0), Uniform(0.0005, 0.005))),
         faults=tuple(faults),
         more=MoreOfStore(servers=servers, pace=pace),
+        phase_s=phase_s,
+        quiet_within_s=15.0,
+        still_s=0.5,
+        has_last_words=True,
+    )
+
+
+def draw_left_minority(seed: int, rng: Random) -> AnyCase:
+    """So many servers are gone for good that those left are no quorum; queries go on there.  Mostly
+    those left have updates at the end of which they do not hear that they are safe, or clients have
+    asked nobody but them before."""
+    servers, clients = rng.choice((2, 3, 3, 3, 4, 5)), rng.choice((6, 10))
+    size = servers + clients
+    drawn = draw_recipe(servers, rng)
+    left = rng.sample(range(servers), rng.randint(1, servers // 2))
+    gone = [pid for pid in range(servers) if pid not in left]
+    at, phase_s = rng.uniform(0.4, 0.6), rng.uniform(0.8, 1.2)
+    faults: list[Fault] = [Crash(pid, at) for pid in gone]
+    if rng.random() < 0.7:
+        start, silent = at - rng.uniform(0.001, 0.005), gone[1:]  # The first one orders.
+        faults += (OneWayCut(start, at + 0.1, one, pid) for one in silent for pid in left)
+        faults += (SlowDisk(pid, at - 0.05, at + 0.2) for pid in left)
+        drawn = replace(drawn, confirm="quorum", durable=True)
+    else:
+        near = rng.sample(range(servers, size), rng.randint(1, clients))
+        faults += (OneWayCut(0.1, at, client, pid) for client in near for pid in gone)
+        faults += draw_cuts(servers, phase_s, rng)
+    for pid in left:
+        if drawn.durable and rng.random() < 0.2:
+            faults.append(Crash(pid, rng.uniform(at, phase_s), back_after_s=0.1))
+    loads = (draw_load(each, phase_s, rng) for each in range(servers, size))
+    reads, pipeline = rng.choice(("rotate", "rotate", "local")), rng.choice((1, 4, 4))
+    return StoreCase(
+        seed=seed,
+        recipe=replace(drawn, quorums=(), sessions_max=1000, reads=reads, pipeline=pipeline),
+        processes=size,
+        senders=tuple(msgspec.structs.replace(load, rate=300.0, count=300) for load in loads),
+        link=Link(latency=Uniform(0.0005, 0.003)) if rng.random() < 0.8 else draw_link(rng),
+        sync=rng.choice((Constant(0.0), Uniform(0.0005, 0.005))),
+        faults=tuple(faults),
+        more=MoreOfStore(servers=servers),
         phase_s=phase_s,
         quiet_within_s=15.0,
         still_s=0.5,

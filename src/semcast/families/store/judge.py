@@ -35,11 +35,15 @@ from semcast.terms.events import (
     DELIVER,
     DISK,
     EXECUTE,
+    GIVEN_UP,
     INSTALL,
+    JOIN,
     ORDER,
     QUERY,
+    REFUSE,
     REPLY,
     REQUEST,
+    TAKEN,
     UPDATE,
     Event,
 )
@@ -130,7 +134,8 @@ def _is_in_turn(answered: dict[int, set[int]], size: int) -> bool:
 
 class StoreReferee(ViewReferee):
     """Servers must come together as members of a partitionable group do; then all that clients have
-    asked is answered, if a quorum has its state."""
+    asked is answered.  Without a quorum that has its state, updates are refused, and only those
+    clients may wait that have seen more than the servers have that are left."""
 
     def __init__(self, case: AnyCase) -> None:
         super().__init__(case)
@@ -155,19 +160,44 @@ class StoreReferee(ViewReferee):
         self._placed: dict[int, Event] = {}  # by place, the first execution there
         self._answers: defaultdict[int, list[Event]] = defaultdict(list)  # by version
         self._stateful: set[Pid] = set()
+        self._seen: defaultdict[Pid, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        self._levels: dict[tuple[int, int], int] = {}  # by request, of who answered it
+        self._executed: defaultdict[Pid, int] = defaultdict(int)
+        self._owes_updates = False  # a quorum is in a view that does not change any more
         for monitor in beside:
             self.monitors.add(monitor.handlers())
         own = {EXECUTE: self._on_execute, REPLY: self._on_reply, CRASH: self._on_amnesia}
-        self.monitors.add(own)
+        self.monitors.add({**own, REFUSE: self._on_refuse, JOIN: self._on_state})
 
     def _on_execute(self, event: Event) -> None:
         """It is executed again at the end."""
         self._stateful.add(event.pid)
         if event.note != QUERY:
             self._placed.setdefault(event.position, event)
+            self._executed[event.pid] = event.position
+
+    def _on_state(self, event: Event) -> None:
+        """A server begins with a state, or got one."""
+        self._executed[event.pid] = event.version
 
     def _on_reply(self, event: Event) -> None:
         self._answers[event.version].append(event)
+        request = event.client, event.request
+        level = self._levels.get(request, 0)
+        if event.note == TAKEN:  # The client has seen so much, of a history of that level.
+            seen = self._seen[event.pid]
+            self._seen[event.pid] = max(seen[0], level), max(seen[1], event.version)
+        else:
+            self._levels[request] = max(level, self._expertise.expertise(event.pid)[0])
+
+    def _on_refuse(self, event: Event) -> None:
+        """A client is told that its update was not made, or that nobody knows: unless it withdrew
+        the update or was forgotten, there was no quorum."""
+        case = self.case
+        is_for_want_of_quorum = not case.more.abandons and case.recipe.sessions_max > case.processes
+        if event.note in (TAKEN, GIVEN_UP) and self._owes_updates and is_for_want_of_quorum:
+            request = event.client, event.request
+            self.found.append(f"liveness: update {request} was refused, and a quorum is there")
 
     def _on_amnesia(self, event: Event) -> None:
         """A crash may take the state with it."""
@@ -219,10 +249,16 @@ class StoreReferee(ViewReferee):
                     yield f"replies: request {name} was answered as by another past, at {version}"
 
     def owes_liveness(self, players: Sequence[Player]) -> bool:
-        """Whether the servers that live can go on: all founders, or a quorum with its state."""
+        """Whether the servers that live can go on: with updates, or with queries at least."""
+        stateful, can_update = self._able(players)
+        return can_update or bool(stateful)
+
+    def _able(self, players: Sequence[Player]) -> tuple[list[Pid], bool]:
+        """Who is up and has a state, and whether they can update: all founders, or a quorum."""
         up = [one.pid for one in self._servers(players) if one.is_up]
         stateful = [pid for pid in up if pid in self._stateful]
-        return len(up) == self.case.more.servers or bool(self.case.recipe.has_quorum(stateful))
+        is_all = len(up) == self.case.more.servers
+        return stateful, is_all or bool(self.case.recipe.has_quorum(stateful))
 
     def is_settled(self, players: Sequence[Player]) -> bool:
         """Whether the servers are in one view, and no client waits for them."""
@@ -236,7 +272,9 @@ class StoreReferee(ViewReferee):
         """Every client asks once more, if it can be answered."""
         if not self.owes_liveness(players):
             return []
-        return [one for one in self._clients(players) if one.is_up]
+        self._owes_updates = self._able(players)[1]
+        up = [one for one in self._clients(players) if one.is_up]
+        return [one for one in up if self._can_be_answered(one, players)]
 
     def unsettled(self, players: Sequence[Player]) -> str:
         """Who is where, or who waits."""
@@ -255,7 +293,19 @@ class StoreReferee(ViewReferee):
         return players[self.case.more.servers :]
 
     def _waiting(self, players: Sequence[Player]) -> list[Player]:
-        return [one for one in self._clients(players) if one.is_up and one.status.is_blocked]
+        """Who waits and should not."""
+        waiting = [one for one in self._clients(players) if one.is_up and one.status.is_blocked]
+        return [one for one in waiting if self._can_be_answered(one, players)]
+
+    def _can_be_answered(self, client: Player, players: Sequence[Player]) -> bool:
+        """Whether there is a quorum, or a server that has what the client has seen."""
+        stateful, can_update = self._able(players)
+        level, answered = self._seen[client.pid]
+        last = client.status.version  # Openings count, too, which no trace has.
+        if can_update or any(self._executed[pid] >= last for pid in stateful):
+            return True
+        has = map(self._expertise.expertise, stateful)
+        return answered == last and any(at >= level and length >= last for at, length in has)
 
 
 def expected(items: dict[bytes, bytes], client: int, number: int) -> Any:

@@ -16,6 +16,7 @@ from semcast.service.store_disk import StoreDisk
 from semcast.service.store_messages import QueryAnswer, QueryBatch, UpdateEntry
 from semcast.service.store_recipe import REPLICATED_DATA, StoreRecipe
 from semcast.service.store_replica import StoreReplica
+from semcast.service.store_server import StoreServer
 from semcast.service.store_state import Executed, StoreState
 from semcast.service.update_log import LogBatch
 from semcast.terms.effects import Effects
@@ -60,6 +61,22 @@ def old_reads(original: Any) -> Callable[..., Any]:
         return self.replica.has_state
 
     return is_new_enough
+
+
+@MUTANTS.add(
+    "ask-for-what-is-not-here",
+    StoreDesk,
+    "_is_known_here",
+    scenario="slow-turns",
+    swarm=REPLICATED_DATA,
+)
+def ask_for_what_is_not_here(original: Any) -> Callable[..., Any]:
+    """A query is given to a server in turn, even if the view lacks what its client has seen."""
+
+    def is_known_here(self: StoreDesk, line: ClientLine) -> bool:
+        return True
+
+    return is_known_here
 
 
 @MUTANTS.add(
@@ -203,6 +220,20 @@ def longer_log_wins(original: Any) -> Callable[..., Any]:
 
 
 @MUTANTS.add(
+    "safe-of-the-donor", Exchange, "_cumulative", scenario="lost-disk", swarm=REPLICATED_DATA
+)
+def safe_of_the_donor(original: Any) -> Callable[..., Any]:
+    """The members of a view take for safe what the one with the longest history knows to be safe:
+    not the maximum over all [VSD def. 1]."""
+
+    def cumulative(self: Exchange) -> ExchangePlan:
+        plan: ExchangePlan = original(self)
+        return plan if plan.donor is None else plan._replace(safe=self.found[plan.donor.pid].safe)
+
+    return cumulative
+
+
+@MUTANTS.add(
     "minority-takes-a-level",
     StoreReplica,
     "_settle_in",
@@ -216,6 +247,34 @@ def minority_takes_a_level(original: Any) -> Callable[..., Any]:
         original(self, plan._replace(is_primary=True), after, out)
 
     return settle_in
+
+
+@MUTANTS.add(
+    "gather-in-minorities",
+    StoreServer,
+    "_sets_pace",
+    scenario="left-alone",
+    swarm=REPLICATED_DATA,
+)
+def gather_in_minorities(original: Any) -> Any:
+    """Queries wait until the updates before them are safe, which they never are in a minority."""
+
+    def sets_pace(self: StoreServer) -> bool:
+        return self.recipe.confirm == "quorum" and self.replica.is_established
+
+    return property(sets_pace)
+
+
+@MUTANTS.add(
+    "refuse-every-update", StoreDesk, "_may_update", scenario="few-know", swarm=REPLICATED_DATA
+)
+def refuse_every_update(original: Any) -> Callable[..., Any]:
+    """A server takes every view for a minority."""
+
+    def may_update(self: StoreDesk) -> bool:
+        return False
+
+    return may_update
 
 
 @MUTANTS.add(

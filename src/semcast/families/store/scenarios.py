@@ -194,6 +194,18 @@ SCENARIOS: dict[str, StoreCase] = {
     ),
     # A server comes back with an old disk.
     "old-disk": case(recipe(), Crash(1, 0.5, back_after_s=0.1, old_disk=True), sync=DISK),
+    # One server is left for good.  Clients have seen updates of which it does not know that they
+    # are safe, and some of which it does will never be.
+    "left-alone": case(
+        recipe(reads="rotate", pipeline=4),
+        SlowDisk(2, 0.45, 0.7),
+        OneWayCut(0.497, 0.6, 1, 2),
+        Crash(0, 0.5),
+        Crash(1, 0.5),
+        clients=10,
+        link=Link(latency=Uniform(0.0005, 0.003)),
+        seed=3,
+    ),
     # Answers of other servers are on their way for long when the view changes.
     "slow-turns": case(
         recipe(5, reads="rotate"),
