@@ -80,7 +80,7 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         return draw_old_disk(seed, rng)
     if kind < 0.18:
         return draw_slow_server(seed, rng)
-    if kind < 0.24:
+    if kind < 0.28:
         return draw_left_minority(seed, rng)
     servers = rng.choice((1, 2, 3, 3, 3, 4, 5, 5))
     clients = rng.choice((1, 2, 4, 6))
