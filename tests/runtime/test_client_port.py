@@ -5,32 +5,31 @@ from time import monotonic
 
 import pytest
 
-from semcast.runtime.application.service_connection import ClientPort
+from semcast.runtime.application.client_port import ClientPort
 from semcast.terms.outputs import Answered
 from semcast.terms.service import DONE
 from semcast.terms.store import REFUSED
 
 
 class TakesEverything:
-    """A driver whose machine takes every request and withdraws none."""
+    """A socket whose machine takes every request of its only client and withdraws none."""
 
-    ended = None
+    def __init__(self):
+        self.port = ClientPort(self, key=1)
 
-    def __init__(self, port):
-        self.port = port
-        port.connect(self)
+    def submit(self, key):
+        self.port.on_accepted(len(self.port.offer()))
 
-    def request(self, updates):
-        self.port.on_submitted(len(updates), len(updates))
+    def submit_soon(self, key):
+        asyncio.get_running_loop().call_soon(self.submit, key)
 
-    def command(self, command):
+    def withdraw(self, key, request):
         pass
 
 
 async def test_who_asks_again_gives_up_when_it_was_to_from_the_beginning():
     """The timer comes round for others while nobody waits for the refused request."""
-    port, begun = ClientPort(), monotonic()
-    TakesEverything(port)
+    port, begun = TakesEverything().port, monotonic()
     first = port.ask(b"first", begun + 0.3)
     refused = port.ask(b"refused", begun + 0.8)
     last = port.ask(b"last", begun + 60)

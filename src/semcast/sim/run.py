@@ -128,6 +128,8 @@ def liveness(case: AnyCase, simulation: Simulation, referee: Referee) -> Iterato
     if not case.has_last_words:
         return
     speakers = [processes[player.pid] for player in referee.speakers(processes)]
+    if not speakers:
+        return  # What goes on then is retries, which need not end.
     for process in speakers:
         process.application.say(LAST_WORD)
     if not run_until_settled(case, simulation, referee):

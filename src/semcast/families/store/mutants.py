@@ -220,7 +220,7 @@ def longer_log_wins(original: Any) -> Callable[..., Any]:
 
 
 @MUTANTS.add(
-    "safe-of-the-donor", Exchange, "_cumulative", scenario="lost-disk", swarm=REPLICATED_DATA
+    "safe-of-the-donor", Exchange, "_cumulative", scenario="heard-by-one", swarm=REPLICATED_DATA
 )
 def safe_of_the_donor(original: Any) -> Callable[..., Any]:
     """The members of a view take for safe what the one with the longest history knows to be safe:
