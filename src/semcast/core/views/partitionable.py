@@ -170,9 +170,17 @@ class PartitionableViews(ViewPolicy):
 
     @property
     def has_left(self) -> bool:
-        """Whether it wanted to leave and nobody in reach is in a view with it any more."""
-        alive = (pid for pid in self.heartbeats if self.failure_detector.is_alive(pid))
-        return self.is_leaving and all(self.heartbeats[pid].view != self.view.id for pid in alive)
+        """Whether it wanted to leave and nobody in reach that stays is in a view with it any more:
+        those that were left behind together do not wait for each other."""
+        if not self.is_leaving:
+            return False
+        beats = [
+            heartbeat
+            for pid, heartbeat in self.heartbeats.items()
+            if self.failure_detector.is_alive(pid)
+        ]
+        staying = [heartbeat for heartbeat in beats if not heartbeat.leaving]
+        return all(heartbeat.view != self.view.id for heartbeat in staying or beats)
 
     def _is_led_late(self, lives: list[Incarnation], now: float) -> bool:
         """Whether another member should be the first, and the view is not new."""
@@ -237,8 +245,8 @@ class PartitionableViews(ViewPolicy):
         self.highest = max(self.highest, invite.view)
         if self.life not in invite.members or invite.view <= self.view.id:
             return
-        if any(life in self.excluded for life in invite.members):
-            return  # Not yet.
+        if any(life.pid == source and life in self.excluded for life in invite.members):
+            return  # Not yet.  One that others invite comes along: they did not find it too slow.
         if invite.view < self.promised:
             return
         if invite.view > self.promised:
