@@ -12,6 +12,7 @@ NAMES = (
     "sequential_consistency",
     "acknowledged_survives",
     "replica_equality",
+    "never_blocked",
     "refused_never_executed",
 )
 CHANGES = {
