@@ -74,7 +74,7 @@ check: $(VENV)/dev  ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-test: check $(VENV)/spark $(VENV)/kernel  ## every check, under nine minutes on two cores
+test: check $(VENV)/spark $(VENV)/kernel  ## every check, about ten minutes on two cores
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-main test-beside
 
 test-main:
