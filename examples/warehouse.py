@@ -51,7 +51,8 @@ async def sell(peers: str, disturb: "asyncio.Future[None]") -> bool:
         await asyncio.sleep(0.2)
         disturb.set_result(None)
         bought = [await each for each in working]
-        left = {part: int(await store.get(part) or 0) for part in PARTS}
+        # A get may be older than what the buyers have written; an update comes after all of that.
+        left = {part: await store.incr(part, 0) for part in PARTS}
     sold = {part: sum(each[part] for each in bought) for part in PARTS}
     is_right = all(sold[part] + left[part] == PARTS[part] for part in PARTS)
     show(f"\nSold {describe(sold)}; left {describe(left)}.")

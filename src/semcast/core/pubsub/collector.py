@@ -22,9 +22,8 @@ class Collector:
     def __init__(self, roster: MemberTable) -> None:
         self.roster = roster
         self.acknowledged: dict[Rank, dict[Rank, Seq]] = {}  # sender → member → frontier
-        self.changed_streams: dict[
-            Rank, None
-        ] = {}  # streams in which somebody advanced since last asked
+        # Streams in which somebody advanced since they were asked for last.
+        self.changed_streams: dict[Rank, None] = {}
         # Then all of them: who left may have been the last to wait for.
         self.membership_changed = False
 

@@ -1,10 +1,11 @@
-"""What holds a member up: others, for whose sake its messages find no room, or its own processor.
+"""Finds out what holds a member up: another member that takes too little, or too little processor
+time of its own.
 
-Idea: what counts is what holds more than half of the time.  A slow member takes a message now and
-then, so nobody that waits for it is refused without a break; a process that is starved of its
-processor does run, now and then.
-Rejected: time without a break, which only a member that is stopped brings about, and the failure
-detector sees that one.
+Idea: a condition counts if it holds for more than half of the time.  A slow member takes a message
+now and then, so a sender that waits for it finds room now and then; a process that gets too little
+processor time does run now and then.
+Rejected: a condition that holds without a break.  Only a stopped member brings that about, and the
+failure detector notices a stopped member.
 """
 
 from dataclasses import dataclass, field
@@ -56,21 +57,25 @@ class HoldUps:
         more than the group takes is refused most of the time, and nobody is to blame for that
         unless it is the same member all the time that is far behind.  In primary views, whose next
         one needs many of its members, only who takes nothing is."""
+        if self.recipe.overflow != "exclude":
+            return  # Nobody is put out, and this is said of every message.
         self.refusals.note(is_refused, now)
         if is_refused:
             return
-        before, self.laggard = self.laggard, member.outbox.laggard
-        if self.recipe.is_primary or self.laggard is None or self.laggard != before:
+        before = self.laggard
+        self.laggard = None if self.recipe.is_primary else member.outbox.laggard
+        if self.laggard is None or self.laggard != before:
             self.refusals.balance_s = 0.0
 
     def on_run(self, due: float, now: float) -> None:
-        """The process runs, and had wanted to earlier."""
+        """The process runs now; it had asked to run at `due`."""
         if now - due >= self.recipe.heartbeat_s:  # A busy process is somewhat late all the time.
             self.lateness.note(True, max(due, self.lateness.at))
             self.lateness.note(False, now)
 
     def is_late(self, now: float) -> bool:
-        """Whether it was late for `exclude_after_s` longer than not, and not yet made up for it."""
+        """Whether this process was late for `exclude_after_s` longer than it was in time.  It stays
+        late until it was in time for as long as it was late."""
         balance_s = self.lateness.note(False, now)
         least_s = 0.0 if self.was_late else self.recipe.exclude_after_s
         self.was_late = balance_s > 0 and balance_s >= least_s

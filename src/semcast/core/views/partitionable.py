@@ -6,8 +6,9 @@ installs nothing lower any more and sends nothing until the view is formed or gi
 number of messages it reported stays true.  A process that does not answer in time is left out for
 a while; so is, under overflow "exclude", a member that holds up a full buffer.  If it does so
 again, the while is twice as long.  No process is left out for a while if too few others stay.
-A process that runs too seldom comes last in a view, so that it neither invites nor gives messages
-their order.  If the first of a view becomes so, the others make a view in which it is the last.
+A process that gets too little processor time comes last in a view, so that it neither invites nor
+gives messages their order.  If that happens to the first of a view, the others make a view in
+which it is the last.
 Departs: *createview* wants ids above all others; concurrent components cannot know them, and no
 process could tell the difference.
 """
@@ -57,7 +58,7 @@ class PartitionableViews(ViewPolicy):
         highest: ViewId = 0,
         is_enough: IsEnough | None = None,
     ) -> None:
-        """`is_enough` says of processes whether a member may be put out if these stay."""
+        """A member is put out only if `is_enough` is true of the processes that stay."""
         self.recipe = recipe
         self.is_enough = is_enough
         self.life = life
@@ -170,8 +171,8 @@ class PartitionableViews(ViewPolicy):
 
     @property
     def has_left(self) -> bool:
-        """Whether it wanted to leave and nobody in reach that stays is in a view with it any more:
-        those that were left behind together do not wait for each other."""
+        """Whether it wants to leave, and no process in reach that stays is in its view any more.
+        Processes that leave together do not wait for each other once the others have gone on."""
         if not self.is_leaving:
             return False
         beats = [
@@ -202,25 +203,25 @@ class PartitionableViews(ViewPolicy):
                 self._exclude(heartbeat.to_exclude, heartbeat.delivered, now)
 
     def _holds_up(self, life: Incarnation, delivered: int) -> bool:
-        """Whether it may be what a member waits for that has `delivered` so much.  One that went on
-        without this process holds nothing up: a view with it ends the one that waits.  Nor does
-        one that has delivered more: then the one that waits is slow itself."""
+        """Whether a member that has `delivered` so many messages may be waiting for this one.  It
+        is not if this one is in another view already, because the next view ends that wait; nor if
+        this one has delivered more, because then the member that waits is the slow one."""
         heartbeat = self.heartbeats.get(life.pid)
         if heartbeat is None:
             return True
         return heartbeat.view == self.view.id and heartbeat.delivered <= delivered
 
     def _exclude(self, lives: Collection[Incarnation], delivered: int, now: float) -> None:
-        """Go on without members that hold up one that has `delivered` so much; after a while they
-        may come back."""
+        """Leave out the members that hold up one that has `delivered` so many messages; after a
+        while they may come back."""
         for life in lives:
             if life == self.life or life in self.excluded or not self._holds_up(life, delivered):
                 continue
             self._leave_out(life, self.patience_s, now)
 
     def _leave_out(self, life: Incarnation, usual_s: float, now: float) -> None:
-        """Make no view with it, if the others are enough: for the usual time, or for twice as long
-        as the last time if that did not help for long."""
+        """Make no view with this member for a while, unless the others are too few.  The while is
+        `usual_s`, or twice the last one if the member came back shortly before."""
         stay = [other.pid for other in self._in_reach() if other != life]
         if self.is_enough is not None and not self.is_enough(stay):
             return
@@ -246,7 +247,7 @@ class PartitionableViews(ViewPolicy):
         if self.life not in invite.members or invite.view <= self.view.id:
             return
         if any(life.pid == source and life in self.excluded for life in invite.members):
-            return  # Not yet.  One that others invite comes along: they did not find it too slow.
+            return  # Not yet.  It may come back earlier in a view that another process proposes.
         if invite.view < self.promised:
             return
         if invite.view > self.promised:

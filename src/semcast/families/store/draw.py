@@ -9,7 +9,7 @@ is slow and nothing else happens: then the others go on.  In some, a minority is
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -48,6 +48,9 @@ KINDS = (
     *("execute", "reply", "request", "storeprogress", "storeprogress", "storereply", "parcel"),
     "parcelreceipt",
 )
+
+# How each run ends: all clients ask once more when it is quiet.
+ENDING: Final[dict[str, Any]] = {"quiet_within_s": 15.0, "still_s": 0.5, "has_last_words": True}
 
 
 class UpdatePace(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +102,7 @@ def draw(choice: Choice, seed: int, rng: Random) -> AnyCase:
         sync=draw_sync(rng),
         more=MoreOfStore(servers=servers),
         phase_s=phase_s,
-        quiet_within_s=15.0,
-        still_s=0.5,
-        has_last_words=True,
+        **ENDING,
     )
     faults = (*draw_faults(case, rng), *draw_silences(size, phase_s, rng))
     drawn = draw_surroundings(case, faults, rng)
@@ -258,9 +259,7 @@ def draw_long_minority(seed: int, rng: Random) -> AnyCase:
         faults=tuple(faults),
         more=MoreOfStore(servers=servers),
         phase_s=end + 0.2,
-        quiet_within_s=15.0,
-        still_s=0.5,
-        has_last_words=True,
+        **ENDING,
     )
 
 
@@ -297,9 +296,7 @@ def draw_old_disk(seed: int, rng: Random) -> AnyCase:
         faults=tuple(faults),
         more=MoreOfStore(servers=servers),
         phase_s=phase_s,
-        quiet_within_s=15.0,
-        still_s=0.5,
-        has_last_words=True,
+        **ENDING,
     )
 
 
@@ -351,9 +348,7 @@ def draw_slow_server(seed: int, rng: Random) -> AnyCase:
         faults=tuple(faults),
         more=MoreOfStore(servers=servers, pace=pace),
         phase_s=phase_s,
-        quiet_within_s=15.0,
-        still_s=0.5,
-        has_last_words=True,
+        **ENDING,
     )
 
 
@@ -392,7 +387,5 @@ def draw_left_minority(seed: int, rng: Random) -> AnyCase:
         faults=tuple(faults),
         more=MoreOfStore(servers=servers),
         phase_s=phase_s,
-        quiet_within_s=15.0,
-        still_s=0.5,
-        has_last_words=True,
+        **ENDING,
     )
